@@ -1,47 +1,47 @@
 //! One shard of the server without its sockets: bytes of connections in, replies of connections out,
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
-use super::commands::job_list::Lookings;
-use super::commands::job_record::Showings;
+use super::commands::job_list::JobListings;
+use super::commands::job_record::JobRecordLists;
 use super::commands::pending_replies::{CURRENT, Parked};
-use super::commands::priority_counts::Countings;
+use super::commands::priority_counts::PriorityCounts;
 use super::commands::worker::{SEEN_TOLD_MS, Workers};
 use super::connection::auth::Guard;
 use super::connection::deadlines::Deadlines;
-use super::connection::migration::Leaving;
+use super::connection::migration::Migrations;
 use super::connection::session::{
-    IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
+    IN_FLIGHT_MAX, PENDING_BYTES_MAX, Protocol, Session, Sessions, UNAUTHENTICATED_FRAME_BYTES_MAX,
 };
-use super::connection::transcode::Translations;
+use super::connection::transcode::Transcodings;
 use super::connection::websocket::Scratch;
 use super::event_loop::turn_meter::{Meter, Work};
 use super::events::Events;
-use super::events::subscribers::Streams;
-use super::http::{Desk, Phase, Rule};
+use super::events::subscribers::Subscribers;
+use super::http::{HttpState, Phase, Rule};
 use super::lifecycle::certificate;
 use super::lifecycle::listeners::Port;
 use super::metrics::Durations;
-use super::multi_shard::backup_point::Cuts;
-use super::multi_shard::child_values::Valuings;
+use super::multi_shard::backup_point::BackupPoints;
+use super::multi_shard::child_values::ChildValueReads;
 use super::multi_shard::cron::CronNames;
-use super::multi_shard::custom_ids::{Soundings, WaitingClaims};
+use super::multi_shard::custom_ids::{ClaimProbes, WaitingClaims};
 use super::multi_shard::flow::OpenFlows;
-use super::multi_shard::long_batch::{Leave, Lengthy};
+use super::multi_shard::long_batch::{Leave, LongCommands};
 use super::multi_shard::task::Tasks;
 use super::numbered::Entries;
-use super::overload::fair_share::Shares;
-use super::overload::large_replies::Aside;
-use super::overload::receive_memory::{FRAMES_BYTES_MAX, Partials, STRANGERS_BYTES_MAX};
-use super::overload::send_memory::{Outputs, is_tight};
-use super::overload::shared_values::Values;
-use super::overload::write_stall::{Fullness, PutOff};
+use super::overload::fair_share::FairShares;
+use super::overload::large_replies::LargeReplies;
+use super::overload::receive_memory::{FRAMES_BYTES_MAX, ReceiveMemory, UNAUTHENTICATED_BYTES_MAX};
+use super::overload::send_memory::{SendMemory, is_tight};
+use super::overload::shared_values::SharedValues;
+use super::overload::write_stall::{DiskFullNotice, StalledMessages};
 use super::shard_mail::inbox::Unread;
 use super::shard_mail::message::{Message, Origin};
-use super::shard_mail::outbox::Post;
+use super::shard_mail::outbox::Outbox;
 use super::shard_mail::slots::Slots;
-use super::storage::cold_reads::{ColdReplies, Hole};
-use super::storage::compaction::Reclaim;
-use super::storage::data_presence::Ground;
+use super::storage::cold_reads::{ColdReplies, Placeholder};
+use super::storage::compaction::Compaction;
+use super::storage::data_presence::DataPresence;
 use super::storage::engine::Engine;
 use super::webhooks::Webhooks;
 use crate::protocol::decode::beginning::BEGINNING_BYTES_MAX;
@@ -61,7 +61,7 @@ use std::sync::Arc;
 pub const TOO_OFTEN: &str = "Rate limit exceeded";
 
 /// See the module.
-pub struct Core {
+pub struct ShardServer {
     pub(super) me: usize,
     pub(super) now_ms: u64,
     pub(super) slots: Slots,
@@ -71,54 +71,54 @@ pub struct Core {
     pub(super) directory: Directory,
     /// Pushes that wait for a name another push holds.
     pub(super) waiting_claims: WaitingClaims,
-    pub(super) soundings: Soundings,
+    pub(super) claim_probes: ClaimProbes,
     pub(super) crons: CronNames,
     pub(super) webhooks: Webhooks,
     pub(super) sessions: Sessions,
-    pub(super) shares: Shares,
+    pub(super) fair_shares: FairShares,
     pub(super) parked: Entries<Parked>,
     pub(super) tasks: Tasks,
     pub(super) open_flows: OpenFlows,
-    pub(super) lengthy: Lengthy,
+    pub(super) long_commands: LongCommands,
     pub(super) cold: ColdReplies,
-    pub(super) lookings: Lookings,
-    pub(super) showings: Showings,
-    pub(super) countings: Countings,
-    pub(super) valuings: Valuings,
-    pub(super) post: Post,
-    pub(super) aside: Aside,
-    pub(super) translations: Translations,
+    pub(super) job_listings: JobListings,
+    pub(super) job_record_lists: JobRecordLists,
+    pub(super) priority_counts: PriorityCounts,
+    pub(super) child_value_reads: ChildValueReads,
+    pub(super) outbox: Outbox,
+    pub(super) large_replies: LargeReplies,
+    pub(super) transcodings: Transcodings,
     pub(super) workers: Workers,
     pub(super) rates: Rates,
     pub(super) durations: Durations,
     pub(super) meter: Meter,
-    pub(super) reclaim: Reclaim,
+    pub(super) compaction: Compaction,
     /// Whether there is no room for what is to be written, which has been said.
     pub(super) exhausted: bool,
-    pub(super) fullness: Fullness,
+    pub(super) disk_full_notice: DiskFullNotice,
     /// What is lacking for it besides space, which has been said as well.
     pub(super) said_lack: Option<Lack>,
     /// Mail that waits for room in the log.
-    pub(super) put_off: PutOff,
+    pub(super) stalled_messages: StalledMessages,
     /// Mail that this turn has begun to read and leaves to the next.
     pub(super) unread: Option<Unread>,
-    pub(super) cuts: Cuts,
-    pub(super) ground: Ground,
+    pub(super) backup_points: BackupPoints,
+    pub(super) data_presence: DataPresence,
     pub(super) permits: Permits,
-    pub(super) http: Desk,
+    pub(super) http: HttpState,
     /// Frames and messages that are not there yet.
-    pub(super) frames: Partials,
+    pub(super) receive_memory: ReceiveMemory,
     pub(super) frames_crowded_out: u64,
     /// Requests refused by their length before they had come.
     pub(super) long_refused: u64,
     /// The same of clients that have shown no token.
-    pub(super) strangers: Partials,
+    pub(super) unauthenticated_memory: ReceiveMemory,
     /// Those that were waited for in vain.
     pub(super) deadlines: Deadlines,
     pub(super) events: Events,
-    pub(super) streams: Streams,
+    pub(super) subscribers: Subscribers,
     pub(super) scratch: Scratch,
-    pub(super) values: Values,
+    pub(super) shared_values: SharedValues,
     /// What the reactor had done when this turn began.
     pub(super) net: Counters,
     /// Connections with new output in this turn.
@@ -130,12 +130,12 @@ pub struct Core {
     /// Connections whose waiting input may go on.
     pub(super) unblocked: Vec<ConnId>,
     /// Connections about to move to another shard.
-    pub(super) leaving: Leaving,
+    pub(super) migrations: Migrations,
     /// What is applied once time has brought what it brings in this turn.
     pub(super) late: Late,
     /// Connections that have left too much unread and are to be closed.
-    pub(super) deaf: Vec<ConnId>,
-    pub(super) outputs: Outputs,
+    pub(super) slow_readers: Vec<ConnId>,
+    pub(super) send_memory: SendMemory,
     pub(super) started_at_ms: u64,
     pub(super) stopping: bool,
     /// Whether the disk, or what other shards are to be told of, is so far behind that no more commands are taken.
@@ -163,15 +163,15 @@ pub(super) enum Late {
 }
 
 /// A reply being written.
-pub struct Pen<'a> {
+pub struct ReplyWriter<'a> {
     /// The connection's output, or the batch that carries it there.
     pub out: &'a mut Vec<u8>,
     /// Payloads that are still missing in it.
-    pub holes: &'a mut Vec<Hole>,
+    pub placeholders: &'a mut Vec<Placeholder>,
 }
 
 /// What the settings fit a shard out with.
-pub struct Fittings {
+pub struct ShardSettings {
     /// Which shard owns which queue.
     pub slots: Slots,
     /// Who may come in.
@@ -179,22 +179,36 @@ pub struct Fittings {
     /// Where posts to webhooks go.
     pub webhooks: Webhooks,
     /// How HTTP is spoken.
-    pub http: Desk,
+    pub http: HttpState,
     /// Bytes of records that may wait for the disk before no more commands are taken.
     pub unwritten_bytes_max: u64,
     /// The certificate, where TLS is spoken.
     pub keeper: Option<Arc<Keeper>>,
     /// Whether the files of the log are still there.
-    pub ground: Ground,
+    pub data_presence: DataPresence,
     /// How many connections all shards may have.
     pub permits: Permits,
 }
 
-impl Core {
+impl ShardServer {
     /// A shard that has recovered and knows nobody yet.
-    pub fn new(engine: Engine, post: Post, fittings: Fittings, me: usize, now_ms: u64) -> Self {
-        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max, keeper, ground, permits } =
-            fittings;
+    pub fn new(
+        engine: Engine,
+        outbox: Outbox,
+        shard_settings: ShardSettings,
+        me: usize,
+        now_ms: u64,
+    ) -> Self {
+        let ShardSettings {
+            slots,
+            guard,
+            webhooks,
+            http,
+            unwritten_bytes_max,
+            keeper,
+            data_presence,
+            permits,
+        } = shard_settings;
         Self {
             me,
             now_ms,
@@ -206,54 +220,54 @@ impl Core {
             engine,
             effects: Effects::default(),
             waiting_claims: WaitingClaims::default(),
-            soundings: Soundings::default(),
+            claim_probes: ClaimProbes::default(),
             crons: CronNames::default(),
             webhooks,
             sessions: Sessions::default(),
-            shares: Shares::default(),
+            fair_shares: FairShares::default(),
             parked: Entries::default(),
             tasks: Tasks::default(),
             open_flows: OpenFlows::default(),
-            lengthy: Lengthy::default(),
+            long_commands: LongCommands::default(),
             cold: ColdReplies::default(),
-            lookings: Lookings::default(),
-            showings: Showings::default(),
-            countings: Countings::default(),
-            valuings: Valuings::default(),
-            post,
-            aside: Aside::default(),
-            translations: Translations::default(),
+            job_listings: JobListings::default(),
+            job_record_lists: JobRecordLists::default(),
+            priority_counts: PriorityCounts::default(),
+            child_value_reads: ChildValueReads::default(),
+            outbox,
+            large_replies: LargeReplies::default(),
+            transcodings: Transcodings::default(),
             rates: Rates::default(),
             durations: Durations::default(),
             meter: Meter::default(),
-            reclaim: Reclaim::default(),
+            compaction: Compaction::default(),
             exhausted: false,
-            fullness: Fullness::default(),
+            disk_full_notice: DiskFullNotice::default(),
             said_lack: None,
-            put_off: PutOff::default(),
+            stalled_messages: StalledMessages::default(),
             unread: None,
-            cuts: Cuts::default(),
-            ground,
+            backup_points: BackupPoints::default(),
+            data_presence,
             permits,
             http,
-            frames: Partials::new(FRAMES_BYTES_MAX),
-            strangers: Partials::new(STRANGERS_BYTES_MAX),
+            receive_memory: ReceiveMemory::new(FRAMES_BYTES_MAX),
+            unauthenticated_memory: ReceiveMemory::new(UNAUTHENTICATED_BYTES_MAX),
             frames_crowded_out: 0,
             long_refused: 0,
             deadlines: Deadlines::default(),
             events: Events::default(),
-            streams: Streams::default(),
+            subscribers: Subscribers::default(),
             scratch: Scratch::default(),
-            values: Values::default(),
+            shared_values: SharedValues::default(),
             net: Counters::default(),
             touched: Vec::new(),
             unrecorded: Vec::new(),
             finishing: Vec::new(),
             unblocked: Vec::new(),
-            leaving: Leaving::default(),
+            migrations: Migrations::default(),
             late: Late::default(),
-            deaf: Vec::new(),
-            outputs: Outputs::default(),
+            slow_readers: Vec::new(),
+            send_memory: SendMemory::default(),
             started_at_ms: now_ms,
             stopping: false,
             saturated: false,
@@ -270,37 +284,37 @@ impl Core {
 
     /// Whether this turn leaves something to do that nothing else would wake the shard for.
     pub fn has_left(&self) -> bool {
-        self.post.has_left()
+        self.outbox.has_left()
             || self.unread.is_some()
-            || self.lengthy.has_left() && !self.is_disk_behind()
+            || self.long_commands.has_left() && !self.is_disk_behind()
             || !self.touched.is_empty()
             || !self.unblocked.is_empty()
-            || self.shares.waiting() > 0
-            || !self.deaf.is_empty()
+            || self.fair_shares.waiting() > 0
+            || !self.slow_readers.is_empty()
             || self.late == Late::Applied
             // What the disk has brought may have been a slice of a list.
-            || !self.showings.is_empty()
-            || !self.countings.is_empty()
-            || !self.valuings.is_empty()
+            || !self.job_record_lists.is_empty()
+            || !self.priority_counts.is_empty()
+            || !self.child_value_reads.is_empty()
             || self.saturated && !self.waits_for_disk() && !self.waits_for_word()
-            || !self.put_off.is_empty() && !self.waits_for_word()
-            || self.has_aside()
-            || self.has_translations()
-            || self.values.is_held()
+            || !self.stalled_messages.is_empty() && !self.waits_for_word()
+            || self.has_deferred()
+            || self.has_transcodings()
+            || self.shared_values.is_held()
     }
 
     /// Whether there is enough that waits for the disk, to be written or to be sent.
     fn waits_for_disk(&self) -> bool {
-        self.is_disk_behind() || self.outputs.is_held_up()
+        self.is_disk_behind() || self.send_memory.waits_for_log()
     }
 
     /// Whether what commands and mail wait for begins a turn of its own: room in the log, or word from other shards.
     fn waits_for_word(&self) -> bool {
-        self.engine.book.1.strained || self.aside.is_far_ahead()
+        self.engine.journal.pressure.stalled || self.large_replies.is_backed_up()
     }
 
     pub(super) fn is_disk_behind(&self) -> bool {
-        self.engine.book.0.unwritten_bytes() > self.unwritten_bytes_max
+        self.engine.journal.log.unwritten_bytes() > self.unwritten_bytes_max
     }
 
     /// Looks how far the disk and the notices are behind, and whether there is room. Once there is, everybody goes on.
@@ -308,7 +322,7 @@ impl Core {
         let was = self.saturated;
         self.saturated = self.must_pause() || self.waits_for_disk();
         if was && !self.saturated {
-            self.forgive_strangers();
+            self.restart_auth_deadlines();
             let blocked = self.sessions.iter().filter(|session| session.blocked);
             self.unblocked.extend(blocked.map(|session| session.conn));
         }
@@ -316,15 +330,15 @@ impl Core {
 
     /// A new connection.
     pub fn accepted(&mut self, conn: ConnId, port: Port) {
-        let speech = port.speech;
+        let protocol = port.protocol;
         // Over HTTP each request shows a token of its own.
-        let trusted = speech == Speech::Http || !self.guard.is_on();
-        self.sessions.open(self.me, conn, speech, trusted);
+        let trusted = protocol == Protocol::Http || !self.guard.is_on();
+        self.sessions.open(self.me, conn, protocol, trusted);
         if let Some(session) = self.sessions.get(conn) {
             session.through_path = port.seats;
-            session.dialogue.has_shown = !self.guard.is_on();
+            session.http.has_shown = !self.guard.is_on();
         }
-        if speech == Speech::Http {
+        if protocol == Protocol::Http {
             self.await_conn(conn, Phase::Fresh);
         } else if !trusted {
             self.note_trust(conn, false);
@@ -343,7 +357,7 @@ impl Core {
         if session.has_worker && session.told_seen_ms + SEEN_TOLD_MS <= now_ms {
             session.told_seen_ms = now_ms;
             let client = session.client;
-            self.tell_seen(client);
+            self.send_seen(client);
         }
         if is_first {
             let used = self.handle(conns, conn, bytes);
@@ -360,7 +374,7 @@ impl Core {
     /// Handles what a connection has sent before.
     pub(super) fn go_on(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        if session.taken.waits() {
+        if session.quota.waits() {
             self.read_on_or_not(conns, conn);
             return;
         }
@@ -377,7 +391,8 @@ impl Core {
     /// Back-pressure: a connection whose commands wait for answers is not read beyond a limit.
     fn read_on_or_not(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let most = if session.taken.waits() { self.shares.held_bytes_max() } else { usize::MAX };
+        let most =
+            if session.quota.waits() { self.fair_shares.held_bytes_max() } else { usize::MAX };
         let most = most.min(PENDING_BYTES_MAX) >> u32::from(session.paused);
         let full = session.blocked && (session.choked || session.pending.len() > most);
         if full && !session.paused {
@@ -386,7 +401,7 @@ impl Core {
             conns.resume_reading(conn);
         }
         session.paused = full;
-        self.note_partial(conns, conn);
+        self.note_received(conns, conn);
     }
 
     /// Handles whole requests at the front of `bytes`; returns how many bytes they took.
@@ -394,16 +409,16 @@ impl Core {
         let mut used = 0;
         loop {
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-            let speech = session.speech;
-            used += match speech {
-                Speech::Frames => self.handle_frames(conns, conn, bytes),
-                Speech::Http => self.handle_http(conns, conn, bytes),
-                Speech::WebSocket => self.handle_websocket(conns, conn, &bytes[used..]),
+            let protocol = session.protocol;
+            used += match protocol {
+                Protocol::Frames => self.handle_frames(conns, conn, bytes),
+                Protocol::Http => self.handle_http(conns, conn, bytes),
+                Protocol::WebSocket => self.handle_websocket(conns, conn, &bytes[used..]),
                 // A client of a stream has nothing more to say.
-                Speech::Events => return bytes.len(),
+                Protocol::Events => return bytes.len(),
             };
             // A request may change what the connection speaks from there on.
-            if self.sessions.get(conn).is_none_or(|session| session.speech == speech) {
+            if self.sessions.get(conn).is_none_or(|session| session.protocol == protocol) {
                 return used;
             }
         }
@@ -413,11 +428,11 @@ impl Core {
         let mut left = bytes;
         loop {
             left = &left[self.drop_refused(conn, left.len())..];
-            let busy = self.is_busy();
+            let busy = self.must_stall();
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
             session.blocked = session.note_unread(conns.untaken(conn), is_tight(conns))
                 || session.in_flight >= IN_FLIGHT_MAX
-                || session.habit.is_leaving()
+                || session.affinity.is_migrating()
                 || busy;
             if session.blocked {
                 return bytes.len() - left.len();
@@ -425,7 +440,7 @@ impl Core {
             let lists = session.lists > 0;
             match split(left) {
                 Split::Complete { frame, rest } => {
-                    if !self.shares.admit(session, frame.len(), left.len())
+                    if !self.fair_shares.admit(session, frame.len(), left.len())
                         || lists && self.waits_for_list(conn, frame)
                     {
                         return bytes.len() - left.len();
@@ -440,7 +455,9 @@ impl Core {
                         self.begin(conns, conn, frame);
                     }
                 }
-                Split::Incomplete { need } if need > STRANGER_BYTES_MAX && !session.trusted => {
+                Split::Incomplete { need }
+                    if need > UNAUTHENTICATED_FRAME_BYTES_MAX && !session.trusted =>
+                {
                     let origin = self.origin(conn);
                     self.refuse(conns, origin, None, "Not authenticated");
                     self.finish_connection(conns, conn);
@@ -537,7 +554,7 @@ impl Core {
             return;
         };
         let waits = session.blocked && session.in_flight == 0 && !session.pending.is_empty();
-        if waits || self.lengthy.completes(conn) {
+        if waits || self.long_commands.completes(conn) {
             return;
         }
         session.owes_leave = false;
@@ -547,7 +564,7 @@ impl Core {
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
         self.drop_body(conn);
-        self.drop_partial(conn);
+        self.drop_received(conn);
         if let Some(session) = self.sessions.close(conn) {
             if let Some(key) = session.stream {
                 self.close_stream(key);
@@ -560,30 +577,30 @@ impl Core {
     /// What a connection holds goes back, here and elsewhere; behind a long command that still needs it.
     pub(super) fn give_back(&mut self, conns: &mut Connections, conn: ConnId, leave: Leave) {
         // Locks outlive the stop, so that their workers can come back for their jobs.
-        if self.stopping || self.lengthy.puts_off(conn, leave) {
+        if self.stopping || self.long_commands.defers_leave(conn, leave) {
             return;
         }
         let Leave { client, seen_elsewhere, gone } = leave;
         self.leave(conns, client, gone);
         if seen_elsewhere {
             for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {
-                self.post.ask(dest).messages.push(Message::Leave { client, gone });
+                self.outbox.immediate(dest).messages.push(Message::Leave { client, gone });
             }
         }
     }
 
     pub(super) fn leave(&mut self, conns: &mut Connections, client: ClientId, gone: bool) {
         let before = self.meter_work(Work::DISCONNECT);
-        self.forget_aside(client, gone);
+        self.forget_deferred(client, gone);
         self.workers.leave(client);
-        self.tell_attendance();
+        self.send_worker_presence();
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
         self.meter_work(before);
     }
 
     pub(super) fn origin(&mut self, conn: ConnId) -> Origin {
         let session = self.sessions.get(conn);
-        let about = session.map(|session| (session.client, session.speech == Speech::Http));
+        let about = session.map(|session| (session.client, session.protocol == Protocol::Http));
         let (client, tokenless) = about.unwrap_or_default();
         Origin { shard: self.me as u16, conn, client, tokenless, lists: false }
     }
@@ -595,7 +612,7 @@ impl Core {
             self.late = Late::Applied;
         }
         self.effects.clear();
-        let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
+        let mut out = Out { journal: &mut self.engine.journal, effects: &mut self.effects };
         self.engine.shard.apply(self.now_ms, caller, command, &mut out);
         self.follow_up(conns);
     }
@@ -604,7 +621,7 @@ impl Core {
     pub fn tick(&mut self, conns: &mut Connections) -> u64 {
         self.meter_work(Work::DUE);
         self.effects.clear();
-        let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
+        let mut out = Out { journal: &mut self.engine.journal, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.late = Late::Stepped;
         if let Some((request, steps)) = self.engine.shard.take_chore_steps()
@@ -613,29 +630,29 @@ impl Core {
             self.meter.credit(parked.work, steps);
         }
         self.follow_up(conns);
-        let next_ms = next_ms.min(self.yield_history(conns)).min(self.end_patience(conns));
+        let next_ms = next_ms.min(self.evict_history(conns)).min(self.end_patience(conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
-        let next_ms = next_ms.min(self.frames.give_memory_back(self.now_ms));
+        let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.give_back_output(conns));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         let next_ms = next_ms.min(self.note_silent_workers());
-        self.tell_readers(conns);
-        self.show_on_in_turn(conns);
-        let counts_on = self.count_on_in_turn(conns);
-        let values_on = self.value_on_in_turn(conns);
-        let looks_on = self.look_on_in_turn(conns);
+        self.answer_value_readers(conns);
+        self.show_in_turn(conns);
+        let counts_on = self.count_in_turn(conns);
+        let values_on = self.read_child_values_in_turn(conns);
+        let looks_on = self.list_in_turn(conns);
         if looks_on || counts_on || values_on { self.now_ms } else { next_ms }
     }
 
     /// What a command or the time has brought about goes where it belongs.
     pub(super) fn follow_up(&mut self, conns: &mut Connections) {
         self.trigger_webhooks();
-        self.tell_events();
+        self.publish_events();
         self.answer_parked(conns);
-        self.tell_names();
-        self.tell_cron_ends();
-        self.tell_notices();
-        self.tell_reports();
+        self.send_names();
+        self.send_cron_ends();
+        self.send_notices();
+        self.send_reports();
     }
 
     /// A command of a connection here waits for its answer.
@@ -659,8 +676,8 @@ impl Core {
             if session.blocked || session.half_closed || says_goodbye {
                 self.unblocked.push(origin.conn);
             }
-            if session.begins_to_leave() {
-                self.note_leaving(origin.conn);
+            if session.begins_to_migrate() {
+                self.note_migration(origin.conn);
             }
         }
     }
@@ -683,7 +700,7 @@ impl Core {
 
     /// Cuts off connections that do not read what they asked for.
     pub fn cut_off_slow_readers(&mut self, conns: &mut Connections) {
-        for conn in std::mem::take(&mut self.deaf) {
+        for conn in std::mem::take(&mut self.slow_readers) {
             self.ended(conns, conn);
         }
     }
@@ -698,6 +715,6 @@ impl Core {
         if let Some(key) = stream {
             self.feed_drained(conns, key);
         }
-        self.pay_next(conns, conn);
+        self.send_next_shared(conns, conn);
     }
 }

@@ -8,9 +8,9 @@ use super::{framed, refusal_text, write_data};
 use crate::api::request::{Body, DlqFilter, JobRef, StateFilter};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Clean, Command, Sifting};
@@ -22,12 +22,17 @@ use corq_shards::job::id::JobId;
 /// What Clean is about if it names no states: everything but the jobs that workers have.
 const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);
 
-impl Core {
+impl ShardServer {
     /// Carries out a command on many jobs of a queue.
-    pub(crate) fn do_chore(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+    pub(crate) fn begin_bulk(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        body: &Body<'_>,
+    ) {
         if let Body::RetryDlq { job: Some(job), .. } | Body::RetryCompleted { job: Some(job), .. } =
             body
-            && self.try_as_name(conns, asked, body, *job)
+            && self.try_as_name(conns, ctx, body, *job)
         {
             return;
         }
@@ -48,11 +53,11 @@ impl Core {
             }
             Body::RetryDlq { queue, job, count, .. } => {
                 let count = count.unwrap_or(u64::MAX);
-                Self::on_one(&asked, *job).map(|job| Command::RetryFailed { queue, job, count })
+                Self::on_one(&ctx, *job).map(|job| Command::RetryFailed { queue, job, count })
             }
             Body::RetryCompleted { queue, job, count, until_ms } => {
                 let (count, until_ms) = (count.unwrap_or(u64::MAX), until_ms.unwrap_or(u64::MAX));
-                Self::on_one(&asked, *job).map(|job| Command::RetryCompleted {
+                Self::on_one(&ctx, *job).map(|job| Command::RetryCompleted {
                     queue,
                     job,
                     count,
@@ -73,25 +78,25 @@ impl Core {
             _ => None,
         };
         let Some(command) = command else {
-            self.write_count(conns, asked.origin, asked.req_id, 0);
+            self.write_count(conns, ctx.origin, ctx.req_id, 0);
             return;
         };
-        let request = self.park(asked.origin, asked.req_id, Shape::Chore);
-        let caller = Caller { request, ..Self::caller(&asked) };
+        let request = self.park(ctx.origin, ctx.req_id, Shape::Bulk);
+        let caller = Caller { request, ..Self::caller(&ctx) };
         self.apply(conns, caller, &command);
     }
 
     /// The one job that is meant, if one is: `None` if no job bears the id, which is not an error.
     #[allow(clippy::option_option, reason = "no job named and no job found are different things")]
-    fn on_one(asked: &Asked<'_>, job: Option<JobRef<'_>>) -> Option<Option<JobId>> {
+    fn on_one(ctx: &RequestContext<'_>, job: Option<JobRef<'_>>) -> Option<Option<JobId>> {
         match job {
-            Some(job) => asked.id_of(job).map(Some),
+            Some(job) => ctx.id_of(job).map(Some),
             None => Some(None),
         }
     }
 
     /// Writes what came of it.
-    pub(crate) fn write_chore(
+    pub(crate) fn write_bulk(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -100,9 +105,9 @@ impl Core {
     ) {
         match reply {
             Reply::Count(count) => self.write_count(conns, origin, req_id, *count),
-            Reply::Cleaned(ids) => self.respond(conns, origin, |_, pen| {
-                framed(pen, req_id, |pen| {
-                    let mut writer = reply::head(pen.out, true, req_id, 2);
+            Reply::Cleaned(ids) => self.respond(conns, origin, |_, sink| {
+                framed(sink, req_id, |sink| {
+                    let mut writer = reply::head(sink.out, true, req_id, 2);
                     writer.str("count");
                     writer.uint(ids.len() as u64);
                     writer.str("ids");
@@ -115,15 +120,15 @@ impl Core {
                 let show = Show { req_id: req_id.map(Into::into), jobs, wanted, begun: None };
                 self.show(conns, origin, show, Vec::new());
             }
-            Reply::FailedStats(stats) => self.respond(conns, origin, |_, pen| {
-                write_data(pen, req_id, "stats", |writer| write_dlq_stats(writer, stats));
+            Reply::FailedStats(stats) => self.respond(conns, origin, |_, sink| {
+                write_data(sink, req_id, "stats", |writer| write_dlq_stats(writer, stats));
             }),
             // Too many of them wait, or there is no room for a rule.
             Reply::Refused { refusal, .. } => {
                 let text = refusal_text(*refusal, JobRef::Id(JobId::default()));
                 self.refuse(conns, origin, req_id, &text);
             }
-            _ => self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id)),
+            _ => self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id)),
         }
     }
 }

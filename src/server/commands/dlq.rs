@@ -5,8 +5,8 @@ use super::job_record::{Show, Wanted};
 use super::job_view::{buried_of, write_job};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::Asked;
-use crate::server::shard_server::Core;
+use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Records};
 use corq_io::net::Connections;
 use corq_shards::Shard;
@@ -15,26 +15,31 @@ use corq_shards::dead_letter::reason::Cause;
 use corq_shards::dead_letter::scan::FailedStats;
 use corq_shards::lease::UNLOCKED_TTL_MS;
 
-impl Core {
+impl ShardServer {
     /// `Dlq` without a filter: the oldest, and only the jobs.
     pub(crate) fn dead_letters(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         queue: &str,
         count: u32,
     ) {
         let failed: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
         let jobs = failed.iter().map(|&job| self.engine.shard.view(job).job.id).collect();
-        let (req_id, wanted) = (asked.req_id.map(Into::into), Wanted::Jobs);
-        self.show(conns, asked.origin, Show { req_id, jobs, wanted, begun: None }, Vec::new());
+        let (req_id, wanted) = (ctx.req_id.map(Into::into), Wanted::Jobs);
+        self.show(conns, ctx.origin, Show { req_id, jobs, wanted, begun: None }, Vec::new());
     }
 
     /// Answers `GetDlqConfig`.
-    pub(crate) fn dlq_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+    pub(crate) fn dlq_config(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+    ) {
         let DlqRule { auto_retry, retry_interval_ms, retries_max, age_max_ms, entries_max } =
             self.rules_of(queue).dlq;
-        self.write_config(conns, asked, |writer| {
+        self.write_config(conns, ctx, |writer| {
             writer.map(5);
             writer.str("autoRetry");
             writer.bool(auto_retry);
@@ -50,9 +55,14 @@ impl Core {
     }
 
     /// Answers `GetStallConfig`.
-    pub(crate) fn stall_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+    pub(crate) fn stall_config(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+    ) {
         let StallRule { enabled, interval_ms, stalls_max, grace_ms } = self.rules_of(queue).stall;
-        self.write_config(conns, asked, |writer| {
+        self.write_config(conns, ctx, |writer| {
             writer.map(4);
             writer.str("enabled");
             writer.bool(enabled);
@@ -73,12 +83,12 @@ impl Core {
     fn write_config(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         write: impl FnOnce(&mut Writer<'_>),
     ) {
-        self.respond(conns, asked.origin, |_, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+        self.respond(conns, ctx.origin, |_, sink| {
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("config");
                 write(&mut writer);
             });

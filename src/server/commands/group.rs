@@ -4,8 +4,8 @@ use super::{framed, write_data};
 use crate::api::request::{Answer, GroupAsk, JobRef};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::Asked;
-use crate::server::shard_server::Core;
+use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::{Command, GroupLimit};
 use corq_shards::effect::Reply;
@@ -35,12 +35,12 @@ impl Told {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// A command on one group.
     pub(crate) fn on_group(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         (queue, group): (&str, &str),
         ask: GroupAsk,
     ) {
@@ -55,7 +55,7 @@ impl Core {
         let set = found.map_or_else(GroupSettings::default, |group| group.settings);
         let (name, told) = match ask {
             GroupAsk::Set { limit, answer } => {
-                self.set_for_group(conns, asked, (queue, group), limit, answer);
+                self.set_for_group(conns, ctx, (queue, group), limit, answer);
                 return;
             }
             GroupAsk::JobsCount => ("count", Told::Number(Some(pending))),
@@ -68,36 +68,36 @@ impl Core {
             GroupAsk::Weight => ("weight", Told::Number(Some(u64::from(set.weight)))),
             GroupAsk::IsPaused => ("paused", Told::Flag(set.paused)),
         };
-        self.respond(conns, asked.origin, |_, pen| {
-            write_data(pen, asked.req_id, name, |to| told.write(to));
+        self.respond(conns, ctx.origin, |_, sink| {
+            write_data(sink, ctx.req_id, name, |to| told.write(to));
         });
     }
 
     fn set_for_group(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         (queue, group): (&str, &str),
         limit: GroupLimit,
         answer: Answer,
     ) {
-        self.apply(conns, Self::caller(&asked), &Command::LimitGroup { queue, group, limit });
+        self.apply(conns, Self::caller(&ctx), &Command::LimitGroup { queue, group, limit });
         let changed = match self.own_reply() {
             Some(Reply::Refused { refusal, .. }) => {
                 let text = self.refusal_text(refusal, JobRef::Custom(""));
-                self.refuse(conns, asked.origin, asked.req_id, &text);
+                self.refuse(conns, ctx.origin, ctx.req_id, &text);
                 return;
             }
             Some(Reply::Count(changed)) => changed,
             _ => 0,
         };
-        self.respond(conns, asked.origin, |_, pen| match answer {
-            Answer::Ok => reply::ok(pen.out, asked.req_id),
+        self.respond(conns, ctx.origin, |_, sink| match answer {
+            Answer::Ok => reply::ok(sink.out, ctx.req_id),
             Answer::Removed => {
-                write_data(pen, asked.req_id, "removed", |writer| writer.uint(changed));
+                write_data(sink, ctx.req_id, "removed", |writer| writer.uint(changed));
             }
             Answer::Changed => {
-                write_data(pen, asked.req_id, "changed", |writer| writer.bool(changed > 0));
+                write_data(sink, ctx.req_id, "changed", |writer| writer.bool(changed > 0));
             }
         });
     }
@@ -106,12 +106,12 @@ impl Core {
     pub(crate) fn jobs_in_groups(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         queue: &str,
     ) {
         let count = self.engine.shard.queue(queue).map_or(0, Queue::pending_in_groups);
-        self.respond(conns, asked.origin, |_, pen| {
-            write_data(pen, asked.req_id, "count", |writer| writer.uint(count));
+        self.respond(conns, ctx.origin, |_, sink| {
+            write_data(sink, ctx.req_id, "count", |writer| writer.uint(count));
         });
     }
 
@@ -119,23 +119,23 @@ impl Core {
     pub(crate) fn list_groups(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         queue: &str,
         limit: u32,
         after: Option<&str>,
     ) {
         let now_ms = self.now_ms;
         let Some(groups) = self.engine.shard.groups_of(queue, after) else {
-            self.refuse(conns, asked.origin, asked.req_id, "Group not found");
+            self.refuse(conns, ctx.origin, ctx.req_id, "Group not found");
             return;
         };
         let groups = groups.take(limit as usize);
         let rows: Vec<(Box<str>, u64, u64, GroupSettings)> =
             groups.map(|it| (it.name.into(), it.pending, it.active, it.settings)).collect();
         self.meter.note(rows.len());
-        self.respond(conns, asked.origin, |_, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+        self.respond(conns, ctx.origin, |_, sink| {
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("groups");
                 writer.array(rows.len());
                 for (name, pending, active, set) in &rows {

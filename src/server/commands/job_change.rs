@@ -4,8 +4,8 @@ use super::job_view::pushed_of;
 use super::{DAMAGED, refusal_text, write_data};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::decode::job::over_size_limit;
-use crate::server::shard_mail::dispatch::Asked;
-use crate::server::shard_server::Core;
+use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::command::Command;
@@ -40,17 +40,17 @@ fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
     })
 }
 
-impl Core {
+impl ShardServer {
     /// Changes a job in a way that the command alone tells.
     pub(crate) fn change_job(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
     ) {
         let Some((job, change)) = change_of(body) else { return };
-        self.on_job(conns, asked, body, job, |core, conns, job, caller| {
-            core.apply(conns, caller, &Command::Change { job, change });
+        self.on_job(conns, ctx, body, job, |server, conns, job, caller| {
+            server.apply(conns, caller, &Command::Change { job, change });
         });
     }
 
@@ -59,31 +59,31 @@ impl Core {
     pub(crate) fn update(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         (job, data): (JobRef<'_>, &[u8]),
         fetched: &[Fetched],
     ) {
-        if self.try_as_name(conns, asked, body, job) {
+        if self.try_as_name(conns, ctx, body, job) {
             return;
         }
-        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
+        let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
         let open = found.map(|index| self.engine.shard.view(index));
         let Some(about) = open.filter(|view| !view.job.state.is_end()) else {
             let text = refusal_text(Refusal::Ended, job);
-            self.refuse(conns, asked.origin, asked.req_id, &text);
+            self.refuse(conns, ctx.origin, ctx.req_id, &text);
             return;
         };
         let (id, stored) = (about.job.id, about.data);
         let most = found.and_then(|index| self.engine.shard.data_bytes_max(index)).unwrap_or(0);
         if data.len() > most {
             let text = format!("data must be at most {most} bytes beside so many childrenIds");
-            self.refuse(conns, asked.origin, asked.req_id, &text);
+            self.refuse(conns, ctx.origin, ctx.req_id, &text);
             return;
         }
-        let options = match Records::new(&self.engine.book, fetched).record(&stored) {
+        let options = match Records::new(&self.engine.journal, fetched).record(&stored) {
             Err(Absent::Cold) => {
-                self.read_then_ask(asked, &[stored], fetched);
+                self.read_then_ask(ctx, &[stored], fetched);
                 return;
             }
             // Without its payload, which is its end.
@@ -95,24 +95,24 @@ impl Core {
         };
         let options = options.as_deref().map_err(|absent| *absent);
         let Ok(pushed) = options.and_then(pushed_of) else {
-            self.refuse(conns, asked.origin, asked.req_id, DAMAGED);
+            self.refuse(conns, ctx.origin, ctx.req_id, DAMAGED);
             return;
         };
         let size_limit = pushed.job.extras.as_ref().and_then(|extras| extras.size_limit);
         if let Some(most) = size_limit.filter(|&most| data.len() > most as usize) {
-            self.refuse(conns, asked.origin, asked.req_id, &over_size_limit(most));
+            self.refuse(conns, ctx.origin, ctx.req_id, &over_size_limit(most));
             return;
         }
         let new = NewJob { data, ..pushed.job };
         let change = Change::Update { job: &new };
-        self.apply(conns, Self::caller(&asked), &Command::Change { job: id, change });
-        self.answer_on_job(conns, asked, body, job);
+        self.apply(conns, Self::caller(&ctx), &Command::Change { job: id, change });
+        self.answer_on_job(conns, ctx, body, job);
     }
 
     /// The answer to `AddLog`.
-    pub(crate) fn write_added(&mut self, conns: &mut Connections, asked: Asked<'_>) {
-        self.respond(conns, asked.origin, |_, pen| {
-            write_data(pen, asked.req_id, "added", |writer| writer.bool(true));
+    pub(crate) fn write_added(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+        self.respond(conns, ctx.origin, |_, sink| {
+            write_data(sink, ctx.req_id, "added", |writer| writer.bool(true));
         });
     }
 }

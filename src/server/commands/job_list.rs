@@ -3,55 +3,60 @@
 use super::job_record::{Show, Wanted};
 use crate::api::request::StateFilter;
 use crate::api::spec::STATES;
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::job::State;
 use corq_shards::queue::listing::{Listing, States, Views};
 use std::collections::VecDeque;
 
 /// A listing that goes on. One per command, so the connections bound their number.
-pub struct Looking {
+pub struct JobListing {
     origin: Origin,
     req_id: Option<Box<[u8]>>,
     listing: Listing,
 }
 
 /// The listings of a shard, each in its turn.
-pub type Lookings = VecDeque<Looking>;
+pub type JobListings = VecDeque<JobListing>;
 
-impl Core {
+impl ShardServer {
     /// Begins a listing; most are complete with their first slice.
-    pub(crate) fn get_jobs(&mut self, conns: &mut Connections, asked: Asked<'_>, listing: Listing) {
-        let req_id = asked.req_id.map(Into::into);
-        let looking = Looking { origin: asked.origin, req_id, listing };
-        if let Some(looking) = self.look_on(conns, looking) {
-            self.deferred(asked.origin);
-            self.lookings.push_back(looking);
+    pub(crate) fn get_jobs(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        listing: Listing,
+    ) {
+        let req_id = ctx.req_id.map(Into::into);
+        let looking = JobListing { origin: ctx.origin, req_id, listing };
+        if let Some(looking) = self.list_on(conns, looking) {
+            self.deferred(ctx.origin);
+            self.job_listings.push_back(looking);
         }
     }
 
     /// One slice of the listing whose turn it is. True if there is more to do.
-    pub(crate) fn look_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+    pub(crate) fn list_in_turn(&mut self, conns: &mut Connections) -> bool {
         // What is found is shown, for which there must be room; that it has come wakes the shard.
         if self.waits_for_answers_to_go() {
             return false;
         }
-        let Some(looking) = self.lookings.pop_front() else { return false };
+        let Some(looking) = self.job_listings.pop_front() else { return false };
         let origin = looking.origin;
-        match self.look_on(conns, looking) {
-            Some(looking) => self.lookings.push_back(looking),
+        match self.list_on(conns, looking) {
+            Some(looking) => self.job_listings.push_back(looking),
             None => self.answered(origin),
         }
-        !self.lookings.is_empty()
+        !self.job_listings.is_empty()
     }
 
-    fn look_on(&mut self, conns: &mut Connections, mut looking: Looking) -> Option<Looking> {
+    fn list_on(&mut self, conns: &mut Connections, mut looking: JobListing) -> Option<JobListing> {
         if !self.engine.shard.look_for(&mut looking.listing) {
             return Some(looking);
         }
-        let Looking { origin, req_id, listing } = looking;
+        let JobListing { origin, req_id, listing } = looking;
         let show = Show { req_id, jobs: listing.found(), wanted: Wanted::Jobs, begun: None };
         self.show(conns, origin, show, Vec::new());
         None

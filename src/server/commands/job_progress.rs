@@ -5,32 +5,32 @@ use super::{DAMAGED, NOT_FOUND, framed};
 use crate::api::request::{Body, JobRef};
 use crate::api::spec::LOG_LEVELS;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::Asked;
-use crate::server::shard_server::Core;
+use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::job::Stored;
 use corq_shards::job::progress::{LogEntry, Notes};
 
-impl Core {
+impl ShardServer {
     pub(crate) fn get_progress(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
         fetched: &[Fetched],
     ) {
-        let Some(notes) = self.notes_of(conns, asked, body, job) else { return };
+        let Some(notes) = self.notes_of(conns, ctx, body, job) else { return };
         let needed: Vec<Stored> = notes.message.into_iter().collect();
-        if !self.at_hand(conns, asked, &needed, fetched) {
+        if !self.at_hand(conns, ctx, &needed, fetched) {
             return;
         }
-        self.respond(conns, asked.origin, |engine, pen| {
-            let records = Records::new(&engine.book, fetched);
+        self.respond(conns, ctx.origin, |engine, sink| {
+            let records = Records::new(&engine.journal, fetched);
             let message = notes.message.and_then(|stored| text_of(&records, &stored).ok());
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 2);
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 2);
                 writer.str("progress");
                 writer.number(notes.progress);
                 writer.str("message");
@@ -42,24 +42,24 @@ impl Core {
     pub(crate) fn get_logs(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         (job, start, end): (JobRef<'_>, u64, Option<u64>),
         fetched: &[Fetched],
     ) {
-        let Some(notes) = self.notes_of(conns, asked, body, job) else { return };
+        let Some(notes) = self.notes_of(conns, ctx, body, job) else { return };
         let end = end.map_or(u64::MAX, |last| last.saturating_add(1)).min(notes.logs.len() as u64);
         let range = start.min(end) as usize..end as usize;
         let lines: Vec<LogEntry> = notes.logs.range(range).copied().collect();
         self.meter.note(lines.len());
         let needed: Vec<Stored> = lines.iter().map(|entry| entry.stored).collect();
-        if !self.at_hand(conns, asked, &needed, fetched) {
+        if !self.at_hand(conns, ctx, &needed, fetched) {
             return;
         }
-        self.respond(conns, asked.origin, |engine, pen| {
-            let records = Records::new(&engine.book, fetched);
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+        self.respond(conns, ctx.origin, |engine, sink| {
+            let records = Records::new(&engine.journal, fetched);
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("data");
                 writer.map(1);
                 writer.str("logs");
@@ -81,16 +81,16 @@ impl Core {
     fn notes_of(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
     ) -> Option<Notes> {
-        if self.try_as_name(conns, asked, body, job) {
+        if self.try_as_name(conns, ctx, body, job) {
             return None;
         }
-        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
+        let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
         let Some(index) = found else {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
             return None;
         };
         let options = self.engine.shard.view(index).options;
@@ -103,24 +103,24 @@ impl Core {
     fn at_hand(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         needed: &[Stored],
         fetched: &[Fetched],
     ) -> bool {
-        let records = Records::new(&self.engine.book, fetched);
+        let records = Records::new(&self.engine.journal, fetched);
         let mut missing = Vec::new();
         for stored in needed.iter().filter(|stored| stored.payload_bytes > 0) {
             match text_of(&records, stored) {
                 Ok(_) => {}
                 Err(Absent::Cold) => missing.push(*stored),
                 Err(Absent::Damaged) => {
-                    self.refuse(conns, asked.origin, asked.req_id, DAMAGED);
+                    self.refuse(conns, ctx.origin, ctx.req_id, DAMAGED);
                     return false;
                 }
             }
         }
         if !missing.is_empty() {
-            self.read_then_ask(asked, &missing, fetched);
+            self.read_then_ask(ctx, &missing, fetched);
         }
         missing.is_empty()
     }

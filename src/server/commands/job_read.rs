@@ -10,112 +10,112 @@ use crate::protocol::decode::decode;
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
-use crate::server::storage::cold_reads::{Then, Waiting};
+use crate::server::shard_server::ShardServer;
+use crate::server::storage::cold_reads::{Continuation, Waiting};
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::job::{State, Stored};
 use corq_shards::queue::Queue;
 use corq_shards::queue::listing::Listing;
 
-impl Core {
+impl ShardServer {
     /// Answers a question. `fetched` holds records that had to be read for it first.
     pub(crate) fn query(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         fetched: &[Fetched],
     ) {
         match body {
-            Body::GetJob(job) => self.get_job(conns, asked, body, *job),
+            Body::GetJob(job) => self.get_job(conns, ctx, body, *job),
             Body::GetJobByCustomId(name) => {
-                self.get_job(conns, asked, body, JobRef::Custom(name));
+                self.get_job(conns, ctx, body, JobRef::Custom(name));
             }
             Body::GetJobs { queue, states, limit, offset, newest_first } => {
                 let listing = Listing::new(queue, states_of(*states), *offset, *limit as usize);
                 let listing = listing.with(views_of(*states)).newest_first(*newest_first);
-                self.get_jobs(conns, asked, listing);
+                self.get_jobs(conns, ctx, listing);
             }
-            Body::Update { job, data } => self.update(conns, asked, body, (*job, *data), fetched),
-            Body::GetProgress(job) => self.get_progress(conns, asked, body, *job, fetched),
+            Body::Update { job, data } => self.update(conns, ctx, body, (*job, *data), fetched),
+            Body::GetProgress(job) => self.get_progress(conns, ctx, body, *job, fetched),
             Body::GetLogs { job, start, end } => {
-                self.get_logs(conns, asked, body, (*job, *start, *end), fetched);
+                self.get_logs(conns, ctx, body, (*job, *start, *end), fetched);
             }
             Body::GetChildrenValues(_)
             | Body::GetFailedChildrenValues(_)
             | Body::GetIgnoredChildrenFailures(_) => {
-                self.children_values(conns, asked, body);
+                self.children_values(conns, ctx, body);
             }
-            Body::GetCountsPerPriority(queue) => self.priority_counts(conns, asked, queue),
-            Body::GetResult(job) => self.get_result(conns, asked, body, *job, fetched),
-            Body::GetState(job) => self.get_state(conns, asked, body, *job),
-            Body::Dlq { queue, count, .. } => self.dead_letters(conns, asked, queue, *count),
-            Body::GetDlqConfig(queue) => self.dlq_config(conns, asked, queue),
-            Body::GetStallConfig(queue) => self.stall_config(conns, asked, queue),
-            Body::GetGroupsJobsCount(queue) => self.jobs_in_groups(conns, asked, queue),
+            Body::GetCountsPerPriority(queue) => self.priority_counts(conns, ctx, queue),
+            Body::GetResult(job) => self.get_result(conns, ctx, body, *job, fetched),
+            Body::GetState(job) => self.get_state(conns, ctx, body, *job),
+            Body::Dlq { queue, count, .. } => self.dead_letters(conns, ctx, queue, *count),
+            Body::GetDlqConfig(queue) => self.dlq_config(conns, ctx, queue),
+            Body::GetStallConfig(queue) => self.stall_config(conns, ctx, queue),
+            Body::GetGroupsJobsCount(queue) => self.jobs_in_groups(conns, ctx, queue),
             Body::GetGroups { queue, limit, after } => {
-                self.list_groups(conns, asked, queue, *limit, *after);
+                self.list_groups(conns, ctx, queue, *limit, *after);
             }
-            Body::GetJobCounts(queue) => self.job_counts(conns, asked, queue),
+            Body::GetJobCounts(queue) => self.job_counts(conns, ctx, queue),
             Body::GetDeduplicationJobId { queue, key } => {
                 let holder = self.engine.shard.holder_of(self.now_ms, queue, key);
-                self.respond(conns, asked.origin, |engine, pen| {
-                    write_data(pen, asked.req_id, "jobId", |writer| match holder {
+                self.respond(conns, ctx.origin, |engine, sink| {
+                    write_data(sink, ctx.req_id, "jobId", |writer| match holder {
                         Some(job) => write_id(writer, &engine.shard.view(job)),
                         None => writer.nil(),
                     });
                 });
             }
-            Body::GetQueueLimits { queue, jobs } => self.queue_limits(conns, asked, queue, *jobs),
+            Body::GetQueueLimits { queue, jobs } => self.queue_limits(conns, ctx, queue, *jobs),
             Body::QueueMetrics { queue, failed, start, end } => {
                 let range = (*start, end.unwrap_or(u64::MAX));
-                self.queue_metrics(conns, asked, (queue, *failed), range);
+                self.queue_metrics(conns, ctx, (queue, *failed), range);
             }
             Body::Count(queue) => {
                 let count = self.engine.shard.queue(queue).map_or(0, Queue::total);
-                self.write_count(conns, asked.origin, asked.req_id, count);
+                self.write_count(conns, ctx.origin, ctx.req_id, count);
             }
             Body::IsPaused(queue) => {
                 let paused = self.engine.shard.queue(queue).is_some_and(Queue::is_paused);
-                self.respond(conns, asked.origin, |_, pen| {
-                    framed(pen, asked.req_id, |pen| {
-                        let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                self.respond(conns, ctx.origin, |_, sink| {
+                    framed(sink, ctx.req_id, |sink| {
+                        let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                         writer.str("paused");
                         writer.bool(paused);
                     });
                 });
             }
             // The others have ways of their own; only a mistake in this program leads here.
-            _ => self.refuse(conns, asked.origin, asked.req_id, "Internal server error"),
+            _ => self.refuse(conns, ctx.origin, ctx.req_id, "Internal server error"),
         }
     }
 
     /// Asks for records, after which the question is asked again.
     pub(crate) fn read_then_ask(
         &mut self,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         records: &[Stored],
         fetched: &[Fetched],
     ) {
-        let then = Then::Ask { frame: asked.frame.into(), lookup: asked.lookup };
-        self.read_first(asked.origin, then, records, fetched.to_vec());
+        let continuation = Continuation::Ask { frame: ctx.frame.into(), lookup: ctx.lookup };
+        self.read_first(ctx.origin, continuation, records, fetched.to_vec());
     }
 
     /// Starts reads, after which `then` follows.
     pub(crate) fn read_first(
         &mut self,
         origin: Origin,
-        then: Then,
+        continuation: Continuation,
         records: &[Stored],
         fetched: Vec<Fetched>,
     ) {
         self.deferred(origin);
-        for (token, stored) in self.cold.wait(origin, then, records, fetched) {
+        for (token, stored) in self.cold.wait(origin, continuation, records, fetched) {
             let position = corq_io::log::Position(stored.position);
-            self.engine.book.0.read_cold(position, stored.record_bytes as usize, token);
+            self.engine.journal.log.read_cold(position, stored.record_bytes as usize, token);
         }
     }
 
@@ -127,30 +127,35 @@ impl Core {
         bytes: Option<Box<[u8]>>,
     ) {
         let Some(waiting) = self.cold.arrived(token, bytes) else { return };
-        let Waiting { origin, then, fetched, .. } = waiting;
+        let Waiting { origin, continuation, fetched, .. } = waiting;
         self.answered(origin);
-        match then {
-            Then::Send { mut frame, holes } => {
-                if Waiting::fill(&mut frame, &holes, &fetched) {
+        match continuation {
+            Continuation::Send { mut frame, placeholders } => {
+                if Waiting::fill(&mut frame, &placeholders, &fetched) {
                     self.send_frame(conns, origin, &frame);
                 } else {
                     self.refuse_frame(conns, origin, &frame);
                 }
             }
-            Then::Ask { frame, lookup } => {
+            Continuation::Ask { frame, lookup } => {
                 if let Ok(request) = decode(&frame) {
                     self.meter_command(request.op, frame.len());
-                    let asked = Asked { origin, req_id: request.req_id, frame: &frame, lookup };
-                    self.query(conns, asked, &request.body, &fetched);
+                    let ctx =
+                        RequestContext { origin, req_id: request.req_id, frame: &frame, lookup };
+                    self.query(conns, ctx, &request.body, &fetched);
                 }
             }
-            Then::Show(show) => self.show(conns, origin, show, fetched),
-            Then::Values(valuing) => self.value_on(conns, *valuing, &fetched),
-            Then::Owed(stored) => self.value_arrived(stored, &fetched),
-            Then::Trigger { place } => self.trigger_record_arrived(place, &fetched),
-            Then::Report(report) => self.report_record_arrived(report, &fetched),
-            Then::Kin { step, link } => self.patch_child(conns, step, link, &fetched),
-            Then::Tell { place } => self.told_record_arrived(place, &fetched),
+            Continuation::Show(show) => self.show(conns, origin, show, fetched),
+            Continuation::ChildValues(valuing) => {
+                self.read_child_values_on(conns, *valuing, &fetched)
+            }
+            Continuation::SharedValue(stored) => self.value_arrived(stored, &fetched),
+            Continuation::PostWebhook { place } => self.trigger_record_arrived(place, &fetched),
+            Continuation::Report(report) => self.report_record_arrived(report, &fetched),
+            Continuation::ParentLink { step, link } => {
+                self.patch_child(conns, step, link, &fetched)
+            }
+            Continuation::PublishEvent { place } => self.told_record_arrived(place, &fetched),
         }
     }
 
@@ -163,48 +168,48 @@ impl Core {
     fn get_job(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
     ) {
-        if self.try_as_name(conns, asked, body, job) {
+        if self.try_as_name(conns, ctx, body, job) {
             return;
         }
-        let jobs = asked.id_of(job).into_iter().collect();
-        let (req_id, wanted) = (asked.req_id.map(Into::into), Wanted::Job);
+        let jobs = ctx.id_of(job).into_iter().collect();
+        let (req_id, wanted) = (ctx.req_id.map(Into::into), Wanted::Job);
         let show = Show { req_id, jobs, wanted, begun: None };
-        self.show(conns, asked.origin, show, Vec::new());
+        self.show(conns, ctx.origin, show, Vec::new());
     }
 
     fn get_result(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
         fetched: &[Fetched],
     ) {
-        if self.try_as_name(conns, asked, body, job) {
+        if self.try_as_name(conns, ctx, body, job) {
             return;
         }
-        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
+        let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
         let Some(view) = found.map(|index| self.engine.shard.view(index)) else {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
             return;
         };
         let completed = view.outcome.filter(|_| view.job.state == State::Completed);
         let stored = completed.map(|outcome| outcome.stored).filter(|at| at.payload_bytes > 0);
-        let records = Records::new(&self.engine.book, fetched);
+        let records = Records::new(&self.engine.journal, fetched);
         match stored.map(|stored| (stored, records.payload(&stored))) {
-            Some((stored, Err(Absent::Cold))) => self.read_then_ask(asked, &[stored], fetched),
+            Some((stored, Err(Absent::Cold))) => self.read_then_ask(ctx, &[stored], fetched),
             Some((_, Err(Absent::Damaged))) => {
-                self.refuse(conns, asked.origin, asked.req_id, DAMAGED);
+                self.refuse(conns, ctx.origin, ctx.req_id, DAMAGED);
             }
-            _ => self.respond(conns, asked.origin, |engine, pen| {
-                let records = Records::new(&engine.book, fetched);
+            _ => self.respond(conns, ctx.origin, |engine, sink| {
+                let records = Records::new(&engine.journal, fetched);
                 let result = stored.and_then(|stored| records.payload(&stored).ok());
-                framed(pen, asked.req_id, |pen| {
-                    let mut writer = reply::head(pen.out, true, asked.req_id, 2);
+                framed(sink, ctx.req_id, |sink| {
+                    let mut writer = reply::head(sink.out, true, ctx.req_id, 2);
                     writer.str("id");
                     write_ref(&mut writer, job);
                     writer.str("result");
@@ -217,18 +222,18 @@ impl Core {
     fn get_state(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
     ) {
-        if self.try_as_name(conns, asked, body, job) {
+        if self.try_as_name(conns, ctx, body, job) {
             return;
         }
-        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
-        self.respond(conns, asked.origin, |engine, pen| {
+        let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
+        self.respond(conns, ctx.origin, |engine, sink| {
             let state = found.map_or(State::Vacant, |index| engine.shard.view(index).job.state);
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 2);
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 2);
                 writer.str("id");
                 write_ref(&mut writer, job);
                 writer.str("state");
@@ -237,12 +242,12 @@ impl Core {
         });
     }
 
-    fn job_counts(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+    fn job_counts(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, queue: &str) {
         let queue = self.engine.shard.queue(queue);
         let counts = State::ALL.map(|state| queue.map_or(0, |queue| queue.count(state)));
-        self.respond(conns, asked.origin, |_, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+        self.respond(conns, ctx.origin, |_, sink| {
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("counts");
                 writer.map(State::ALL.len());
                 for (state, count) in State::ALL.iter().zip(counts) {

@@ -9,8 +9,8 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
 use crate::server::overload::large_replies::TURN_BYTES_MAX;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
-use crate::server::storage::cold_reads::Then;
+use crate::server::shard_server::ShardServer;
+use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Shard;
@@ -66,7 +66,7 @@ impl Begun {
 }
 
 /// Lists that are being written, each in its turn.
-pub type Showings = VecDeque<(Origin, Show)>;
+pub type JobRecordLists = VecDeque<(Origin, Show)>;
 
 /// The form in which jobs are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +89,7 @@ impl Wanted {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Shows jobs. `fetched` holds records that had to be read for it first.
     pub(crate) fn show(
         &mut self,
@@ -121,25 +121,25 @@ impl Core {
         }
         if bytes > TURN_BYTES_MAX as u64 && show.wanted != Wanted::Job {
             show.begun = Some(Box::new(Begun::new(&show, bytes as usize)));
-            self.aside.note_begun(bytes as usize);
+            self.large_replies.note_begun(bytes as usize);
             self.show_slice(conns, origin, show, fetched);
             return;
         }
-        let records = Records::new(&self.engine.book, &fetched);
+        let records = Records::new(&self.engine.journal, &fetched);
         let missing = |stored: &Stored| records.record(stored) == Err(Absent::Cold);
         let missing: Vec<Stored> = needed.into_iter().filter(missing).collect();
         if !missing.is_empty() {
-            self.read_first(origin, Then::Show(show), &missing, fetched);
+            self.read_first(origin, Continuation::Show(show), &missing, fetched);
             return;
         }
         let now_ms = self.now_ms;
-        self.respond(conns, origin, |engine, pen| {
-            let records = Records::new(&engine.book, &fetched);
-            let start = pen.out.len();
+        self.respond(conns, origin, |engine, sink| {
+            let records = Records::new(&engine.journal, &fetched);
+            let start = sink.out.len();
             let mut written = Ok(());
-            framed(pen, req_id, |pen| {
+            framed(sink, req_id, |sink| {
                 let letters = show.wanted == Wanted::DeadLetters;
-                let mut writer = reply::head(pen.out, true, req_id, 1 + usize::from(letters));
+                let mut writer = reply::head(sink.out, true, req_id, 1 + usize::from(letters));
                 if show.wanted == Wanted::Job {
                     writer.str("job");
                 } else {
@@ -159,8 +159,8 @@ impl Core {
                 }
             });
             if written.is_err() {
-                pen.out.truncate(start);
-                reply::error(pen.out, req_id, DAMAGED);
+                sink.out.truncate(start);
+                reply::error(sink.out, req_id, DAMAGED);
             }
         });
     }
@@ -187,10 +187,10 @@ impl Core {
                 needed.push(stored);
             }
         }
-        let records = Records::new(&self.engine.book, &fetched);
+        let records = Records::new(&self.engine.journal, &fetched);
         needed.retain(|stored| records.record(stored) == Err(Absent::Cold));
         if !needed.is_empty() {
-            self.read_first(origin, Then::Show(show), &needed, fetched);
+            self.read_first(origin, Continuation::Show(show), &needed, fetched);
             return;
         }
         let before = begun.reply.len() + begun.entries.len();
@@ -206,15 +206,15 @@ impl Core {
         begun.next = next;
         begun.count += jobs.len() as u32;
         let bytes = begun.reply.len() + begun.entries.len();
-        self.aside.note_written(bytes - before);
+        self.large_replies.note_written(bytes - before);
         // What it says of jobs that have been changed since may be longer: then it ends as one that is too large.
         if written.is_ok() && begun.next < show.jobs.len() && bytes <= FRAME_BYTES_MAX {
             self.deferred(origin);
-            self.showings.push_back((origin, show));
+            self.job_record_lists.push_back((origin, show));
             return;
         }
         let expected_bytes = begun.expected_bytes;
-        self.aside.note_shown(expected_bytes);
+        self.large_replies.note_shown(expected_bytes);
         match (written, show.begun.take()) {
             (Ok(()), Some(begun)) => {
                 self.send_list(conns, origin, show.req_id.as_deref(), letters, *begun);
@@ -248,18 +248,18 @@ impl Core {
     }
 
     /// Goes on with the list whose turn it is.
-    pub(crate) fn show_on_in_turn(&mut self, conns: &mut Connections) {
-        let Some((origin, show)) = self.showings.pop_front() else { return };
+    pub(crate) fn show_in_turn(&mut self, conns: &mut Connections) {
+        let Some((origin, show)) = self.job_record_lists.pop_front() else { return };
         self.answered(origin);
         self.show_slice(conns, origin, show, Vec::new());
     }
 
     /// Ends the lists of a client that is gone.
     pub(crate) fn stop_showing(&mut self, client: ClientId) {
-        self.showings.retain(|(origin, show)| {
+        self.job_record_lists.retain(|(origin, show)| {
             let stays = origin.client != client;
             if let Some(begun) = show.begun.as_ref().filter(|_| !stays) {
-                self.aside.note_shown(begun.expected_bytes);
+                self.large_replies.note_shown(begun.expected_bytes);
             }
             stays
         });

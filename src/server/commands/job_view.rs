@@ -2,7 +2,7 @@
 
 use crate::api::spec::GROWTHS;
 use crate::protocol::msgpack::writer::Writer;
-use crate::server::storage::cold_reads::Hole;
+use crate::server::storage::cold_reads::Placeholder;
 use crate::server::storage::engine::{Absent, Engine, Records};
 use corq_shards::effect::PushedJob;
 use corq_shards::family::{Kin, Policy};
@@ -34,7 +34,7 @@ pub fn write_delivery(
     writer: &mut Writer<'_>,
     engine: &Engine,
     view: &JobView<'_>,
-    holes: &mut Vec<Hole>,
+    placeholders: &mut Vec<Placeholder>,
 ) {
     let extras = extras_of(view);
     let stack_lines_max = extras.and_then(|extras| extras.stack_lines_max);
@@ -52,11 +52,11 @@ pub fn write_delivery(
     writer.str("queue");
     writer.str(view.queue);
     writer.str("data");
-    match Records::new(&engine.book, &[]).payload(&view.data) {
+    match Records::new(&engine.journal, &[]).payload(&view.data) {
         Ok(payload) => writer.raw(payload),
         Err(_) => {
             let at = writer.raw_hole(view.data.payload_bytes as usize);
-            holes.push(Hole { at, stored: view.data });
+            placeholders.push(Placeholder { at, stored: view.data });
         }
     }
     writer.str("priority");

@@ -37,9 +37,9 @@ pub(super) mod worker;
 use super::commands::group::group_full;
 use super::commands::job_view::{write_delivery, write_pushed};
 use super::commands::pending_replies::{CURRENT, Parked, Shape};
-use super::shard_mail::dispatch::Asked;
+use super::shard_mail::dispatch::RequestContext;
 use super::shard_mail::message::Origin;
-use super::shard_server::{Core, Pen};
+use super::shard_server::{ReplyWriter, ShardServer};
 use super::storage::engine::Engine;
 use crate::api::{
     self,
@@ -73,43 +73,48 @@ pub(super) const TOO_LATE: &str = "already-finalized";
 pub(super) const DAMAGED: &str = "The stored job is damaged";
 pub(super) const TOO_LARGE: &str = "The reply does not fit a frame";
 
-impl Core {
+impl ShardServer {
     /// Carries out a command that belongs to this shard.
-    pub(super) fn execute(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+    pub(super) fn execute(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        body: &Body<'_>,
+    ) {
         match body {
             Body::Push { queue, job } => {
-                self.push(conns, asked, queue, std::slice::from_ref(job), false);
+                self.push(conns, ctx, queue, std::slice::from_ref(job), false);
             }
-            Body::PushBatch { queue, jobs } => self.push(conns, asked, queue, jobs, true),
-            Body::Pull(pull) => self.pull(conns, asked, &pull.command(), false),
-            Body::PullBatch(pull) => self.pull(conns, asked, &pull.command(), true),
+            Body::PushBatch { queue, jobs } => self.push(conns, ctx, queue, jobs, true),
+            Body::Pull(pull) => self.pull(conns, ctx, &pull.command(), false),
+            Body::PullBatch(pull) => self.pull(conns, ctx, &pull.command(), true),
             Body::Ack(ack) => {
-                self.on_job(conns, asked, body, ack.job, |core, conns, job, caller| {
-                    let token = asked.origin.token(ack.token);
+                self.on_job(conns, ctx, body, ack.job, |server, conns, job, caller| {
+                    let token = ctx.origin.token(ack.token);
                     let acks = [Ack { job, token, result: ack.result, remove: ack.remove }];
-                    core.apply(conns, caller, &Command::Ack { acks: &acks });
+                    server.apply(conns, caller, &Command::Ack { acks: &acks });
                 });
             }
             Body::Fail(fail) => {
-                self.on_job(conns, asked, body, fail.job, |core, conns, job, caller| {
+                self.on_job(conns, ctx, body, fail.job, |server, conns, job, caller| {
                     let api::request::Fail { token, error, stack, unrecoverable, remove, .. } =
                         *fail;
-                    let token = asked.origin.token(token);
+                    let token = ctx.origin.token(token);
                     let fail = Fail { job, token, error, stack, unrecoverable, remove };
-                    core.apply(conns, caller, &Command::Fail(fail));
+                    server.apply(conns, caller, &Command::Fail(fail));
                 });
             }
             Body::JobHeartbeat { job, token } => {
                 let (job, token) = (*job, *token);
-                self.on_job(conns, asked, body, job, |core, conns, job, caller| {
+                self.on_job(conns, ctx, body, job, |server, conns, job, caller| {
                     let beat = Beat { job, token, ttl_ms: None };
-                    core.apply(conns, caller, &Command::Heartbeat(beat));
+                    server.apply(conns, caller, &Command::Heartbeat(beat));
                 });
             }
             Body::ExtendLock { job, token, ttl_ms } => {
                 let (job, token, ttl_ms) = (*job, *token, Some(*ttl_ms));
-                self.on_job(conns, asked, body, job, |core, conns, job, caller| {
-                    core.apply(conns, caller, &Command::Heartbeat(Beat { job, token, ttl_ms }));
+                self.on_job(conns, ctx, body, job, |server, conns, job, caller| {
+                    server.apply(conns, caller, &Command::Heartbeat(Beat { job, token, ttl_ms }));
                 });
             }
             Body::Cancel(_)
@@ -123,37 +128,37 @@ impl Core {
             | Body::RemoveJobDeduplicationKey(_)
             | Body::MoveToWaitingChildren { .. }
             | Body::Progress { .. }
-            | Body::AddLog { .. } => self.change_job(conns, asked, body),
+            | Body::AddLog { .. } => self.change_job(conns, ctx, body),
             Body::RemoveUnprocessedChildren(job) => {
-                self.abandon_children(conns, asked, body, *job);
+                self.abandon_children(conns, ctx, body, *job);
             }
             Body::WaitJob { job, timeout_ms } => {
-                self.wait_job(conns, asked, body, *job, *timeout_ms);
+                self.wait_job(conns, ctx, body, *job, *timeout_ms);
             }
-            Body::Pause(queue) => self.pause(conns, asked, queue, true),
-            Body::Resume(queue) => self.pause(conns, asked, queue, false),
+            Body::Pause(queue) => self.pause(conns, ctx, queue, true),
+            Body::Resume(queue) => self.pause(conns, ctx, queue, false),
             Body::RateLimit { queue, limit, span_ms, ttl_ms } => {
                 let until_ms = ttl_ms.map_or(0, |ttl_ms| self.now_ms + ttl_ms);
                 let rate = PerSpan { jobs: *limit, span_ms: *span_ms, until_ms };
-                self.limit(conns, asked, queue, Limit::Rate(Some(rate)));
+                self.limit(conns, ctx, queue, Limit::Rate(Some(rate)));
             }
-            Body::RateLimitClear(queue) => self.limit(conns, asked, queue, Limit::Rate(None)),
+            Body::RateLimitClear(queue) => self.limit(conns, ctx, queue, Limit::Rate(None)),
             Body::RemoveDlqJob { queue, job } => {
-                self.on_job(conns, asked, body, *job, |core, conns, job, caller| {
+                self.on_job(conns, ctx, body, *job, |server, conns, job, caller| {
                     let change = Change::Bin { queue };
-                    core.apply(conns, caller, &Command::Change { job, change });
+                    server.apply(conns, caller, &Command::Change { job, change });
                 });
             }
             // Nothing of events is kept that could be trimmed.
-            Body::TrimEvents(_) => self.respond(conns, asked.origin, |_, pen| {
-                write_data(pen, asked.req_id, "removed", |writer| writer.uint(0));
+            Body::TrimEvents(_) => self.respond(conns, ctx.origin, |_, sink| {
+                write_data(sink, ctx.req_id, "removed", |writer| writer.uint(0));
             }),
             Body::SetConcurrency { queue, limit } => {
-                self.limit(conns, asked, queue, Limit::Active(Some(*limit)));
+                self.limit(conns, ctx, queue, Limit::Active(Some(*limit)));
             }
-            Body::ClearConcurrency(queue) => self.limit(conns, asked, queue, Limit::Active(None)),
+            Body::ClearConcurrency(queue) => self.limit(conns, ctx, queue, Limit::Active(None)),
             Body::Group { queue, group, ask } => {
-                self.on_group(conns, asked, (queue, group), *ask);
+                self.on_group(conns, ctx, (queue, group), *ask);
             }
             Body::RetryDlq { .. }
             | Body::RetryCompleted { .. }
@@ -164,34 +169,34 @@ impl Core {
             | Body::Dlq { filter: Some(_), .. }
             | Body::Drain(_)
             | Body::Clean { .. }
-            | Body::Obliterate(_) => self.do_chore(conns, asked, body),
+            | Body::Obliterate(_) => self.begin_bulk(conns, ctx, body),
             Body::RegisterWorker(_) | Body::UnregisterWorker(_) | Body::Heartbeat { .. } => {
-                self.on_worker(conns, asked, body);
+                self.on_worker(conns, ctx, body);
             }
             Body::Cron(_) | Body::CronDelete(_) | Body::CronGet(_) => {
-                self.begin_cron(conns, asked, body);
+                self.begin_cron(conns, ctx, body);
             }
             Body::ListQueues | Body::ListWorkers | Body::CronList | Body::Prometheus => {
-                self.ask_all(asked, body);
+                self.scatter(ctx, body);
             }
             Body::AddWebhook(_)
             | Body::RemoveWebhook(_)
             | Body::SetWebhookEnabled { .. }
             | Body::ListWebhooks => {
-                self.on_webhooks(conns, asked, body);
+                self.on_webhooks(conns, ctx, body);
             }
             Body::RemoveDeduplicationKey { queue, key } => {
                 // Answered later where many hold it.
-                let request = self.park(asked.origin, asked.req_id, Shape::FreedKey);
-                let caller = Caller { request, ..Self::caller(&asked) };
+                let request = self.park(ctx.origin, ctx.req_id, Shape::FreedKey);
+                let caller = Caller { request, ..Self::caller(&ctx) };
                 self.apply(conns, caller, &Command::FreeKey { queue, key });
             }
-            _ => self.query(conns, asked, body, &[]),
+            _ => self.query(conns, ctx, body, &[]),
         }
     }
 
-    pub(super) fn caller(asked: &Asked<'_>) -> Caller {
-        Caller { client: asked.origin.client, request: CURRENT }
+    pub(super) fn caller(ctx: &RequestContext<'_>) -> Caller {
+        Caller { client: ctx.origin.client, request: CURRENT }
     }
 
     /// The engine's answer to the command that was just applied.
@@ -203,31 +208,31 @@ impl Core {
     fn push(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         queue: &str,
         jobs: &[NewJob<'_>],
-        many: bool,
+        is_batch: bool,
     ) {
-        self.apply(conns, Self::caller(&asked), &Command::Push { queue, jobs });
+        self.apply(conns, Self::caller(&ctx), &Command::Push { queue, jobs });
         let pushed = match self.own_reply() {
             Some(Reply::Pushed(pushed)) => pushed,
             Some(Reply::Refused { place, refusal: Refusal::GroupFull }) => {
-                let text = group_full(jobs.get(place), many.then_some(place));
-                self.refuse(conns, asked.origin, asked.req_id, &text);
+                let text = group_full(jobs.get(place), is_batch.then_some(place));
+                self.refuse(conns, ctx.origin, ctx.req_id, &text);
                 return;
             }
             Some(Reply::Refused { refusal, .. }) => {
-                self.refuse_push(conns, asked.origin, asked.req_id, refusal, jobs.len());
+                self.refuse_push(conns, ctx.origin, ctx.req_id, refusal, jobs.len());
                 return;
             }
             _ => return,
         };
         let effects = std::mem::take(&mut self.effects);
         let jobs = &effects.pushed[pushed];
-        self.respond(conns, asked.origin, |_, pen| {
-            if many {
-                framed(pen, asked.req_id, |pen| {
-                    let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+        self.respond(conns, ctx.origin, |_, sink| {
+            if is_batch {
+                framed(sink, ctx.req_id, |sink| {
+                    let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                     writer.str("ids");
                     writer.array(jobs.len());
                     for job in jobs {
@@ -235,8 +240,8 @@ impl Core {
                     }
                 });
             } else {
-                framed(pen, asked.req_id, |pen| {
-                    let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                framed(sink, ctx.req_id, |sink| {
+                    let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                     writer.str("id");
                     for job in jobs {
                         write_pushed(&mut writer, job);
@@ -256,7 +261,7 @@ impl Core {
         refusal: Refusal,
         jobs: usize,
     ) {
-        self.reclaim.refused_pushes += jobs as u64;
+        self.compaction.refused_pushes += jobs as u64;
         let text = self.refusal_text(refusal, JobRef::Custom(""));
         self.refuse(conns, origin, req_id, &text);
     }
@@ -264,28 +269,28 @@ impl Core {
     fn pull(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         pull: &corq_shards::command::Pull<'_>,
-        many: bool,
+        is_batch: bool,
     ) {
         let locked = pull.locked;
-        let shape = if many { Shape::Many { locked } } else { Shape::One { locked } };
-        let mut caller = Self::caller(&asked);
+        let shape = if is_batch { Shape::Batch { locked } } else { Shape::Single { locked } };
+        let mut caller = Self::caller(&ctx);
         // A pull that another shard sent on before it knew of the end must not hold the end up.
         let timeout_ms = if self.stopping { 0 } else { pull.timeout_ms };
         // One that brings limits of its own may have to wait until they have been compared with all groups.
         if timeout_ms > 0 || pull.group.is_some() {
-            caller.request = self.park(asked.origin, asked.req_id, shape);
+            caller.request = self.park(ctx.origin, ctx.req_id, shape);
         }
         let pull = corq_shards::command::Pull { timeout_ms, ..*pull };
         self.apply(conns, caller, &Command::Pull(pull));
         match self.own_reply() {
             Some(Reply::Pulled(range)) => {
-                self.write_pulled(conns, asked.origin, asked.req_id, shape, range);
+                self.write_pulled(conns, ctx.origin, ctx.req_id, shape, range);
             }
             Some(Reply::Refused { refusal, .. }) => {
                 let text = self.refusal_text(refusal, JobRef::Custom(""));
-                self.refuse(conns, asked.origin, asked.req_id, &text);
+                self.refuse(conns, ctx.origin, ctx.req_id, &text);
             }
             _ => {}
         }
@@ -300,9 +305,9 @@ impl Core {
         range: Range<usize>,
     ) {
         let effects = std::mem::take(&mut self.effects);
-        self.respond(conns, origin, |engine, pen| {
-            framed(pen, req_id, |pen| {
-                write_deliveries(pen, engine, &effects, req_id, shape, &range);
+        self.respond(conns, origin, |engine, sink| {
+            framed(sink, req_id, |sink| {
+                write_deliveries(sink, engine, &effects, req_id, shape, &range);
             });
         });
         self.effects = effects;
@@ -320,15 +325,15 @@ impl Core {
             }
             Reply::Unended => self.write_ending(conns, parked.origin, req_id, None),
             Reply::Count(count) if parked.shape == Shape::FreedKey => {
-                self.respond(conns, parked.origin, |_, pen| {
-                    write_data(pen, req_id, "count", |writer| writer.uint(*count));
+                self.respond(conns, parked.origin, |_, sink| {
+                    write_data(sink, req_id, "count", |writer| writer.uint(*count));
                 });
             }
-            Reply::Refused { refusal, .. } if parked.shape != Shape::Chore => {
+            Reply::Refused { refusal, .. } if parked.shape != Shape::Bulk => {
                 let text = self.refusal_text(*refusal, JobRef::Custom(""));
                 self.refuse(conns, parked.origin, req_id, &text);
             }
-            other => self.write_chore(conns, parked.origin, req_id, other),
+            other => self.write_bulk(conns, parked.origin, req_id, other),
         }
     }
 
@@ -339,9 +344,9 @@ impl Core {
         req_id: Option<&[u8]>,
         count: u64,
     ) {
-        self.respond(conns, origin, |_, pen| {
-            framed(pen, req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, req_id, 1);
+        self.respond(conns, origin, |_, sink| {
+            framed(sink, req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, req_id, 1);
                 writer.str("count");
                 writer.uint(count);
             });
@@ -352,53 +357,53 @@ impl Core {
     pub(super) fn on_job(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
         run: impl FnOnce(&mut Self, &mut Connections, corq_shards::job::id::JobId, Caller),
     ) {
-        if self.try_as_name(conns, asked, body, job) {
+        if self.try_as_name(conns, ctx, body, job) {
             return;
         }
         // No job bears the zero id, so the engine refuses what is done to it in its own words.
-        let id = asked.id_of(job).unwrap_or_default();
-        run(self, conns, id, Self::caller(&asked));
-        self.answer_on_job(conns, asked, body, job);
+        let id = ctx.id_of(job).unwrap_or_default();
+        run(self, conns, id, Self::caller(&ctx));
+        self.answer_on_job(conns, ctx, body, job);
     }
 
     /// Answers a command on one job that the engine has just judged.
     pub(super) fn answer_on_job(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
     ) {
         match self.own_reply() {
-            Some(Reply::Refused { refusal: Refusal::TooLate, .. }) if !asked.origin.tokenless => {
-                self.respond(conns, asked.origin, |_, pen| write_too_late(pen, asked.req_id));
+            Some(Reply::Refused { refusal: Refusal::TooLate, .. }) if !ctx.origin.tokenless => {
+                self.respond(conns, ctx.origin, |_, sink| write_too_late(sink, ctx.req_id));
             }
             Some(Reply::Refused { refusal, .. }) => {
                 let text = self.refusal_text(refusal, job);
-                self.refuse(conns, asked.origin, asked.req_id, &text);
+                self.refuse(conns, ctx.origin, ctx.req_id, &text);
             }
             _ if matches!(body, Body::JobHeartbeat { .. }) => {
-                self.respond(conns, asked.origin, |_, pen| write_alive(pen, asked.req_id));
+                self.respond(conns, ctx.origin, |_, sink| write_alive(sink, ctx.req_id));
             }
-            _ if matches!(body, Body::AddLog { .. }) => self.write_added(conns, asked),
-            Some(Reply::Count(count)) => self.respond(conns, asked.origin, |_, pen| {
+            _ if matches!(body, Body::AddLog { .. }) => self.write_added(conns, ctx),
+            Some(Reply::Count(count)) => self.respond(conns, ctx.origin, |_, sink| {
                 let moves = matches!(body, Body::MoveToWaitingChildren { .. });
-                write_data(pen, asked.req_id, if moves { "moved" } else { "removed" }, |writer| {
+                write_data(sink, ctx.req_id, if moves { "moved" } else { "removed" }, |writer| {
                     writer.bool(count > 0);
                 });
             }),
-            _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
+            _ => self.respond(conns, ctx.origin, |_, sink| reply::ok(sink.out, ctx.req_id)),
         }
     }
 
     /// Why the log here has no room, as clients are told.
     pub(super) fn no_room(&self) -> &'static str {
-        lack_text(self.engine.book.0.lack())
+        lack_text(self.engine.journal.log.lack())
     }
 
     /// Why this shard has refused something, in the words of the contract.
@@ -409,23 +414,35 @@ impl Core {
         }
     }
 
-    fn limit(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, limit: Limit) {
-        self.apply(conns, Self::caller(&asked), &Command::Limit { queue, limit });
-        self.answer_on_setting(conns, asked);
+    fn limit(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+        limit: Limit,
+    ) {
+        self.apply(conns, Self::caller(&ctx), &Command::Limit { queue, limit });
+        self.answer_on_setting(conns, ctx);
     }
 
-    fn pause(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, paused: bool) {
-        self.apply(conns, Self::caller(&asked), &Command::Pause { queue, paused });
-        self.answer_on_setting(conns, asked);
+    fn pause(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+        paused: bool,
+    ) {
+        self.apply(conns, Self::caller(&ctx), &Command::Pause { queue, paused });
+        self.answer_on_setting(conns, ctx);
     }
 
-    fn answer_on_setting(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    fn answer_on_setting(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         match self.own_reply() {
             Some(Reply::Refused { refusal, .. }) => {
                 let text = self.refusal_text(refusal, JobRef::Custom(""));
-                self.refuse(conns, asked.origin, asked.req_id, &text);
+                self.refuse(conns, ctx.origin, ctx.req_id, &text);
             }
-            _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
+            _ => self.respond(conns, ctx.origin, |_, sink| reply::ok(sink.out, ctx.req_id)),
         }
     }
 }
@@ -441,18 +458,22 @@ pub(super) fn lack_text(lack: Option<Lack>) -> &'static str {
 }
 
 /// Frames what `write` writes; a reply too large for a frame becomes an error.
-pub(super) fn framed(pen: &mut Pen<'_>, req_id: Option<&[u8]>, write: impl FnOnce(&mut Pen<'_>)) {
-    let holes = pen.holes.len();
-    let frame = Frame::begin(pen.out);
-    write(pen);
-    if frame.finish(pen.out).is_err() {
-        pen.holes.truncate(holes);
-        reply::error(pen.out, req_id, TOO_LARGE);
+pub(super) fn framed(
+    sink: &mut ReplyWriter<'_>,
+    req_id: Option<&[u8]>,
+    write: impl FnOnce(&mut ReplyWriter<'_>),
+) {
+    let placeholders = sink.placeholders.len();
+    let frame = Frame::begin(sink.out);
+    write(sink);
+    if frame.finish(sink.out).is_err() {
+        sink.placeholders.truncate(placeholders);
+        reply::error(sink.out, req_id, TOO_LARGE);
     }
 }
 
 fn write_deliveries(
-    pen: &mut Pen<'_>,
+    sink: &mut ReplyWriter<'_>,
     engine: &Engine,
     effects: &Effects,
     req_id: Option<&[u8]>,
@@ -460,29 +481,29 @@ fn write_deliveries(
     range: &Range<usize>,
 ) {
     let deliveries = &effects.deliveries[range.clone()];
-    let (many, locked) = match shape {
-        Shape::Many { locked } => (true, locked),
-        Shape::One { locked } => (false, locked),
-        Shape::Chore | Shape::FreedKey | Shape::Ending => return,
+    let (is_batch, locked) = match shape {
+        Shape::Batch { locked } => (true, locked),
+        Shape::Single { locked } => (false, locked),
+        Shape::Bulk | Shape::FreedKey | Shape::Ending => return,
     };
     // What a call delivers outlives it, see `Delivery`; one that did not would be left out of both lists.
     let there = |one: &&Delivery| engine.shard.look(one.job).is_some();
     let jobs = deliveries.iter().filter(there).count();
-    let mut writer = reply::head(pen.out, true, req_id, 1 + usize::from(locked));
-    writer.str(if many { "jobs" } else { "job" });
-    if many {
+    let mut writer = reply::head(sink.out, true, req_id, 1 + usize::from(locked));
+    writer.str(if is_batch { "jobs" } else { "job" });
+    if is_batch {
         writer.array(jobs);
     } else if jobs == 0 {
         writer.nil();
     }
     for view in deliveries.iter().filter_map(|one| engine.shard.look(one.job)) {
-        write_delivery(&mut writer, engine, &view, pen.holes);
+        write_delivery(&mut writer, engine, &view, sink.placeholders);
     }
     if !locked {
         return;
     }
-    writer.str(if many { "tokens" } else { "token" });
-    if many {
+    writer.str(if is_batch { "tokens" } else { "token" });
+    if is_batch {
         writer.array(jobs);
     } else if jobs == 0 {
         writer.nil();
@@ -494,13 +515,13 @@ fn write_deliveries(
 
 /// An answer that says one thing, in `data`.
 pub(super) fn write_data(
-    pen: &mut Pen<'_>,
+    sink: &mut ReplyWriter<'_>,
     req_id: Option<&[u8]>,
     name: &str,
     write: impl FnOnce(&mut Writer<'_>),
 ) {
-    framed(pen, req_id, |pen| {
-        let mut writer = reply::head(pen.out, true, req_id, 1);
+    framed(sink, req_id, |sink| {
+        let mut writer = reply::head(sink.out, true, req_id, 1);
         writer.str("data");
         writer.map(1);
         writer.str(name);
@@ -509,9 +530,9 @@ pub(super) fn write_data(
 }
 
 /// The answer to whoever says how an attempt went that is over already.
-fn write_too_late(pen: &mut Pen<'_>, req_id: Option<&[u8]>) {
-    framed(pen, req_id, |pen| {
-        let mut writer = reply::head(pen.out, true, req_id, 1);
+fn write_too_late(sink: &mut ReplyWriter<'_>, req_id: Option<&[u8]>) {
+    framed(sink, req_id, |sink| {
+        let mut writer = reply::head(sink.out, true, req_id, 1);
         writer.str("data");
         writer.map(2);
         writer.str("applied");
@@ -522,9 +543,9 @@ fn write_too_late(pen: &mut Pen<'_>, req_id: Option<&[u8]>) {
 }
 
 /// The answer to a heartbeat, with how many were renewed for one of many.
-pub(super) fn write_alive(pen: &mut Pen<'_>, req_id: Option<&[u8]>) {
-    framed(pen, req_id, |pen| {
-        let mut writer = reply::head(pen.out, true, req_id, 1);
+pub(super) fn write_alive(sink: &mut ReplyWriter<'_>, req_id: Option<&[u8]>) {
+    framed(sink, req_id, |sink| {
+        let mut writer = reply::head(sink.out, true, req_id, 1);
         writer.str("data");
         writer.map(1);
         writer.str("ok");
@@ -534,13 +555,13 @@ pub(super) fn write_alive(pen: &mut Pen<'_>, req_id: Option<&[u8]>) {
 
 /// How many jobs were renewed, and the places of those that were not.
 pub(super) fn write_renewed(
-    pen: &mut Pen<'_>,
+    sink: &mut ReplyWriter<'_>,
     req_id: Option<&[u8]>,
     renewed: u64,
     gone: &[usize],
 ) {
-    framed(pen, req_id, |pen| {
-        let mut writer = reply::head(pen.out, true, req_id, 1);
+    framed(sink, req_id, |sink| {
+        let mut writer = reply::head(sink.out, true, req_id, 1);
         writer.str("data");
         writer.map(2 + usize::from(!gone.is_empty()));
         writer.str("ok");

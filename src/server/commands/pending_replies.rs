@@ -2,7 +2,7 @@
 
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::shard_mail::message::{Message, Origin};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::RequestId;
 use corq_shards::effect::Reply;
@@ -27,24 +27,24 @@ pub struct Parked {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// PULL.
-    One {
+    Single {
         /// With a token.
         locked: bool,
     },
     /// PULLB.
-    Many {
+    Batch {
         /// With tokens.
         locked: bool,
     },
     /// `WaitJob`.
     Ending,
     /// What came of a long command.
-    Chore,
+    Bulk,
     /// `RemoveDeduplicationKey`, a long command if many jobs hold the key.
     FreedKey,
 }
 
-impl Core {
+impl ShardServer {
     /// Answers those whose answer has come about.
     pub(crate) fn answer_parked(&mut self, conns: &mut Connections) {
         if self.effects.replies.iter().all(|(request, _)| *request == CURRENT) {
@@ -60,7 +60,11 @@ impl Core {
                 continue;
             };
             if let Reply::Ended(ending) = reply
-                && self.owe_ending(conns, (parked.origin, parked.req_id.as_deref()), *ending)
+                && self.send_shared_ending(
+                    conns,
+                    (parked.origin, parked.req_id.as_deref()),
+                    *ending,
+                )
             {
                 continue;
             }
@@ -70,7 +74,7 @@ impl Core {
             } else if usize::from(parked.origin.shard) != self.me {
                 // Its shard still counts it as unanswered.
                 let (origin, frame) = (parked.origin, 0..0);
-                let tell = self.post.tell(usize::from(origin.shard));
+                let tell = self.outbox.after_commit(usize::from(origin.shard));
                 tell.messages.push(Message::Reply { origin, frame });
             }
         }

@@ -4,9 +4,9 @@
 use super::TOO_LARGE;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::queue::Queue;
@@ -21,7 +21,7 @@ const ROW_BYTES_MAX: usize = 17;
 
 /// An answer that is being written.
 #[derive(Debug)]
-pub struct Counting {
+pub struct PriorityCount {
     origin: Origin,
     req_id: Option<Box<[u8]>>,
     queue: Box<str>,
@@ -37,19 +37,19 @@ pub struct Counting {
 }
 
 /// Those of a shard, each in its turn. One per command, so the connections bound their number.
-pub type Countings = VecDeque<Counting>;
+pub type PriorityCounts = VecDeque<PriorityCount>;
 
-impl Core {
+impl ShardServer {
     /// Begins an answer; most are complete with their first slice.
     pub(crate) fn priority_counts(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         queue: &str,
     ) {
         let mut reply = Vec::new();
         let framing = Frame::begin(&mut reply);
-        let mut writer = reply::head(&mut reply, true, asked.req_id, 2);
+        let mut writer = reply::head(&mut reply, true, ctx.req_id, 2);
         writer.str("queue");
         writer.str(queue);
         writer.str("counts");
@@ -57,9 +57,9 @@ impl Core {
         writer.raw(&[Marker::Map32.to_u8(), 0, 0, 0, 0]);
         let rows_at = reply.len() - 4;
         let most = self.engine.shard.queue(queue).map_or(0, Queue::priorities_max);
-        let counting = Counting {
-            origin: asked.origin,
-            req_id: asked.req_id.map(Into::into),
+        let counting = PriorityCount {
+            origin: ctx.origin,
+            req_id: ctx.req_id.map(Into::into),
             queue: queue.into(),
             after: None,
             framing,
@@ -68,25 +68,29 @@ impl Core {
             rows_at,
             expected_bytes: most * ROW_BYTES_MAX,
         };
-        self.aside.note_begun(counting.expected_bytes);
+        self.large_replies.note_begun(counting.expected_bytes);
         if let Some(counting) = self.count_on(conns, counting) {
-            self.deferred(asked.origin);
-            self.countings.push_back(counting);
+            self.deferred(ctx.origin);
+            self.priority_counts.push_back(counting);
         }
     }
 
     /// One slice of the answer whose turn it is. True if there is more to do.
-    pub(crate) fn count_on_in_turn(&mut self, conns: &mut Connections) -> bool {
-        let Some(counting) = self.countings.pop_front() else { return false };
+    pub(crate) fn count_in_turn(&mut self, conns: &mut Connections) -> bool {
+        let Some(counting) = self.priority_counts.pop_front() else { return false };
         let origin = counting.origin;
         match self.count_on(conns, counting) {
-            Some(counting) => self.countings.push_back(counting),
+            Some(counting) => self.priority_counts.push_back(counting),
             None => self.answered(origin),
         }
-        !self.countings.is_empty()
+        !self.priority_counts.is_empty()
     }
 
-    fn count_on(&mut self, conns: &mut Connections, mut counting: Counting) -> Option<Counting> {
+    fn count_on(
+        &mut self,
+        conns: &mut Connections,
+        mut counting: PriorityCount,
+    ) -> Option<PriorityCount> {
         let queue = self.engine.shard.queue(&counting.queue);
         let rows = queue.map_or(vec![], |queue| queue.priorities(counting.after, SLICE_ROWS));
         self.meter.note(rows.len());
@@ -100,9 +104,10 @@ impl Core {
             counting.after = rows.last().map(|&(priority, _)| priority);
             return Some(counting);
         }
-        let Counting { origin, req_id, framing, mut reply, rows, rows_at, expected_bytes, .. } =
-            counting;
-        self.aside.note_shown(expected_bytes);
+        let PriorityCount {
+            origin, req_id, framing, mut reply, rows, rows_at, expected_bytes, ..
+        } = counting;
+        self.large_replies.note_shown(expected_bytes);
         reply[rows_at..rows_at + 4].copy_from_slice(&rows.to_be_bytes());
         if framing.finish(&mut reply).is_err() {
             self.refuse(conns, origin, req_id.as_deref(), TOO_LARGE);
@@ -114,10 +119,10 @@ impl Core {
 
     /// Ends the answers to a client that is gone.
     pub(crate) fn stop_counting(&mut self, client: ClientId) {
-        self.countings.retain(|counting| {
+        self.priority_counts.retain(|counting| {
             let stays = counting.origin.client != client;
             if !stays {
-                self.aside.note_shown(counting.expected_bytes);
+                self.large_replies.note_shown(counting.expected_bytes);
             }
             stays
         });

@@ -2,20 +2,20 @@
 
 use super::{framed, write_data};
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::Asked;
-use crate::server::shard_server::Core;
+use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::job::State;
 
 /// What is answered for the time to wait where there is no rate.
 const NO_RATE: i64 = -2;
 
-impl Core {
+impl ShardServer {
     /// Answers `GetQueueLimits`.
     pub(crate) fn queue_limits(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         queue: &str,
         jobs: u64,
     ) {
@@ -32,8 +32,8 @@ impl Core {
         };
         let active_max = limits.and_then(corq_shards::Limits::active_max);
         let active = queue.map_or(0, |queue| queue.count(State::Active));
-        self.respond(conns, asked.origin, |_, pen| {
-            write_data(pen, asked.req_id, "limits", |writer| {
+        self.respond(conns, ctx.origin, |_, sink| {
+            write_data(sink, ctx.req_id, "limits", |writer| {
                 writer.map(4);
                 writer.str("rateLimit");
                 match rate {
@@ -60,7 +60,7 @@ impl Core {
     pub(crate) fn queue_metrics(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         (queue, failed): (&str, bool),
         (start, end): (u64, u64),
     ) {
@@ -68,9 +68,9 @@ impl Core {
         let done = self.engine.shard.queue(queue).map(|queue| &queue.done[usize::from(failed)]);
         let done = done.cloned().unwrap_or_default();
         let counts = done.newest_first(now_ms, start, end);
-        self.respond(conns, asked.origin, |_, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+        self.respond(conns, ctx.origin, |_, sink| {
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("data");
                 writer.map(3);
                 writer.str("meta");

@@ -4,39 +4,39 @@ use super::framed;
 use crate::api::request::Body;
 use crate::api::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::Asked;
-use crate::server::shard_server::Core;
+use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 
-impl Core {
+impl ShardServer {
     /// Answers at once.
     pub(crate) fn answer_here(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
     ) {
         match body {
-            Body::Ping => self.ping(conns, asked),
-            Body::SubscribeEvents(queue) => self.subscribe(conns, asked, queue),
-            Body::UnsubscribeEvents => self.unsubscribe(conns, asked),
-            Body::RegisterWorker(worker) => self.register_anonymous(conns, asked, *worker),
-            Body::Hello { protocol_version, .. } => self.hello(conns, asked, *protocol_version),
+            Body::Ping => self.ping(conns, ctx),
+            Body::SubscribeEvents(queue) => self.subscribe(conns, ctx, queue),
+            Body::UnsubscribeEvents => self.unsubscribe(conns, ctx),
+            Body::RegisterWorker(worker) => self.register_anonymous(conns, ctx, *worker),
+            Body::Hello { protocol_version, .. } => self.hello(conns, ctx, *protocol_version),
             // The others have ways of their own; only a mistake in this program leads here.
-            _ => self.refuse(conns, asked.origin, asked.req_id, "Internal server error"),
+            _ => self.refuse(conns, ctx.origin, ctx.req_id, "Internal server error"),
         }
     }
 
     /// Both versions are spoken at once: which one is answered only tells the client what it may expect.
-    fn hello(&mut self, conns: &mut Connections, asked: Asked<'_>, version: u64) {
+    fn hello(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, version: u64) {
         let version = version.clamp(PROTOCOL_VERSION_MIN, PROTOCOL_VERSION);
         let capabilities: &[&str] = match version {
             PROTOCOL_VERSION_MIN => &["pipelining"],
             _ => &["pipelining", "separate-job-name"],
         };
-        self.respond(conns, asked.origin, |_, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 4);
+        self.respond(conns, ctx.origin, |_, sink| {
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 4);
                 writer.str("protocolVersion");
                 writer.uint(version);
                 writer.str("capabilities");
@@ -52,11 +52,11 @@ impl Core {
         });
     }
 
-    fn ping(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    fn ping(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         let now_ms = self.now_ms;
-        self.respond(conns, asked.origin, |_, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+        self.respond(conns, ctx.origin, |_, sink| {
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("data");
                 writer.map(2);
                 writer.str("pong");

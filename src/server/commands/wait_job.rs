@@ -5,10 +5,10 @@ use super::pending_replies::Shape;
 use crate::api::request::{Body, JobRef};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::{Core, Pen};
-use crate::server::storage::cold_reads::Hole;
+use crate::server::shard_server::{ReplyWriter, ShardServer};
+use crate::server::storage::cold_reads::Placeholder;
 use crate::server::storage::engine::{Engine, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
@@ -16,23 +16,23 @@ use corq_shards::command::Command;
 use corq_shards::effect::Ending;
 use corq_shards::job::{State, Stored};
 
-impl Core {
+impl ShardServer {
     /// Begins to wait; a job that has ended is answered for at once.
     pub(crate) fn wait_job(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
         timeout_ms: u64,
     ) {
-        if self.try_as_name(conns, asked, body, job) {
+        if self.try_as_name(conns, ctx, body, job) {
             return;
         }
         // No job bears the zero id, so the engine says that it is not found.
-        let job = asked.id_of(job).unwrap_or_default();
-        let request = self.park(asked.origin, asked.req_id, Shape::Ending);
-        let caller = Caller { request, ..Self::caller(&asked) };
+        let job = ctx.id_of(job).unwrap_or_default();
+        let request = self.park(ctx.origin, ctx.req_id, Shape::Ending);
+        let caller = Caller { request, ..Self::caller(&ctx) };
         self.apply(conns, caller, &Command::AwaitEnd { job, timeout_ms });
     }
 
@@ -44,24 +44,29 @@ impl Core {
         req_id: Option<&[u8]>,
         ending: Option<Ending>,
     ) {
-        self.respond(conns, origin, |engine, pen| {
-            framed(pen, req_id, |pen| write_ending(pen, engine, req_id, ending));
+        self.respond(conns, origin, |engine, sink| {
+            framed(sink, req_id, |sink| write_ending(sink, engine, req_id, ending));
         });
     }
 }
 
-fn write_ending(pen: &mut Pen<'_>, engine: &Engine, req_id: Option<&[u8]>, ending: Option<Ending>) {
-    write_ending_head(pen.out, req_id, ending);
-    let mut writer = Writer::new(pen.out);
+fn write_ending(
+    sink: &mut ReplyWriter<'_>,
+    engine: &Engine,
+    req_id: Option<&[u8]>,
+    ending: Option<Ending>,
+) {
+    write_ending_head(sink.out, req_id, ending);
+    let mut writer = Writer::new(sink.out);
     // Most endings have just been written; those that have not leave a hole, like a cold payload.
     let mut payload =
-        |writer: &mut Writer<'_>, stored: Stored| match Records::new(&engine.book, &[])
+        |writer: &mut Writer<'_>, stored: Stored| match Records::new(&engine.journal, &[])
             .payload(&stored)
         {
             Ok(payload) => writer.raw(payload),
             Err(_) => {
                 let at = writer.raw_hole(stored.payload_bytes as usize);
-                pen.holes.push(Hole { at, stored });
+                sink.placeholders.push(Placeholder { at, stored });
             }
         };
     match ending {

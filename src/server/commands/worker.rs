@@ -11,9 +11,9 @@ use crate::protocol::msgpack::Texts;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::multi_shard::row_pages::{PAGE_BYTES, PAGE_ROWS};
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::Message;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::query::Activity;
@@ -318,12 +318,12 @@ fn write_worker(writer: &mut Writer<'_>, id: &str, worker: &Worker, done: Activi
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Tells the owners of queues of workers that have come or gone.
-    pub(crate) fn tell_attendance(&mut self) {
+    pub(crate) fn send_worker_presence(&mut self) {
         for (queues, came) in std::mem::take(&mut self.workers.moves) {
             for queue in Texts::new(&queues).iter() {
-                let batch = self.post.tell(self.slots.of_queue(queue));
+                let batch = self.outbox.after_commit(self.slots.of_queue(queue));
                 let queue = batch.keep(queue.as_bytes());
                 batch.messages.push(Message::Attend { queue, came });
             }
@@ -331,21 +331,21 @@ impl Core {
     }
 
     /// Tells the shards that may keep workers of a connection that it lives.
-    pub(crate) fn tell_seen(&mut self, client: ClientId) {
+    pub(crate) fn send_seen(&mut self, client: ClientId) {
         for shard in 0..self.slots.shards() {
-            self.post.ask(shard).messages.push(Message::Seen { client });
+            self.outbox.immediate(shard).messages.push(Message::Seen { client });
         }
     }
 
     pub(crate) fn saw_client(&mut self, client: ClientId) {
         self.workers.saw(client, self.now_ms);
-        self.tell_attendance();
+        self.send_worker_presence();
     }
 
     /// Returns when workers may have been silent for too long.
     pub(crate) fn note_silent_workers(&mut self) -> u64 {
         let next_ms = self.workers.end_silent(self.now_ms);
-        self.tell_attendance();
+        self.send_worker_presence();
         next_ms
     }
 
@@ -353,7 +353,7 @@ impl Core {
     pub(crate) fn register_anonymous(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         worker: RegisterWorker<'_>,
     ) {
         // As many tries as there are shards, on average.
@@ -363,33 +363,38 @@ impl Core {
                 break id;
             }
         };
-        self.register(conns, asked, worker, &id);
+        self.register(conns, ctx, worker, &id);
     }
 
     /// Carries out a command on a worker whose id belongs to this shard.
-    pub(crate) fn on_worker(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+    pub(crate) fn on_worker(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        body: &Body<'_>,
+    ) {
         let known = match body {
             Body::RegisterWorker(worker) => {
                 let id = worker.worker_id.unwrap_or_default();
-                return self.register(conns, asked, *worker, id);
+                return self.register(conns, ctx, *worker, id);
             }
             Body::Heartbeat { worker_id } => self.workers.seen(worker_id, self.now_ms),
             Body::UnregisterWorker(id) => self.workers.unregister(id),
             _ => false,
         };
-        self.tell_attendance();
+        self.send_worker_presence();
         if !known {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
             return;
         }
         let beat = matches!(body, Body::Heartbeat { .. });
-        self.respond(conns, asked.origin, |_, pen| {
+        self.respond(conns, ctx.origin, |_, sink| {
             if beat {
-                write_alive(pen, asked.req_id);
+                write_alive(sink, ctx.req_id);
                 return;
             }
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("data");
                 writer.map(1);
                 writer.str("removed");
@@ -401,13 +406,13 @@ impl Core {
     fn register(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         worker: RegisterWorker<'_>,
         id: &str,
     ) {
         let now_ms = self.now_ms;
         let registration = Worker {
-            client: asked.origin.client,
+            client: ctx.origin.client,
             name: worker.name.into(),
             queues: worker.queues.raw().into(),
             registered_at_ms: now_ms,
@@ -415,10 +420,10 @@ impl Core {
             attends: true,
         };
         self.workers.register(id, registration);
-        self.tell_attendance();
-        self.respond(conns, asked.origin, |_, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+        self.send_worker_presence();
+        self.respond(conns, ctx.origin, |_, sink| {
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("data");
                 writer.map(4);
                 writer.str("workerId");

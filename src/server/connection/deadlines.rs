@@ -5,10 +5,10 @@
 //! something. The rest of a frame gets no more time with each piece of it, a message in pieces none with each of
 //! those. Time in which the server does not take what has come does not count. The alarms are those of HTTP connections.
 
-use super::session::Speech;
+use super::session::Protocol;
 use crate::protocol::websocket::Closing;
 use crate::server::http::Phase;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
 const TOO_SLOW: &str = "The frame did not come in time";
@@ -22,14 +22,14 @@ pub struct Deadlines {
     pub frames: u64,
 }
 
-impl Core {
+impl ShardServer {
     /// Notes whether a connection may give commands. One that has just lost that, or never had it, has so long to
     /// show a token; asking again brings no more time.
     pub(crate) fn note_trust(&mut self, conn: ConnId, trusted: bool) {
         let known_by_ms = self.now_ms + self.http.settings.auth_timeout_ms;
         let Some(session) = self.sessions.get(conn) else { return };
         session.trusted = trusted;
-        let patience = &mut session.dialogue.patience;
+        let patience = &mut session.http.patience;
         patience.known_by_ms =
             if trusted { u64::MAX } else { patience.known_by_ms.min(known_by_ms) };
         self.set_alarm(conn);
@@ -39,14 +39,14 @@ impl Core {
     /// something of it has been handled since the last time.
     pub(crate) fn note_rest(&mut self, conn: ConnId, heard: bool) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let since_ms = match (session.speech, session.stream) {
-            (Speech::Frames, _) => None,
-            (Speech::WebSocket, Some(key)) => self.streams.incoming_since_ms(key),
+        let since_ms = match (session.protocol, session.stream) {
+            (Protocol::Frames, _) => None,
+            (Protocol::WebSocket, Some(key)) => self.subscribers.incoming_since_ms(key),
             _ => return,
         };
         let begun = !session.blocked && (since_ms.is_some() || !session.pending.is_empty());
         let timeout_ms = self.http.settings.frame_timeout_ms;
-        let (phase, due_ms) = session.dialogue.patience.what();
+        let (phase, due_ms) = session.http.patience.what();
         match (phase, begun, since_ms) {
             (Phase::Answering, false, _) => {}
             (_, false, _) => self.await_until(conn, Phase::Answering, u64::MAX),
@@ -61,21 +61,21 @@ impl Core {
 
     /// The server reads on. A stranger whose token it may have had in hand all along has the whole time from here:
     /// what it said has its turn only after all that others have said.
-    pub(crate) fn forgive_strangers(&mut self) {
+    pub(crate) fn restart_auth_deadlines(&mut self) {
         let known_by_ms = self.now_ms + self.http.settings.auth_timeout_ms;
         for session in self.sessions.iter_mut().filter(|session| session.says_what_is_not_read()) {
             // The alarm that is set rings before, and is set again then.
-            session.dialogue.patience.known_by_ms = known_by_ms;
+            session.http.patience.known_by_ms = known_by_ms;
         }
     }
 
     /// A connection of frames or messages has been waited for long enough.
     pub(crate) fn give_up_frames(&mut self, conns: &mut Connections, conn: ConnId) {
-        let (now_ms, busy) = (self.now_ms, self.is_busy());
+        let (now_ms, busy) = (self.now_ms, self.must_stall());
         let Some(session) = self.sessions.get(conn) else { return };
-        let (_, due_ms) = session.dialogue.patience.what();
+        let (_, due_ms) = session.http.patience.what();
         if busy && session.says_what_is_not_read() && due_ms > now_ms {
-            session.dialogue.patience.known_by_ms = now_ms + self.http.settings.auth_timeout_ms;
+            session.http.patience.known_by_ms = now_ms + self.http.settings.auth_timeout_ms;
             self.set_alarm(conn);
             return;
         }
@@ -87,7 +87,7 @@ impl Core {
             (frames, TOO_SLOW, Closing::TOO_SLOW)
         };
         *count += 1;
-        if session.speech == Speech::WebSocket {
+        if session.protocol == Protocol::WebSocket {
             self.close_websocket(conns, conn, Some(closing));
         } else {
             let origin = self.origin(conn);

@@ -4,7 +4,7 @@
 use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::websocket::{self, Closing};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
 /// What of a message is looked at first: nearly all name their command there.
@@ -21,7 +21,7 @@ pub enum Judged {
     Refused,
 }
 
-impl Core {
+impl ShardServer {
     /// Drops what comes of a frame that was refused; how many bytes of `bytes` that is.
     #[inline]
     pub(crate) fn drop_refused(&mut self, conn: ConnId, bytes: usize) -> usize {
@@ -87,7 +87,7 @@ impl Core {
             front.clear();
             if open.is_some() {
                 let key = self.sessions.get(conn).and_then(|session| session.stream);
-                let listener = key.and_then(|key| self.streams.listener(key));
+                let listener = key.and_then(|key| self.subscribers.subscriber(key));
                 let Some(incoming) = listener.and_then(|one| one.incoming.as_ref()) else {
                     return Judged::NotYet;
                 };

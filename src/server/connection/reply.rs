@@ -1,62 +1,66 @@
 //! The one place where replies are written: into a connection's output, into mail for the shard that
 //! has the connection, or aside, where they have to become something else first.
 
-use super::session::{Speech, UNSENT_BYTES_MAX};
+use super::session::{Protocol, UNSENT_BYTES_MAX};
 use crate::protocol::reply;
 use crate::server::overload::large_replies::LARGE_BYTES;
 use crate::server::shard_mail::message::{Message, Origin};
-use crate::server::shard_server::{Core, Pen};
-use crate::server::storage::cold_reads::Then;
+use crate::server::shard_server::{ReplyWriter, ShardServer};
+use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::Engine;
 use corq_io::net::{ConnId, Connections};
 
-impl Core {
+impl ShardServer {
     /// Writes a reply to where it belongs. With holes it waits for the disk.
     pub(crate) fn respond(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
-        write: impl FnOnce(&Engine, &mut Pen<'_>),
+        write: impl FnOnce(&Engine, &mut ReplyWriter<'_>),
     ) {
-        let mut holes = Vec::new();
+        let mut placeholders = Vec::new();
         let dest = usize::from(origin.shard);
-        let speech = if dest == self.me { self.sessions.speech(origin.conn) } else { None };
+        let protocol = if dest == self.me { self.sessions.protocol(origin.conn) } else { None };
         let mut scratch = Vec::new();
         let out = if dest == self.me {
             // Nobody waits at a connection that is gone, or only listens.
-            let Some(speech) = speech.filter(|speech| *speech != Speech::Events) else { return };
+            let Some(protocol) = protocol.filter(|protocol| *protocol != Protocol::Events) else {
+                return;
+            };
             if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
-                self.deaf.push(origin.conn);
+                self.slow_readers.push(origin.conn);
                 return;
             }
             let Some(out) = conns.output(origin.conn) else { return };
-            match speech {
-                Speech::Frames => out,
-                Speech::Http => {
+            match protocol {
+                Protocol::Frames => out,
+                Protocol::Http => {
                     scratch = self.http.take_reply();
                     &mut scratch
                 }
-                Speech::WebSocket | Speech::Events => {
+                Protocol::WebSocket | Protocol::Events => {
                     scratch = std::mem::take(&mut self.scratch.replies);
                     &mut scratch
                 }
             }
         } else {
-            &mut self.post.tell(dest).bytes
+            &mut self.outbox.after_commit(dest).bytes
         };
         let start = out.len();
-        write(&self.engine, &mut Pen { out: &mut *out, holes: &mut holes });
-        if holes.is_empty() {
+        write(&self.engine, &mut ReplyWriter { out: &mut *out, placeholders: &mut placeholders });
+        if placeholders.is_empty() {
             let frame = start..out.len();
             let mut bytes = frame.len();
             // As text it may be several times as long.
-            let becomes_text = !matches!(speech, None | Some(Speech::Frames));
+            let becomes_text = !matches!(protocol, None | Some(Protocol::Frames));
             let before = if becomes_text { conns.appended(origin.conn) } else { 0 };
-            match speech {
-                None => self.post.tell(dest).messages.push(Message::Reply { origin, frame }),
-                Some(Speech::Frames) => self.touch(origin.conn),
-                Some(Speech::Http) => self.answer_http_or_begin(conns, origin, scratch),
-                Some(Speech::WebSocket | Speech::Events) => {
+            match protocol {
+                None => {
+                    self.outbox.after_commit(dest).messages.push(Message::Reply { origin, frame })
+                }
+                Some(Protocol::Frames) => self.touch(origin.conn),
+                Some(Protocol::Http) => self.answer_http_or_begin(conns, origin, scratch),
+                Some(Protocol::WebSocket | Protocol::Events) => {
                     self.send_as_messages(conns, origin, scratch);
                 }
             }
@@ -69,11 +73,11 @@ impl Core {
             return;
         }
         let frame = out.split_off(start);
-        let records: Vec<_> = holes.iter().map(|hole| hole.stored).collect();
-        for hole in &mut holes {
-            hole.at -= start;
+        let records: Vec<_> = placeholders.iter().map(|placeholder| placeholder.stored).collect();
+        for placeholder in &mut placeholders {
+            placeholder.at -= start;
         }
-        self.read_first(origin, Then::Send { frame, holes }, &records, Vec::new());
+        self.read_first(origin, Continuation::Send { frame, placeholders }, &records, Vec::new());
     }
 
     /// Notes that a connection has new output. It may be noted twice.
@@ -85,19 +89,19 @@ impl Core {
 
     /// Copies a finished frame to where it belongs.
     pub(crate) fn send_frame(&mut self, conns: &mut Connections, origin: Origin, frame: &[u8]) {
-        self.respond(conns, origin, |_, pen| pen.out.extend_from_slice(frame));
+        self.respond(conns, origin, |_, sink| sink.out.extend_from_slice(frame));
     }
 
     /// Sends a long frame as what it becomes for a connection of this shard that gets no frames.
     pub(crate) fn send_as_text(&mut self, conns: &mut Connections, origin: Origin, frame: Vec<u8>) {
         if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
-            self.deaf.push(origin.conn);
+            self.slow_readers.push(origin.conn);
             return;
         }
-        match self.sessions.speech(origin.conn) {
-            Some(Speech::WebSocket) => self.send_as_messages(conns, origin, frame),
-            Some(Speech::Http) => self.answer_http_or_begin(conns, origin, frame),
-            Some(Speech::Frames | Speech::Events) | None => {}
+        match self.sessions.protocol(origin.conn) {
+            Some(Protocol::WebSocket) => self.send_as_messages(conns, origin, frame),
+            Some(Protocol::Http) => self.answer_http_or_begin(conns, origin, frame),
+            Some(Protocol::Frames | Protocol::Events) | None => {}
         }
     }
 
@@ -109,6 +113,6 @@ impl Core {
         req_id: Option<&[u8]>,
         text: &str,
     ) {
-        self.respond(conns, origin, |_, pen| reply::error(pen.out, req_id, text));
+        self.respond(conns, origin, |_, sink| reply::error(sink.out, req_id, text));
     }
 }

@@ -1,11 +1,11 @@
 //! What the server remembers of one connection, and the table of them.
 
-use super::migration::Habit;
-use super::transcode::Translating;
-use crate::server::http::{Dialogue, Window};
-use crate::server::overload::fair_share::Taken;
-use crate::server::overload::receive_memory::Held;
-use crate::server::overload::shared_replies::Debts;
+use super::migration::ShardAffinity;
+use super::transcode::Transcoding;
+use crate::server::http::{HttpConnection, Window};
+use crate::server::overload::fair_share::TurnQuota;
+use crate::server::overload::receive_memory::ReceivedBytes;
+use crate::server::overload::shared_replies::SharedReplies;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
 use std::ops::Range;
@@ -17,14 +17,14 @@ pub const IN_FLIGHT_MAX: u32 = 50;
 pub const PENDING_BYTES_MAX: usize = 256 * 1024;
 
 /// Frames of a connection that has not shown its token yet: a stranger gets no memory to fill.
-pub const STRANGER_BYTES_MAX: usize = 64 * 1024;
+pub const UNAUTHENTICATED_FRAME_BYTES_MAX: usize = 64 * 1024;
 
 /// Unsent replies of one connection beyond which its next commands wait until it has read them: a few
 /// bytes may ask for many megabytes.
 pub const CHOKING_BYTES: usize = 8 << 20;
 
 /// The same of a connection that has not shown its token, or has lost its right: replies that say so are all it gets.
-pub const STRANGER_CHOKING_BYTES: usize = 64 << 10;
+pub const UNAUTHENTICATED_CHOKING_BYTES: usize = 64 << 10;
 
 /// Unsent replies of one connection on top of which there comes no other: it is closed instead. Only
 /// answers to commands that were under way already can get a connection there.
@@ -32,7 +32,7 @@ pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 
 /// What a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Speech {
+pub enum Protocol {
     /// MessagePack frames.
     Frames,
     /// HTTP/1.1.
@@ -43,7 +43,7 @@ pub enum Speech {
     WebSocket,
 }
 
-impl Speech {
+impl Protocol {
     const COUNT: usize = 4;
 }
 
@@ -113,17 +113,17 @@ pub struct Session {
     /// Its name with the engine, wherever it goes.
     pub client: ClientId,
     /// What it speaks.
-    pub speech: Speech,
+    pub protocol: Protocol,
     /// Whether it came through a unix socket.
     pub through_path: bool,
     /// Received and not yet handled.
     pub pending: Backlog,
     /// What it holds of a frame or message that is not there yet, as it is counted.
-    pub held: Held,
+    pub received_bytes: ReceivedBytes,
     /// What is still to come of a frame that was refused.
     pub refused_bytes: usize,
     /// Its request that is being read in slices.
-    pub translating: Translating,
+    pub transcoding: Transcoding,
     /// Whether it may give commands.
     pub trusted: bool,
     /// Commands that are not answered yet.
@@ -131,13 +131,13 @@ pub struct Session {
     /// How many of them ask for lists.
     pub lists: u32,
     /// Answers that wait until it has taken what it was sent.
-    pub debts: Debts,
+    pub shared_replies: SharedReplies,
     /// Whether other shards may hold something of it.
     pub seen_elsewhere: bool,
     /// Whether [`Session::pending`] waits for its turn rather than for bytes.
     pub blocked: bool,
     /// What it has had of this turn.
-    pub taken: Taken,
+    pub quota: TurnQuota,
     /// Whether it is blocked because it has not read its answers.
     pub choked: bool,
     /// Whether it is not being read.
@@ -153,11 +153,11 @@ pub struct Session {
     /// Its key among the streams of events, if it is one.
     pub stream: Option<u32>,
     /// Where its commands go.
-    pub habit: Habit,
+    pub affinity: ShardAffinity,
     /// When something of it was last received.
     pub last_seen_ms: u64,
     /// What is under way, if it speaks HTTP.
-    pub dialogue: Dialogue,
+    pub http: HttpConnection,
     /// The frames it has sent lately, where that is limited.
     pub window: Window,
 }
@@ -166,14 +166,15 @@ impl Session {
     /// Notes whether it has left so much unread that nothing more of it is handled: whatever it sends may make
     /// output, and what makes output waits until that has been read. Where memory is `tight`, that is little.
     pub fn note_unread(&mut self, unsent_bytes: usize, tight: bool) -> bool {
-        let most = if self.is_known() && !tight { CHOKING_BYTES } else { STRANGER_CHOKING_BYTES };
+        let most =
+            if self.is_known() && !tight { CHOKING_BYTES } else { UNAUTHENTICATED_CHOKING_BYTES };
         self.choked = unsent_bytes > most;
         self.choked
     }
 
     /// Whether it has shown a token, if there are any: over HTTP with its last request.
     pub fn is_known(&self) -> bool {
-        self.trusted && (self.speech != Speech::Http || self.dialogue.has_shown)
+        self.trusted && (self.protocol != Protocol::Http || self.http.has_shown)
     }
 
     /// Whether it must show a token and has sent what the server, for reasons of its own, has not looked at.
@@ -181,23 +182,23 @@ impl Session {
         !self.trusted && self.blocked && !self.choked
     }
 
-    fn new(me: usize, conn: ConnId, speech: Speech, trusted: bool) -> Self {
+    fn new(me: usize, conn: ConnId, protocol: Protocol, trusted: bool) -> Self {
         Self {
             conn,
             client: client_of(me, conn),
-            speech,
+            protocol,
             through_path: false,
             pending: Backlog::default(),
-            held: Held::default(),
+            received_bytes: ReceivedBytes::default(),
             refused_bytes: 0,
-            translating: Translating::default(),
+            transcoding: Transcoding::default(),
             trusted,
             in_flight: 0,
             lists: 0,
-            debts: Debts::default(),
+            shared_replies: SharedReplies::default(),
             seen_elsewhere: false,
             blocked: false,
-            taken: Taken::default(),
+            quota: TurnQuota::default(),
             choked: false,
             paused: false,
             half_closed: false,
@@ -205,9 +206,9 @@ impl Session {
             has_worker: false,
             told_seen_ms: 0,
             stream: None,
-            habit: Habit::default(),
+            affinity: ShardAffinity::default(),
             last_seen_ms: 0,
-            dialogue: Dialogue::default(),
+            http: HttpConnection::default(),
             window: Window::default(),
         }
     }
@@ -226,13 +227,13 @@ fn client_of(shard: usize, conn: ConnId) -> ClientId {
 pub struct Sessions {
     places: Vec<Option<Session>>,
     /// How many speak what.
-    counts: [usize; Speech::COUNT],
+    counts: [usize; Protocol::COUNT],
 }
 
 impl Sessions {
     /// Takes in a new connection of shard `me`.
-    pub fn open(&mut self, me: usize, conn: ConnId, speech: Speech, trusted: bool) {
-        self.take_in(Session::new(me, conn, speech, trusted));
+    pub fn open(&mut self, me: usize, conn: ConnId, protocol: Protocol, trusted: bool) {
+        self.take_in(Session::new(me, conn, protocol, trusted));
     }
 
     /// Takes in a connection with all that is remembered of it.
@@ -241,9 +242,9 @@ impl Sessions {
         if self.places.len() <= place {
             self.places.resize_with(place + 1, || None);
         }
-        self.counts[session.speech as usize] += 1;
+        self.counts[session.protocol as usize] += 1;
         if let Some(former) = self.places[place].replace(session) {
-            self.counts[former.speech as usize] -= 1;
+            self.counts[former.protocol as usize] -= 1;
         }
     }
 
@@ -251,28 +252,28 @@ impl Sessions {
     pub fn close(&mut self, conn: ConnId) -> Option<Session> {
         let place = self.places.get_mut(conn.index as usize)?;
         let closed = place.take_if(|session| session.conn == conn)?;
-        self.counts[closed.speech as usize] -= 1;
+        self.counts[closed.protocol as usize] -= 1;
         Some(closed)
     }
 
     /// What a connection speaks that is still there.
     #[inline]
-    pub fn speech(&self, conn: ConnId) -> Option<Speech> {
+    pub fn protocol(&self, conn: ConnId) -> Option<Protocol> {
         let session = self.places.get(conn.index as usize)?.as_ref();
-        session.filter(|session| session.conn == conn).map(|session| session.speech)
+        session.filter(|session| session.conn == conn).map(|session| session.protocol)
     }
 
     /// Notes that a connection speaks something else from now on.
-    pub fn respeak(&mut self, conn: ConnId, speech: Speech) {
+    pub fn change_protocol(&mut self, conn: ConnId, protocol: Protocol) {
         let Some(session) = self.get(conn) else { return };
-        let former = std::mem::replace(&mut session.speech, speech);
+        let former = std::mem::replace(&mut session.protocol, protocol);
         self.counts[former as usize] -= 1;
-        self.counts[speech as usize] += 1;
+        self.counts[protocol as usize] += 1;
     }
 
     /// How many connections speak so.
-    pub fn count(&self, speech: Speech) -> usize {
-        self.counts[speech as usize]
+    pub fn count(&self, protocol: Protocol) -> usize {
+        self.counts[protocol as usize]
     }
 
     /// A connection that is still there.

@@ -9,14 +9,14 @@
 //! answered with much is set aside. Replies to pulls that have waited come all the same: beyond a bound no command is begun
 //! that could bring more of them.
 
-use super::session::{Speech, UNSENT_BYTES_MAX};
+use super::session::{Protocol, UNSENT_BYTES_MAX};
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::json::{EXPANSION_MAX, JsonError, Parse, Print, TEXT_BYTES_MAX, Unshown};
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::overload::send_memory::OUTPUT_BYTES_MAX;
 use crate::server::overload::shared_values::Value;
 use crate::server::shard_mail::message::{Message, Origin};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections, Counted, Shared, Tally};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,14 +39,14 @@ const TOLD_PER_TURN: usize = 500;
 
 /// What a session knows of its request that is being read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Translating {
+pub struct Transcoding {
     /// Tells it from others; 0 is none.
     serial: u64,
     /// Memory that it takes.
     pub(crate) bytes: usize,
 }
 
-impl Translating {
+impl Transcoding {
     /// Whether there is one.
     pub fn goes_on(self) -> bool {
         self.serial != 0
@@ -89,12 +89,12 @@ enum Due {
     /// A connection, as the answer to its request.
     Answer(Origin, u16),
     /// All who are owed this value.
-    Owed(Arc<Value>, Vec<ConnId>),
+    SharedReply(Arc<Value>, Vec<ConnId>),
 }
 
 /// Long requests and replies on their way to the other form.
 #[derive(Debug, Default)]
-pub struct Translations {
+pub struct Transcodings {
     readings: VecDeque<Reading>,
     /// Replies that take turns.
     writings: VecDeque<Writing>,
@@ -118,7 +118,7 @@ pub struct Translations {
     slices: u64,
 }
 
-impl Translations {
+impl Transcodings {
     /// How many requests and replies are under way.
     pub fn len(&self) -> usize {
         self.readings.len() + self.writings.len() + self.line.len()
@@ -179,7 +179,7 @@ impl Translations {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Begins to read a request. `frame` is what it becomes.
     pub(crate) fn read_in_slices(
         &mut self,
@@ -188,22 +188,22 @@ impl Core {
         parse: Parse,
         frame: Vec<u8>,
     ) {
-        self.translations.serial += 1;
-        let serial = self.translations.serial;
+        self.transcodings.serial += 1;
+        let serial = self.transcodings.serial;
         let Some(session) = self.sessions.get(conn) else { return };
-        session.translating = Translating { serial, bytes: text.capacity() };
+        session.transcoding = Transcoding { serial, bytes: text.capacity() };
         let mut frame = frame;
         // It is nearly always shorter. Memory that is not written to costs nothing, and moving it would.
         frame.reserve(text.len());
         let origin = self.origin(conn);
         self.deferred(origin);
-        self.translations.readings.push_back(Reading { conn, serial, text, parse, frame });
+        self.transcodings.readings.push_back(Reading { conn, serial, text, parse, frame });
     }
 
     /// Gives up the request of a connection that is being read.
-    pub(crate) fn read_no_further(&mut self, conn: ConnId) -> bool {
+    pub(crate) fn cancel_transcoding(&mut self, conn: ConnId) -> bool {
         let Some(session) = self.sessions.get(conn) else { return false };
-        let was = std::mem::take(&mut session.translating).goes_on();
+        let was = std::mem::take(&mut session.transcoding).goes_on();
         if was {
             let origin = self.origin(conn);
             self.answered(origin);
@@ -221,7 +221,7 @@ impl Core {
     ) {
         self.deferred(origin);
         let (tally, print) = (conns.tally(), Print::reply(0, most));
-        self.translations.begin(tally, tally.share(frame), print, Due::Message(origin));
+        self.transcodings.begin(tally, tally.share(frame), print, Due::Message(origin));
     }
 
     /// The same as the answer to a request over HTTP.
@@ -234,7 +234,7 @@ impl Core {
     ) {
         self.deferred(origin);
         let (tally, print) = (conns.tally(), Print::reply(0, TEXT_BYTES_MAX));
-        self.translations.begin(tally, tally.share(frame), print, Due::Answer(origin, status));
+        self.transcodings.begin(tally, tally.share(frame), print, Due::Answer(origin, status));
     }
 
     /// Begins to write a value that many are owed, or has one more wait for it.
@@ -245,60 +245,60 @@ impl Core {
         value: &Arc<Value>,
         most: usize,
     ) {
-        let Translations { writings, line, .. } = &mut self.translations;
+        let Transcodings { writings, line, .. } = &mut self.transcodings;
         for writing in writings.iter_mut().chain(line) {
-            if let Due::Owed(other, waiting) = &mut writing.due
+            if let Due::SharedReply(other, waiting) = &mut writing.due
                 && Arc::ptr_eq(other, value)
             {
                 waiting.push(conn);
                 return;
             }
         }
-        let due = Due::Owed(value.clone(), vec![conn]);
-        let tally = self.values.tally(conns);
-        self.translations.begin(&tally, value.bytes().clone(), Print::value(0, most), due);
+        let due = Due::SharedReply(value.clone(), vec![conn]);
+        let tally = self.shared_values.tally(conns);
+        self.transcodings.begin(&tally, value.bytes().clone(), Print::value(0, most), due);
     }
 
     /// Whether something can be gone on with that nothing else would begin a turn for.
-    pub(crate) fn has_translations(&self) -> bool {
-        let reads = !self.translations.readings.is_empty();
-        let waits = self.saturated || self.engine.book.1.strained;
-        !self.translations.writings.is_empty()
-            || !self.translations.told.is_empty()
+    pub(crate) fn has_transcodings(&self) -> bool {
+        let reads = !self.transcodings.readings.is_empty();
+        let waits = self.saturated || self.engine.journal.pressure.stalled;
+        !self.transcodings.writings.is_empty()
+            || !self.transcodings.told.is_empty()
             || reads && (self.stopping || !waits)
     }
 
     /// Goes on with the request and the reply whose turn it is.
-    pub fn translate_in_turn(&mut self, conns: &mut Connections) {
-        if self.translations.is_idle() {
+    pub fn transcode_in_turn(&mut self, conns: &mut Connections) {
+        if self.transcodings.is_idle() {
             return;
         }
         let before = self.meter_work(Work::JSON);
         self.write_on(conns);
-        self.tell_owed(conns);
-        self.tell_carriers();
-        if self.stopping || !self.is_busy() {
+        self.send_shared_texts(conns);
+        self.acknowledge_large_replies();
+        if self.stopping || !self.must_stall() {
             self.read_on_in_turn(conns);
         }
         self.meter_work(before);
     }
 
     fn read_on_in_turn(&mut self, conns: &mut Connections) {
-        while let Some(mut reading) = self.translations.readings.pop_front() {
+        while let Some(mut reading) = self.transcodings.readings.pop_front() {
             let Reading { conn, serial, text, parse, frame } = &mut reading;
             let conn = *conn;
             // One that is gone or given up costs nothing.
             let Some(session) = self.sessions.get(conn) else { continue };
-            if session.translating.serial != *serial {
+            if session.transcoding.serial != *serial {
                 continue;
             }
             let done = parse.go_on(text, frame, SLICE_BYTES);
-            session.translating.bytes = text.capacity() + frame.len();
-            self.translations.slices += 1;
+            session.transcoding.bytes = text.capacity() + frame.len();
+            self.transcodings.slices += 1;
             self.meter.note_bytes(SLICE_BYTES);
             if done == Ok(false) {
-                self.translations.readings.push_back(reading);
-                self.note_partial(conns, conn);
+                self.transcodings.readings.push_back(reading);
+                self.note_received(conns, conn);
             } else {
                 self.end_reading(conns, reading, done.map(|_| ()));
             }
@@ -316,39 +316,39 @@ impl Core {
         let Reading { conn, text, parse, frame, .. } = reading;
         drop(text);
         let Some(session) = self.sessions.get(conn) else { return };
-        session.translating = Translating::default();
-        let speech = session.speech;
+        session.transcoding = Transcoding::default();
+        let protocol = session.protocol;
         let origin = self.origin(conn);
-        if speech == Speech::Http {
+        if protocol == Protocol::Http {
             self.begin_fields(conns, conn, &frame, read, &parse);
         } else {
             self.begin_text(conns, conn, frame, read);
         }
         self.answered(origin);
-        self.note_partial(conns, conn);
+        self.note_received(conns, conn);
     }
 
     fn write_on(&mut self, conns: &mut Connections) {
-        while let Some(mut writing) = self.translations.writings.pop_front() {
+        while let Some(mut writing) = self.transcodings.writings.pop_front() {
             let Writing { reply, print, text, counted, due } = &mut writing;
             let text_bytes = text.capacity();
             let prefix_bytes = match due {
                 Due::Message(origin) | Due::Answer(origin, _) => {
-                    if self.sessions.speech(origin.conn).is_none() {
-                        self.translations.end(&writing);
+                    if self.sessions.protocol(origin.conn).is_none() {
+                        self.transcodings.end(&writing);
                         continue;
                     }
                     PREFIX_BYTES
                 }
-                Due::Owed(..) => 0,
+                Due::SharedReply(..) => 0,
             };
             let done = print.go_on(&reply.bytes()[prefix_bytes..], text, SLICE_BYTES);
             counted.set(text.capacity());
-            self.translations.writing_bytes += text.capacity() - text_bytes;
-            self.translations.slices += 1;
+            self.transcodings.writing_bytes += text.capacity() - text_bytes;
+            self.transcodings.slices += 1;
             self.meter.note_bytes(SLICE_BYTES);
             if done == Ok(false) {
-                self.translations.writings.push_back(writing);
+                self.transcodings.writings.push_back(writing);
             } else {
                 self.end_writing(conns, writing, done.map(|_| ()));
             }
@@ -363,20 +363,20 @@ impl Core {
         mut writing: Writing,
         written: Result<(), Unshown>,
     ) {
-        self.translations.end(&writing);
+        self.transcodings.end(&writing);
         // From here on it counts as what it becomes.
         writing.counted.set(0);
         let text = std::mem::take(&mut writing.text);
         match writing.due {
-            Due::Owed(value, waiting) => {
-                let tally = self.values.tally(conns);
+            Due::SharedReply(value, waiting) => {
+                let tally = self.shared_values.tally(conns);
                 value.note_written(written.ok().map(|()| text), &tally);
-                self.translations.told.push_back(waiting);
+                self.transcodings.told.push_back(waiting);
             }
             Due::Message(origin) | Due::Answer(origin, _) => {
                 let before = conns.appended(origin.conn);
                 if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
-                    self.deaf.push(origin.conn);
+                    self.slow_readers.push(origin.conn);
                 } else if let Due::Answer(_, status) = writing.due {
                     self.conclude_text(conns, origin.conn, text, (status, written));
                 } else {
@@ -391,31 +391,31 @@ impl Core {
     }
 
     /// Some of those who wait for a text that is made get it, the others in the next turn.
-    fn tell_owed(&mut self, conns: &mut Connections) {
-        let Some(mut waiting) = self.translations.told.pop_front() else { return };
+    fn send_shared_texts(&mut self, conns: &mut Connections) {
+        let Some(mut waiting) = self.transcodings.told.pop_front() else { return };
         let told = waiting.split_off(waiting.len().saturating_sub(TOLD_PER_TURN));
         self.meter.note(told.len());
         if !waiting.is_empty() {
-            self.translations.told.push_back(waiting);
+            self.transcodings.told.push_back(waiting);
         }
         for conn in told {
-            self.pay_next(conns, conn);
+            self.send_next_shared(conns, conn);
         }
     }
 
     /// A shard has sent a large answer. Its acknowledgement, which lets it send another, waits while too much is being
     /// written.
     pub(crate) fn carried(&mut self, from: u16, bytes: usize) {
-        self.translations.withheld.push((from, bytes));
-        self.tell_carriers();
+        self.transcodings.withheld.push((from, bytes));
+        self.acknowledge_large_replies();
     }
 
-    fn tell_carriers(&mut self) {
-        if self.translations.writes_enough() {
+    fn acknowledge_large_replies(&mut self) {
+        if self.transcodings.writes_enough() {
             return;
         }
-        for (from, bytes) in std::mem::take(&mut self.translations.withheld) {
-            self.post.ask(usize::from(from)).messages.push(Message::Taken { bytes });
+        for (from, bytes) in std::mem::take(&mut self.transcodings.withheld) {
+            self.outbox.immediate(usize::from(from)).messages.push(Message::Taken { bytes });
         }
     }
 }
@@ -426,42 +426,42 @@ mod tests {
 
     const REPLY_BYTES: usize = 1 << 20;
 
-    fn begin(translations: &mut Translations, tally: &Tally, index: u32) {
+    fn begin(transcodings: &mut Transcodings, tally: &Tally, index: u32) {
         let conn = ConnId { index, generation: 0 };
         let client = corq_shards::command::ClientId(u64::from(index));
         let origin = Origin { shard: 0, conn, client, tokenless: false, lists: false };
         let reply = tally.share(vec![0; REPLY_BYTES]);
-        translations.begin(tally, reply, Print::reply(0, TEXT_BYTES_MAX), Due::Message(origin));
+        transcodings.begin(tally, reply, Print::reply(0, TEXT_BYTES_MAX), Due::Message(origin));
     }
 
-    fn turns(translations: &Translations) -> Vec<u32> {
+    fn turns(transcodings: &Transcodings) -> Vec<u32> {
         let of = |writing: &Writing| match &writing.due {
             Due::Message(origin) | Due::Answer(origin, _) => origin.conn.index,
-            Due::Owed(..) => u32::MAX,
+            Due::SharedReply(..) => u32::MAX,
         };
-        translations.writings.iter().map(of).collect()
+        transcodings.writings.iter().map(of).collect()
     }
 
     #[test]
     fn only_so_many_replies_become_text_at_a_time_and_the_others_keep_their_order() {
-        let (mut translations, tally) = (Translations::default(), Tally::default());
+        let (mut transcodings, tally) = (Transcodings::default(), Tally::default());
         let all = 2 * (WAITING_BYTES_MAX / REPLY_BYTES) as u32;
         let most = EXPECTED_BYTES_MAX / (REPLY_BYTES * EXPANSION_MAX);
         for index in 0..all {
             let waiting = (index as usize).saturating_sub(most) * REPLY_BYTES;
-            assert_eq!(translations.writes_too_much(), waiting >= WAITING_BYTES_MAX);
-            begin(&mut translations, &tally, index);
+            assert_eq!(transcodings.writes_too_much(), waiting >= WAITING_BYTES_MAX);
+            begin(&mut transcodings, &tally, index);
         }
-        assert_eq!((translations.len(), tally.bytes()), (all as usize, all as usize * REPLY_BYTES));
+        assert_eq!((transcodings.len(), tally.bytes()), (all as usize, all as usize * REPLY_BYTES));
         for first in 0..all {
             let due: Vec<u32> = (first..all).take(most).collect();
-            assert_eq!(turns(&translations), due);
-            if let Some(writing) = translations.writings.pop_front() {
-                translations.end(&writing);
+            assert_eq!(turns(&transcodings), due);
+            if let Some(writing) = transcodings.writings.pop_front() {
+                transcodings.end(&writing);
             }
         }
-        let Translations { writing_bytes, expected_bytes, begun_bytes, line_bytes, .. } =
-            translations;
+        let Transcodings { writing_bytes, expected_bytes, begun_bytes, line_bytes, .. } =
+            transcodings;
         assert_eq!([writing_bytes, expected_bytes, begun_bytes, line_bytes], [0; 4]);
         assert_eq!(tally.bytes(), 0);
     }

@@ -2,7 +2,7 @@
 //! become messages.
 
 use super::long_requests::Judged;
-use super::session::{IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
+use super::session::{IN_FLIGHT_MAX, Protocol, UNAUTHENTICATED_FRAME_BYTES_MAX};
 use super::transcode::{LONG_REPLY_BYTES, SLICE_BYTES};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
 use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
@@ -15,7 +15,7 @@ use crate::protocol::websocket::{self, Begun, Closing, Frame, Head, Kind, MESSAG
 use crate::server::commands::TOO_LARGE;
 use crate::server::overload::send_memory::is_tight;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::{Core, TOO_OFTEN};
+use crate::server::shard_server::{ShardServer, TOO_OFTEN};
 use corq_io::net::{ConnId, Connections};
 
 /// Memory that is kept for the next message.
@@ -45,7 +45,7 @@ pub(crate) struct Scratch {
     pub(crate) replies: Vec<u8>,
 }
 
-impl Core {
+impl ShardServer {
     /// Handles whole frames at the front of `bytes`; returns how many bytes they took.
     pub(crate) fn handle_websocket(
         &mut self,
@@ -57,13 +57,13 @@ impl Core {
         while used < bytes.len() {
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
             let (trusted, key) = (session.trusted, session.stream.unwrap_or(u32::MAX));
-            if self.streams.is_opening(key) {
+            if self.subscribers.is_opening(key) {
                 session.blocked = true;
                 return used;
             }
-            let Some(listener) = self.streams.listener(key) else { return bytes.len() };
-            let open = listener.incoming.as_ref().map(|incoming| incoming.bytes.len());
-            if let Some(begun) = listener.incoming.as_ref().and_then(|incoming| incoming.begun) {
+            let Some(subscriber) = self.subscribers.subscriber(key) else { return bytes.len() };
+            let open = subscriber.incoming.as_ref().map(|incoming| incoming.bytes.len());
+            if let Some(begun) = subscriber.incoming.as_ref().and_then(|incoming| incoming.begun) {
                 // Its last bytes wait as a whole frame would.
                 if begun.left <= bytes.len() - used && self.is_blocked(conns, conn, false) {
                     return used;
@@ -106,13 +106,13 @@ impl Core {
     /// Whether the next frame of a connection has to wait. A ping is answered whatever its commands wait for, but not
     /// before the answers to earlier ones have been read: an answer to a ping is output as any other.
     fn is_blocked(&mut self, conns: &Connections, conn: ConnId, is_control: bool) -> bool {
-        let busy = self.is_busy();
+        let busy = self.must_stall();
         let Some(session) = self.sessions.get(conn) else { return false };
         let choked = session.note_unread(conns.untaken(conn), is_tight(conns));
         // What a message asks for is known only once it is taken, so all wait for a list.
         let waits = session.in_flight >= IN_FLIGHT_MAX || session.lists > 0 || busy;
         // What comes behind a message that is still being read keeps its place.
-        let waits = waits || session.translating.goes_on();
+        let waits = waits || session.transcoding.goes_on();
         session.blocked = choked || waits && !is_control;
         session.blocked
     }
@@ -146,16 +146,16 @@ impl Core {
                 let mut bytes = Vec::new();
                 frame.unmask(&mut bytes);
                 let since_ms = self.now_ms;
-                let Some(listener) = self.streams.listener(key) else { return };
+                let Some(subscriber) = self.subscribers.subscriber(key) else { return };
                 let begun = None;
-                listener.incoming = Some(Box::new(Incoming { text, since_ms, bytes, begun }));
+                subscriber.incoming = Some(Box::new(Incoming { text, since_ms, bytes, begun }));
             }
             Kind::Next => {
-                let Some(listener) = self.streams.listener(key) else { return };
-                let Some(incoming) = &mut listener.incoming else { return };
+                let Some(subscriber) = self.subscribers.subscriber(key) else { return };
+                let Some(incoming) = &mut subscriber.incoming else { return };
                 frame.unmask(&mut incoming.bytes);
                 if frame.last
-                    && let Some(incoming) = listener.incoming.take()
+                    && let Some(incoming) = subscriber.incoming.take()
                 {
                     self.take_message(conns, conn, incoming.text, incoming.bytes);
                 }
@@ -168,12 +168,12 @@ impl Core {
     fn begin_long_frame(&mut self, key: u32, bytes: &[u8]) -> usize {
         let since_ms = self.now_ms;
         let Some((begun, head_bytes)) = Begun::of(bytes) else { return bytes.len() };
-        let Some(listener) = self.streams.listener(key) else { return bytes.len() };
+        let Some(subscriber) = self.subscribers.subscriber(key) else { return bytes.len() };
         if let Some(text) = begun.first {
             let bytes = Vec::new();
-            listener.incoming = Some(Box::new(Incoming { text, since_ms, bytes, begun: None }));
+            subscriber.incoming = Some(Box::new(Incoming { text, since_ms, bytes, begun: None }));
         }
-        if let Some(incoming) = &mut listener.incoming {
+        if let Some(incoming) = &mut subscriber.incoming {
             incoming.begun = Some(begun);
         }
         head_bytes
@@ -181,8 +181,8 @@ impl Core {
 
     /// More of such a frame is there. Returns how many bytes of it.
     fn take_on(&mut self, conns: &mut Connections, conn: ConnId, key: u32, bytes: &[u8]) -> usize {
-        let Some(listener) = self.streams.listener(key) else { return bytes.len() };
-        let Some(incoming) = &mut listener.incoming else { return bytes.len() };
+        let Some(subscriber) = self.subscribers.subscriber(key) else { return bytes.len() };
+        let Some(incoming) = &mut subscriber.incoming else { return bytes.len() };
         let Some(begun) = &mut incoming.begun else { return 0 };
         let taken = begun.take(bytes, &mut incoming.bytes);
         if begun.left > 0 {
@@ -190,7 +190,7 @@ impl Core {
         }
         let is_last = begun.last;
         incoming.begun = None;
-        if is_last && let Some(incoming) = listener.incoming.take() {
+        if is_last && let Some(incoming) = subscriber.incoming.take() {
             self.take_message(conns, conn, incoming.text, incoming.bytes);
         }
         taken
@@ -368,7 +368,7 @@ impl Core {
     /// Whether a client that may do nothing sends more than it takes to show a token.
     fn is_too_much(bytes: &[u8], open: Option<usize>) -> bool {
         let announced = websocket::announced(bytes).saturating_add(open.unwrap_or(0) as u64);
-        announced > STRANGER_BYTES_MAX as u64
+        announced > UNAUTHENTICATED_FRAME_BYTES_MAX as u64
     }
 
     /// Tells the peer why, and closes once that is sent.
@@ -387,7 +387,9 @@ impl Core {
     /// Tells the peer that the server ends, which waits until that is sent, if it has its answers.
     pub(crate) fn say_goodbye_if_answered(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        if session.speech != Speech::WebSocket || session.in_flight > 0 || session.stream.is_none()
+        if session.protocol != Protocol::WebSocket
+            || session.in_flight > 0
+            || session.stream.is_none()
         {
             return;
         }

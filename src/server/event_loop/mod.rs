@@ -9,10 +9,10 @@
 pub(super) mod shutdown;
 pub(super) mod turn_meter;
 
-use super::lifecycle::listeners::{Entrance, Port};
-use super::shard_mail::inbox::MAIL_STEPS_MAX;
+use super::lifecycle::listeners::{BoundListener, Port};
+use super::shard_mail::inbox::MESSAGE_STEPS_MAX;
 use super::shard_mail::message::{Batch, Message};
-use super::shard_server::{Core, Late};
+use super::shard_server::{Late, ShardServer};
 use corq_io::clock::Clock;
 use corq_io::log::{LogError, Position};
 use corq_io::log_ring::Pump;
@@ -99,7 +99,7 @@ pub struct Ending {
 }
 
 /// Output and mail that wait for the log.
-struct Held {
+struct GatedOutput {
     until: Position,
     outputs: Vec<(ConnId, u64)>,
     closing: Vec<ConnId>,
@@ -110,14 +110,14 @@ struct Held {
 }
 
 /// See the module.
-pub struct Turn {
-    /// Goes first: what it has queued for the kernel names files and memory of the log in `core`.
+pub struct EventLoop {
+    /// Goes first: what it has queued for the kernel names files and memory of the log in `server`.
     reactor: Reactor,
-    core: Core,
+    server: ShardServer,
     pump: Pump,
     clock: Clock,
     events: Vec<Event>,
-    held: VecDeque<Held>,
+    gated: VecDeque<GatedOutput>,
     /// What had been done before this turn.
     done: Totals,
     /// Whether the disk has something that it had not before this turn.
@@ -127,35 +127,35 @@ pub struct Turn {
     /// Whether this turn follows the last one without sleep.
     restless: bool,
     /// Listeners that wait until all shards have recovered.
-    entrances: Vec<Entrance>,
+    listeners: Vec<BoundListener>,
     ready: Option<Sender<()>>,
     ending: Arc<Ending>,
     shutdown_timeout_ms: u64,
 }
 
-impl Turn {
-    /// A loop around `core`. `ready` is told when connections could be taken.
+impl EventLoop {
+    /// A loop around `server`. `ready` is told when connections could be taken.
     pub fn new(
-        core: Core,
+        server: ShardServer,
         reactor: Reactor,
         clock: Clock,
-        entrances: Vec<Entrance>,
+        listeners: Vec<BoundListener>,
         ready: Sender<()>,
         ending: Arc<Ending>,
         shutdown_timeout_ms: u64,
     ) -> Self {
         Self {
             reactor,
-            core,
+            server,
             pump: Pump::default(),
             clock,
             events: Vec::new(),
-            held: VecDeque::new(),
+            gated: VecDeque::new(),
             done: Totals::default(),
             disk_advanced: false,
             company: None,
             restless: false,
-            entrances,
+            listeners,
             ready: Some(ready),
             ending,
             shutdown_timeout_ms,
@@ -164,45 +164,45 @@ impl Turn {
 
     /// Runs until the end is wanted and everybody has an answer.
     pub async fn run(mut self) -> Result<(), Fatal> {
-        self.core.tell_all_names();
-        self.core.tell_all_crons();
-        self.core.tell_all_webhooks();
-        self.core.resume_flows();
-        self.core.renew_watches();
-        for dest in 0..self.core.slots.shards() {
-            self.core.post.tell(dest).messages.push(Message::Open);
+        self.server.send_all_names();
+        self.server.send_all_crons();
+        self.server.send_all_webhooks();
+        self.server.resume_flows();
+        self.server.renew_watches();
+        for dest in 0..self.server.slots.shards() {
+            self.server.outbox.after_commit(dest).messages.push(Message::Open);
         }
         let mut give_up_ms = u64::MAX;
         loop {
             let next_ms = self.turn()?;
-            if self.core.closed_shards == 0 {
-                self.tell_ready();
+            if self.server.closed_shards == 0 {
+                self.signal_ready();
                 if self.ending.open.load(Ordering::Acquire) {
-                    self.open_doors();
+                    self.open_listeners();
                 }
             }
             if self.ending.wanted.load(Ordering::Acquire) {
                 if give_up_ms == u64::MAX {
-                    give_up_ms = self.core.now_ms.saturating_add(self.shutdown_timeout_ms);
+                    give_up_ms = self.server.now_ms.saturating_add(self.shutdown_timeout_ms);
                     self.begin_to_end();
                     continue;
                 }
                 if self.may_end() {
                     break;
                 }
-                if self.core.now_ms >= give_up_ms {
+                if self.server.now_ms >= give_up_ms {
                     let sent = |conn: ConnId| self.reactor.conns.unsent(conn) == 0;
-                    tracing::warn!("stopping although {}", self.core.unfinished(sent));
+                    tracing::warn!("stopping although {}", self.server.unfinished(sent));
                     break;
                 }
             }
             // Nothing else tells of output that has been sent, which the end waits for.
             let ending_ms =
-                if self.core.stopping { self.core.now_ms + ENDING_PAUSE_MS } else { u64::MAX };
+                if self.server.stopping { self.server.now_ms + ENDING_PAUSE_MS } else { u64::MAX };
             self.sleep(next_ms.min(ending_ms)).await?;
         }
         // Once, at the end: all that it needs would lie in every turn otherwise.
-        let now_ms = self.core.now_ms;
+        let now_ms = self.server.now_ms;
         let left_ms = give_up_ms.saturating_sub(now_ms).max(CLOSING_MS_MIN);
         Box::pin(self.close_log(left_ms)).await
     }
@@ -211,41 +211,41 @@ impl Turn {
     /// milliseconds since the epoch; `now` if something is left already.
     fn turn(&mut self) -> Result<u64, Fatal> {
         let before = self.clock.instant();
-        self.core.now_ms = self.clock.read();
-        self.core.late = Late::No;
-        self.core.aside.begin_turn();
-        self.core.shares.begin_turn();
-        self.core.values.begin_turn();
+        self.server.now_ms = self.clock.read();
+        self.server.late = Late::No;
+        self.server.large_replies.begin_turn();
+        self.server.fair_shares.begin_turn();
+        self.server.shared_values.begin_turn();
         if self.restless {
-            self.core.durations.turned(micros_since(before, &self.clock));
+            self.server.durations.turned(micros_since(before, &self.clock));
         }
-        self.core.net = self.reactor.counters;
-        self.core.note_rates();
-        self.core.note_ground(&mut self.reactor.conns);
-        self.core.make_room_for_output(&self.reactor.conns);
+        self.server.net = self.reactor.counters;
+        self.server.note_rates();
+        self.server.check_data_presence(&mut self.reactor.conns);
+        self.server.make_room_for_output(&self.reactor.conns);
         self.take_events()?;
-        self.core.give_shares();
-        self.core.note_saturation();
-        self.core.read_put_off(&mut self.reactor.conns);
-        let mut mail_left = BATCHES_PER_TURN;
-        let mail_until = self.core.steps() + MAIL_STEPS_MAX;
-        while mail_left > 0
-            && self.core.steps() < mail_until
-            && self.core.read_mail(&mut self.reactor.conns, mail_until)
+        self.server.begin_fair_shares();
+        self.server.note_saturation();
+        self.server.read_stalled_messages(&mut self.reactor.conns);
+        let mut batches_left = BATCHES_PER_TURN;
+        let steps_until = self.server.steps() + MESSAGE_STEPS_MAX;
+        while batches_left > 0
+            && self.server.steps() < steps_until
+            && self.server.read_messages(&mut self.reactor.conns, steps_until)
         {
-            mail_left -= 1;
+            batches_left -= 1;
         }
-        self.core.translate_in_turn(&mut self.reactor.conns);
-        self.core.go_on_with_long(&mut self.reactor.conns);
-        self.core.take_up_aside(&mut self.reactor.conns);
-        while self.core.go_on_unblocked(&mut self.reactor.conns) {}
-        self.core.move_connections(&mut self.reactor.conns);
+        self.server.transcode_in_turn(&mut self.reactor.conns);
+        self.server.go_on_with_long(&mut self.reactor.conns);
+        self.server.resume_deferred(&mut self.reactor.conns);
+        while self.server.go_on_unblocked(&mut self.reactor.conns) {}
+        self.server.move_connections(&mut self.reactor.conns);
         // After the last command of the turn: what it set a time for counts, too.
-        let due_ms = self.core.tick(&mut self.reactor.conns);
-        self.core.cut_off_slow_readers(&mut self.reactor.conns);
-        self.core.post.send_asks();
-        let reclaim_ms = self.core.reclaim();
-        self.core.publish_files();
+        let due_ms = self.server.tick(&mut self.reactor.conns);
+        self.server.cut_off_slow_readers(&mut self.reactor.conns);
+        self.server.outbox.send_immediate();
+        let compaction_ms = self.server.compact();
+        self.server.publish_files();
         self.company = self.awaited_company();
         if self.company.is_none() {
             self.flush_log()?;
@@ -255,17 +255,17 @@ impl Turn {
             self.flush_log()?;
             self.company = None;
         }
-        self.core.note_exhaustion();
+        self.server.note_exhaustion();
         self.hold_back();
         self.release();
-        let crowded = self.core.note_output(&self.reactor.conns, !self.held.is_empty());
-        let stuck = self.core.post.flush();
-        self.core.end_turn(self.clock.since_reading_us());
-        if stuck || crowded || mail_left == 0 || self.core.has_left() {
-            return Ok(self.core.now_ms);
+        let crowded = self.server.note_output(&self.reactor.conns, !self.gated.is_empty());
+        let stuck = self.server.outbox.flush();
+        self.server.end_turn(self.clock.since_reading_us());
+        if stuck || crowded || batches_left == 0 || self.server.has_left() {
+            return Ok(self.server.now_ms);
         }
-        let flush_ms = self.core.engine.book.0.next_deadline().unwrap_or(u64::MAX);
-        Ok(due_ms.min(flush_ms).min(reclaim_ms).min(self.core.leaving.next_ms()))
+        let flush_ms = self.server.engine.journal.log.next_deadline().unwrap_or(u64::MAX);
+        Ok(due_ms.min(flush_ms).min(compaction_ms).min(self.server.migrations.next_ms()))
     }
 
     fn take_events(&mut self) -> Result<(), Fatal> {
@@ -273,39 +273,39 @@ impl Turn {
             let Reactor { buffers, conns, .. } = &mut self.reactor;
             match event {
                 Event::Received { conn, chunk } => {
-                    self.core.received(conns, conn, buffers.bytes(&chunk));
+                    self.server.received(conns, conn, buffers.bytes(&chunk));
                     buffers.recycle(chunk);
                 }
                 Event::Accepted { conn, listener } => {
                     let port = Port::of(listener);
-                    self.core.accepted(conn, port);
+                    self.server.accepted(conn, port);
                     if port.seats {
-                        self.core.seat(conns, conn);
+                        self.server.seat(conns, conn);
                     }
                 }
                 Event::Deciphered { conn, bytes } => {
-                    self.core.received(conns, conn, &bytes);
+                    self.server.received(conns, conn, &bytes);
                     conns.give_back(bytes);
                 }
                 Event::NotSecure { conn, listener } => {
-                    self.core.not_secure(conns, conn, Port::of(listener));
+                    self.server.not_secure(conns, conn, Port::of(listener));
                 }
                 Event::Unsettled { listener, reason } => {
-                    let speech = Port::of(listener).speech;
-                    tracing::debug!("a handshake at the port for {speech:?} failed: {reason}");
+                    let protocol = Port::of(listener).protocol;
+                    tracing::debug!("a handshake at the port for {protocol:?} failed: {reason}");
                 }
                 // What came is its own, and what it asked for is whole or left out.
                 Event::Ended { conn, reason: EndReason::HalfClosed | EndReason::Truncated } => {
-                    self.core.stays(conn);
-                    self.core.half_closed(conns, conn);
+                    self.server.stays(conn);
+                    self.server.half_closed(conns, conn);
                 }
-                Event::Ended { conn, .. } => self.core.ended(conns, conn),
-                Event::GivenAway { conn, socket } => self.core.given_away(conn, socket),
-                Event::Drained { conn } => self.core.drained(conns, conn),
+                Event::Ended { conn, .. } => self.server.ended(conns, conn),
+                Event::GivenAway { conn, socket } => self.server.given_away(conn, socket),
+                Event::Drained { conn } => self.server.drained(conns, conn),
                 Event::Closed { .. } | Event::Woken => {}
                 Event::Disk { tag, result } => {
                     self.disk_advanced = true;
-                    Pump::complete(&mut self.core.engine.book.0, tag, &result)?;
+                    Pump::complete(&mut self.server.engine.journal.log, tag, &result)?;
                 }
             }
         }
@@ -316,29 +316,29 @@ impl Turn {
     /// for them once: one sync for all instead of one for each that takes turns with the others.
     fn awaited_company(&mut self) -> Option<NonZero<u32>> {
         let advanced = std::mem::take(&mut self.disk_advanced);
-        let log = &self.core.engine.book.0;
+        let log = &self.server.engine.journal.log;
         if !advanced || self.company.is_some() || log.unwritten_bytes() > COMPANY_BYTES_MAX {
             return None;
         }
         let released = log.released();
-        let free = self.held.iter().take_while(|held| held.until <= released);
-        let answered: usize = free.map(|held| held.outputs.len()).sum();
+        let free = self.gated.iter().take_while(|gated| gated.until <= released);
+        let answered: usize = free.map(|gated| gated.outputs.len()).sum();
         let answered = NonZero::new(answered as u32)?;
         (log.head() > released && self.reactor.expects_company()).then_some(answered)
     }
 
     fn flush_log(&mut self) -> Result<(), Fatal> {
-        let log = &mut self.core.engine.book.0;
-        log.flush(self.core.now_ms)?;
+        let log = &mut self.server.engine.journal.log;
+        log.flush(self.server.now_ms)?;
         self.pump.submit(log, &mut self.reactor);
         Ok(())
     }
 
     /// Hands on the records that have been read back. True if there were any.
     fn take_cold_reads(&mut self) -> bool {
-        let Self { core, reactor, .. } = self;
+        let Self { server, reactor, .. } = self;
         let mut any = false;
-        while let Some(read) = core.engine.book.0.take_read() {
+        while let Some(read) = server.engine.journal.log.take_read() {
             any = true;
             let token = read.token;
             let bytes = match read.body {
@@ -348,7 +348,7 @@ impl Turn {
                     None
                 }
             };
-            core.record_arrived(&mut reactor.conns, token, bytes);
+            server.record_arrived(&mut reactor.conns, token, bytes);
         }
         any
     }
@@ -356,60 +356,60 @@ impl Turn {
     /// Keeps this turn's output and news until the log has what they tell of, or lets them go at once
     /// if it has.
     fn hold_back(&mut self) {
-        let core = &mut self.core;
+        let server = &mut self.server;
         let conns = &mut self.reactor.conns;
-        let done = core.engine.shard.totals();
+        let done = server.engine.shard.totals();
         let of_turn = done - std::mem::replace(&mut self.done, done);
-        let log = &core.engine.book.0;
-        core.unrecorded.drain(..).for_each(|(conn, upto)| conns.allow(conn, upto));
-        if self.held.is_empty() && log.released() >= log.head() {
+        let log = &server.engine.journal.log;
+        server.unrecorded.drain(..).for_each(|(conn, upto)| conns.allow(conn, upto));
+        if self.gated.is_empty() && log.released() >= log.head() {
             // Nothing to wait for, which is the rule with `written`: no need to keep anything.
-            core.touched.drain(..).for_each(|conn| conns.allow(conn, conns.appended(conn)));
-            core.finishing.drain(..).for_each(|conn| conns.close(conn));
-            core.post.send_tells();
-            core.durations.answered(of_turn, 0);
+            server.touched.drain(..).for_each(|conn| conns.allow(conn, conns.appended(conn)));
+            server.finishing.drain(..).for_each(|conn| conns.close(conn));
+            server.outbox.send_after_commit();
+            server.durations.answered(of_turn, 0);
             return;
         }
-        let batches = core.post.take_tells();
-        if core.touched.is_empty() && core.finishing.is_empty() && batches.is_empty() {
+        let batches = server.outbox.take_after_commit();
+        if server.touched.is_empty() && server.finishing.is_empty() && batches.is_empty() {
             return;
         }
-        let outputs = core.touched.drain(..).map(|conn| {
+        let outputs = server.touched.drain(..).map(|conn| {
             conns.recount(conn);
             (conn, conns.appended(conn))
         });
         let outputs = outputs.collect();
-        let closing = std::mem::take(&mut core.finishing);
-        let until = core.engine.book.0.head();
+        let closing = std::mem::take(&mut server.finishing);
+        let until = server.engine.journal.log.head();
         let begun = self.clock.instant();
-        let held = Held { until, outputs, closing, batches, done: of_turn, begun };
-        self.held.push_back(held);
+        let gated = GatedOutput { until, outputs, closing, batches, done: of_turn, begun };
+        self.gated.push_back(gated);
     }
 
     /// Lets go, in order, what the log has.
     fn release(&mut self) {
-        let released = self.core.engine.book.0.released();
-        self.core.release_triggers(released);
+        let released = self.server.engine.journal.log.released();
+        self.server.release_triggers(released);
         let conns = &mut self.reactor.conns;
-        while let Some(held) = self.held.pop_front_if(|held| held.until <= released) {
-            for (conn, upto) in held.outputs {
+        while let Some(gated) = self.gated.pop_front_if(|gated| gated.until <= released) {
+            for (conn, upto) in gated.outputs {
                 conns.allow(conn, upto);
             }
-            for conn in held.closing {
+            for conn in gated.closing {
                 conns.close(conn);
             }
-            for (dest, batch) in held.batches {
-                self.core.post.send(dest, batch);
+            for (dest, batch) in gated.batches {
+                self.server.outbox.send(dest, batch);
             }
-            let waited_us = micros_since(held.begun, &self.clock);
-            self.core.durations.answered(held.done, waited_us);
+            let waited_us = micros_since(gated.begun, &self.clock);
+            self.server.durations.answered(gated.done, waited_us);
         }
     }
 
     /// Sleeps until something happens or `until_ms`.
     async fn sleep(&mut self, until_ms: u64) -> Result<(), Fatal> {
         self.restless = true;
-        if until_ms <= self.core.now_ms || !self.core.post.prepare_to_sleep() {
+        if until_ms <= self.server.now_ms || !self.server.outbox.prepare_to_sleep() {
             if self.company.take().is_some() {
                 // Nobody sleeps, so nobody is waited for.
                 self.flush_log()?;
@@ -425,12 +425,12 @@ impl Turn {
                 self.reactor.wait(deadline, &mut self.events).await
             }
         };
-        self.core.post.awake();
+        self.server.outbox.awake();
         Ok(woken?)
     }
 
     /// Every custom id is known to its directory.
-    fn tell_ready(&mut self) {
+    fn signal_ready(&mut self) {
         if let Some(ready) = self.ready.take() {
             // Whoever waited for it may have given up because another shard failed.
             let _ = ready.send(());
@@ -438,28 +438,28 @@ impl Turn {
     }
 
     /// Takes connections.
-    fn open_doors(&mut self) {
-        for entrance in self.entrances.drain(..) {
+    fn open_listeners(&mut self) {
+        for entrance in self.listeners.drain(..) {
             entrance.open(&mut self.reactor);
         }
     }
 
     fn begin_to_end(&mut self) {
-        self.entrances.clear();
+        self.listeners.clear();
         self.reactor.stop_accepting();
-        self.core.begin_to_end(&mut self.reactor.conns);
+        self.server.begin_to_end(&mut self.reactor.conns);
     }
 
     /// Whether all shards have answered all they had. Until then each goes on for the others' sake.
     fn may_end(&mut self) -> bool {
         let sent = |conn: ConnId| self.reactor.conns.unsent(conn) == 0;
-        if !self.core.counted_quiet && self.held.is_empty() && self.core.is_quiet(sent) {
-            self.core.counted_quiet = true;
+        if !self.server.counted_quiet && self.gated.is_empty() && self.server.is_quiet(sent) {
+            self.server.counted_quiet = true;
             self.ending.quiet.fetch_add(1, Ordering::AcqRel);
-            self.core.wake_others();
+            self.server.wake_others();
         }
         self.ending.failed.load(Ordering::Acquire)
-            || self.ending.quiet.load(Ordering::Acquire) >= self.core.slots.shards()
+            || self.ending.quiet.load(Ordering::Acquire) >= self.server.slots.shards()
     }
 
     /// Writes the end of the log, for which the disk has so much time.
@@ -468,11 +468,11 @@ impl Turn {
         self.reactor.conns.say_goodbye();
         self.reactor.poll(&mut self.events)?;
         self.take_last_events()?;
-        while !self.core.engine.book.0.close(self.clock.read())? {
+        while !self.server.engine.journal.log.close(self.clock.read())? {
             if began.elapsed() >= Duration::from_millis(limit_ms) {
                 return Err(Fatal::Unclosed { after_ms: limit_ms });
             }
-            self.pump.submit(&mut self.core.engine.book.0, &mut self.reactor);
+            self.pump.submit(&mut self.server.engine.journal.log, &mut self.reactor);
             let soon = self.clock.instant_of(self.clock.now_ms() + 10);
             self.reactor.wait(soon, &mut self.events).await?;
             self.take_last_events()?;
@@ -485,7 +485,7 @@ impl Turn {
         for event in self.events.drain(..) {
             match event {
                 Event::Disk { tag, result } => {
-                    Pump::complete(&mut self.core.engine.book.0, tag, &result)?;
+                    Pump::complete(&mut self.server.engine.journal.log, tag, &result)?;
                 }
                 Event::Received { chunk, .. } => self.reactor.buffers.recycle(chunk),
                 _ => {}

@@ -8,7 +8,7 @@
 //! Counting reads no clock: a turn reads it at both of its ends.
 
 use crate::api::spec::{COMMANDS, Op};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 
 /// What no command does, or what is left of one that nobody waits for.
 const BESIDE: [&str; 5] = ["due", "news", "disconnect", "json", "other"];
@@ -133,7 +133,7 @@ impl Meter {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// A command begins, or goes on, that came in so many bytes. Returns what was being done.
     #[inline]
     pub(crate) fn meter_command(&mut self, op: Op, bytes: usize) -> Work {

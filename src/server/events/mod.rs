@@ -20,8 +20,8 @@ pub(super) mod subscribers;
 
 use super::commands::job_view::text_of;
 use super::shard_mail::message::{Batch, Message, Origin, Span};
-use super::shard_server::Core;
-use super::storage::cold_reads::Then;
+use super::shard_server::ShardServer;
+use super::storage::cold_reads::Continuation;
 use super::storage::engine::{Absent, Engine, Fetched, Records};
 use crate::protocol::json;
 use crate::protocol::uuid_text;
@@ -45,7 +45,7 @@ pub(super) const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX
 
 /// What the shards tell each other about events.
 #[derive(Debug)]
-pub enum EventMail {
+pub enum EventMessage {
     /// The sender has a client that listens.
     Listen {
         /// The sender.
@@ -153,7 +153,7 @@ impl Events {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// A client of `shard` listens to a queue, or to all.
     pub(super) fn listen(&mut self, shard: u16, queue: Option<&str>) {
         self.events.interest.add(shard, queue);
@@ -176,17 +176,17 @@ impl Core {
 
     /// Tells of what the last command or the time has brought about.
     #[inline]
-    pub(super) fn tell_events(&mut self) {
+    pub(super) fn publish_events(&mut self) {
         if !self.effects.events.is_empty() {
-            self.tell_all_events();
+            self.send_all_events();
         }
     }
 
     #[cold]
-    fn tell_all_events(&mut self) {
+    fn send_all_events(&mut self) {
         let events = std::mem::take(&mut self.effects.events);
         for event in &events {
-            self.tell_event(event);
+            self.publish_event(event);
         }
         self.effects.events = events;
     }
@@ -206,11 +206,11 @@ impl Core {
             let job = Some(KnownAs::Custom(name.into()));
             let (queue, data) = (queue.clone(), Stored::default());
             let step = Step::Duplicated;
-            self.tell_event(&Event { at_ms, queue, job, name: None, data, step });
+            self.publish_event(&Event { at_ms, queue, job, name: None, data, step });
         }
     }
 
-    fn tell_event(&mut self, event: &Event) {
+    fn publish_event(&mut self, event: &Event) {
         if self.events.interest.of(&event.queue).next().is_none() {
             return;
         }
@@ -235,7 +235,12 @@ impl Core {
                 tokenless: false,
                 lists: false,
             };
-            self.read_first(origin, Then::Tell { place }, &[shown(event)], Vec::new());
+            self.read_first(
+                origin,
+                Continuation::PublishEvent { place },
+                &[shown(event)],
+                Vec::new(),
+            );
             self.events.late.push_back(Late::Cold(event.clone()));
         } else {
             let late = self.events.late_text(&event.queue);
@@ -264,9 +269,9 @@ impl Core {
 
     /// Sends the text that was just written.
     fn send_text(&mut self, queue: &str) {
-        let Self { events, post, .. } = self;
+        let Self { events, outbox, .. } = self;
         for shard in events.interest.of(queue) {
-            send(post.tell(usize::from(shard)), queue, &events.text);
+            send(outbox.after_commit(usize::from(shard)), queue, &events.text);
         }
     }
 
@@ -282,10 +287,10 @@ impl Core {
 
     /// Sends what waits, as far as it has all its parts.
     fn send_late(&mut self) {
-        let Self { events, post, .. } = self;
+        let Self { events, outbox, .. } = self;
         while let Some(Late::Ready { queue, text }) = events.late.front() {
             for shard in events.interest.of(queue) {
-                send(post.tell(usize::from(shard)), queue, text);
+                send(outbox.after_commit(usize::from(shard)), queue, text);
             }
             events.late_bytes -= text.len();
             events.late.pop_front();
@@ -305,23 +310,23 @@ impl Core {
     }
 
     /// Mail about events.
-    pub(super) fn read_event_mail(
+    pub(super) fn read_event_message(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &EventMail,
+        mail: &EventMessage,
     ) {
         let name = |queue: &Option<Span>| queue.as_ref().map(|queue| batch.text(queue));
         match mail {
-            EventMail::Listen { shard, queue, conn, time } => {
+            EventMessage::Listen { shard, queue, conn, time } => {
                 self.listen(*shard, name(queue));
-                let answer = Message::Events(EventMail::Heard { conn: *conn, time: *time });
-                self.post.ask(usize::from(*shard)).messages.push(answer);
+                let answer = Message::Events(EventMessage::Heard { conn: *conn, time: *time });
+                self.outbox.immediate(usize::from(*shard)).messages.push(answer);
             }
-            EventMail::Heard { conn, time } => self.heard(conns, *conn, *time),
-            EventMail::Unlisten { shard, queue } => self.unlisten(*shard, name(queue)),
-            EventMail::News { queue, text } => {
-                self.streams.take_news(conns, batch.text(queue), &batch.bytes[text.clone()]);
+            EventMessage::Heard { conn, time } => self.heard(conns, *conn, *time),
+            EventMessage::Unlisten { shard, queue } => self.unlisten(*shard, name(queue)),
+            EventMessage::News { queue, text } => {
+                self.subscribers.take_news(conns, batch.text(queue), &batch.bytes[text.clone()]);
             }
         }
     }
@@ -330,7 +335,7 @@ impl Core {
 fn send(batch: &mut Batch, queue: &str, text: &[u8]) {
     let queue = batch.keep(queue.as_bytes());
     let text = batch.keep(text);
-    batch.messages.push(Message::Events(EventMail::News { queue, text }));
+    batch.messages.push(Message::Events(EventMessage::News { queue, text }));
 }
 
 /// The record whose payload an event shows; an empty one if it shows none.
@@ -377,7 +382,7 @@ fn write_event(
     out.extend_from_slice(b",\"timestamp\":");
     json::integer(out, event.at_ms);
     if let Some(fetched) = fetched {
-        write_shown(out, &Records::new(&engine.book, fetched), event)?;
+        write_shown(out, &Records::new(&engine.journal, fetched), event)?;
     }
     match event.step {
         Step::Retried { prev } | Step::Removed { prev } => {

@@ -63,7 +63,7 @@ struct Entry {
 
 /// Events that the subscribers of one topic share.
 #[derive(Debug, Default)]
-pub struct Lane {
+pub struct SharedBuffer {
     events: VecDeque<Entry>,
     /// The number of the first of them.
     first: u64,
@@ -71,7 +71,7 @@ pub struct Lane {
     bytes: usize,
 }
 
-impl Lane {
+impl SharedBuffer {
     /// Behind the last event.
     pub fn end(&self) -> Place {
         Place(self.first + self.events.len() as u64)
@@ -130,68 +130,68 @@ impl Lane {
 mod tests {
     use super::*;
 
-    fn push(lane: &mut Lane, text: &str) {
-        let stamp = lane.end().0;
-        lane.push(stamp, Form::Sse.frame(text.as_bytes(), &Tally::default()));
+    fn push(buffer: &mut SharedBuffer, text: &str) {
+        let stamp = buffer.end().0;
+        buffer.push(stamp, Form::Sse.frame(text.as_bytes(), &Tally::default()));
     }
 
-    fn read(lane: &Lane, place: &mut Place, bytes_max: usize) -> (String, u64) {
+    fn read(buffer: &SharedBuffer, place: &mut Place, bytes_max: usize) -> (String, u64) {
         let mut out = Vec::new();
-        let lost = lane.read(place, bytes_max, |event| out.extend_from_slice(event.bytes()));
+        let lost = buffer.read(place, bytes_max, |event| out.extend_from_slice(event.bytes()));
         (String::from_utf8(out).expect("the tests push text"), lost)
     }
 
     #[test]
     fn everybody_gets_every_event_once_at_his_own_pace() {
-        let mut lane = Lane::default();
-        let (mut quick, mut slow) = (lane.end(), lane.end());
-        push(&mut lane, "1");
-        assert_eq!(read(&lane, &mut quick, 1000), ("data: 1\n\n".into(), 0));
-        push(&mut lane, "2");
-        assert_eq!(read(&lane, &mut quick, 1000), ("data: 2\n\n".into(), 0));
-        assert_eq!(quick, lane.end());
-        assert_eq!(read(&lane, &mut quick, 1000), (String::new(), 0));
-        assert_eq!(read(&lane, &mut slow, 1), ("data: 1\n\n".into(), 0), "one at least");
-        assert_eq!(read(&lane, &mut slow, 1), ("data: 2\n\n".into(), 0));
-        lane.clear();
-        assert_eq!((quick, slow, lane.bytes()), (lane.end(), lane.end(), 0));
-        push(&mut lane, "3");
-        assert_eq!(read(&lane, &mut slow, 1000), ("data: 3\n\n".into(), 0));
+        let mut buffer = SharedBuffer::default();
+        let (mut quick, mut slow) = (buffer.end(), buffer.end());
+        push(&mut buffer, "1");
+        assert_eq!(read(&buffer, &mut quick, 1000), ("data: 1\n\n".into(), 0));
+        push(&mut buffer, "2");
+        assert_eq!(read(&buffer, &mut quick, 1000), ("data: 2\n\n".into(), 0));
+        assert_eq!(quick, buffer.end());
+        assert_eq!(read(&buffer, &mut quick, 1000), (String::new(), 0));
+        assert_eq!(read(&buffer, &mut slow, 1), ("data: 1\n\n".into(), 0), "one at least");
+        assert_eq!(read(&buffer, &mut slow, 1), ("data: 2\n\n".into(), 0));
+        buffer.clear();
+        assert_eq!((quick, slow, buffer.bytes()), (buffer.end(), buffer.end(), 0));
+        push(&mut buffer, "3");
+        assert_eq!(read(&buffer, &mut slow, 1000), ("data: 3\n\n".into(), 0));
     }
 
     #[test]
     fn whoever_is_too_slow_loses_the_oldest_and_is_told_how_many() {
-        let mut lane = Lane::default();
-        let (mut place, mut other) = (lane.end(), lane.end());
+        let mut buffer = SharedBuffer::default();
+        let (mut place, mut other) = (buffer.end(), buffer.end());
         for number in 0..1000_u64 {
-            push(&mut lane, &number.to_string());
-            while lane.bytes() > 1000 {
-                lane.drop_oldest();
+            push(&mut buffer, &number.to_string());
+            while buffer.bytes() > 1000 {
+                buffer.drop_oldest();
             }
         }
-        assert_eq!(lane.oldest(), Some(lane.first));
-        let (texts, lost) = read(&lane, &mut place, 1000);
+        assert_eq!(buffer.oldest(), Some(buffer.first));
+        let (texts, lost) = read(&buffer, &mut place, 1000);
         let expected = (lost..1000).map(|number| format!("data: {number}\n\n"));
         let expected = expected.collect::<Vec<_>>().concat();
         assert_eq!(texts, expected);
         assert!(lost > 900);
-        while lane.oldest().is_some() {
-            lane.drop_oldest();
+        while buffer.oldest().is_some() {
+            buffer.drop_oldest();
         }
-        assert_eq!(read(&lane, &mut other, 1000), (String::new(), 1000), "all of them are gone");
-        assert_eq!((other, lane.bytes()), (lane.end(), 0));
+        assert_eq!(read(&buffer, &mut other, 1000), (String::new(), 1000), "all of them are gone");
+        assert_eq!((other, buffer.bytes()), (buffer.end(), 0));
     }
 
     #[test]
     fn a_lane_that_nobody_waits_for_holds_no_memory() {
-        let mut lane = Lane::default();
+        let mut buffer = SharedBuffer::default();
         let tally = Tally::default();
         for stamp in 0..5000 {
-            lane.push(stamp, Form::WebSocket.frame(&[b'x'; 100], &tally));
+            buffer.push(stamp, Form::WebSocket.frame(&[b'x'; 100], &tally));
         }
-        lane.clear();
-        assert!(lane.events.capacity() <= KEPT_EVENTS_MAX);
-        assert_eq!((tally.bytes(), lane.bytes()), (0, 0));
+        buffer.clear();
+        assert!(buffer.events.capacity() <= KEPT_EVENTS_MAX);
+        assert_eq!((tally.bytes(), buffer.bytes()), (0, 0));
         for length in [1, 125, 126, 65_535, 65_536] {
             let event = Form::WebSocket.frame(&vec![b'x'; length], &tally);
             let head = websocket::Head::of_text(length);

@@ -3,45 +3,50 @@
 
 use super::shared_buffer::Form;
 use crate::protocol::reply;
-use crate::server::connection::session::Speech;
-use crate::server::shard_mail::dispatch::Asked;
-use crate::server::shard_server::Core;
+use crate::server::connection::session::Protocol;
+use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
 /// What a client is told that subscribes on a connection of another kind.
 const NOT_FRAMES: &str = "Subscriptions are for connections over TCP";
 
-impl Core {
+impl ShardServer {
     /// `SubscribeEvents`: the answer comes once all that happens from then on is told. One queue per
     /// connection: another subscription ends the one before.
-    pub(crate) fn subscribe(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
-        let conn = asked.origin.conn;
-        if self.sessions.speech(conn) != Some(Speech::Frames) {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
+    pub(crate) fn subscribe(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+    ) {
+        let conn = ctx.origin.conn;
+        if self.sessions.protocol(conn) != Some(Protocol::Frames) {
+            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FRAMES);
             return;
         }
         self.end_subscription(conns, conn);
-        self.deferred(asked.origin);
+        self.deferred(ctx.origin);
         let mut hello = Vec::new();
-        reply::ok(&mut hello, asked.req_id);
+        reply::ok(&mut hello, ctx.req_id);
         self.open_stream(conns, conn, Form::Frames, Some(queue), hello);
     }
 
     /// Answers `UnsubscribeEvents`.
-    pub(crate) fn unsubscribe(&mut self, conns: &mut Connections, asked: Asked<'_>) {
-        if self.sessions.speech(asked.origin.conn) != Some(Speech::Frames) {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
+    pub(crate) fn unsubscribe(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+        if self.sessions.protocol(ctx.origin.conn) != Some(Protocol::Frames) {
+            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FRAMES);
             return;
         }
-        self.end_subscription(conns, asked.origin.conn);
-        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
+        self.end_subscription(conns, ctx.origin.conn);
+        self.respond(conns, ctx.origin, |_, sink| reply::ok(sink.out, ctx.req_id));
     }
 
     fn end_subscription(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(key) = self.sessions.get(conn).and_then(|session| session.stream.take()) else {
             return;
         };
-        if let Some(hello) = self.streams.end_opening(key) {
+        if let Some(hello) = self.subscribers.end_opening(key) {
             // It did not wait for the answer, and gets it all the same.
             if let Some(out) = conns.output(conn) {
                 out.extend_from_slice(&hello);

@@ -8,16 +8,16 @@
 //! A long event is sent from where the lane has it, so however many listen, it is in memory once. A turn feeds some
 //! clients, the next one others.
 
-use super::EventMail;
-use super::shared_buffer::{Form, LANE_BYTES_MAX, LANES_BYTES_MAX, Lane, Place};
+use super::EventMessage;
+use super::shared_buffer::{Form, LANE_BYTES_MAX, LANES_BYTES_MAX, Place, SharedBuffer};
 use crate::protocol::{sse, websocket};
-use crate::server::connection::session::Speech;
+use crate::server::connection::session::Protocol;
 use crate::server::connection::websocket::Incoming;
 use crate::server::numbered::Entries;
 use crate::server::overload::send_memory::is_tight;
 use crate::server::overload::shared_values::SHARED_BYTES_MIN;
 use crate::server::shard_mail::message::Message;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections, Shared, Tally};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,7 +47,7 @@ const FORMS: usize = 3;
 
 /// Clients that listen to the same.
 #[derive(Debug)]
-struct Scope {
+struct Topic {
     /// To which queue; none means all.
     queue: Option<Box<str>>,
     sides: [Side; FORMS],
@@ -61,13 +61,13 @@ struct Scope {
 /// Those of one form.
 #[derive(Debug, Default)]
 struct Side {
-    lane: Lane,
-    listeners: Vec<u32>,
+    buffer: SharedBuffer,
+    clients: Vec<u32>,
     /// How many of them have not got all there is.
     behind: usize,
 }
 
-impl Scope {
+impl Topic {
     fn new(queue: Option<&str>, serial: u64) -> Self {
         let sides = [Side::default(), Side::default(), Side::default()];
         Self { queue: queue.map(Into::into), sides, serial, dirty: false, fed: false }
@@ -76,7 +76,7 @@ impl Scope {
     /// Whether those who are not behind have all there is on this side.
     fn is_done(&self, side: usize) -> bool {
         let side = &self.sides[side];
-        side.listeners.is_empty() || side.behind == 0 && !self.dirty && !self.fed
+        side.clients.is_empty() || side.behind == 0 && !self.dirty && !self.fed
     }
 }
 
@@ -84,7 +84,7 @@ impl Scope {
 /// last one, which has been fed.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    scope: u32,
+    topic: u32,
     serial: u64,
     side: usize,
     left: usize,
@@ -92,10 +92,10 @@ struct Round {
 
 /// One client.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct Subscriber {
     conn: ConnId,
     form: Form,
-    scope: u32,
+    topic: u32,
     /// Its index among the listeners of its side.
     index: u32,
     place: Place,
@@ -120,7 +120,7 @@ struct Opening {
 
 /// How many there are, and what they missed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StreamCounts {
+pub struct SubscriberCounts {
     /// SSE streams.
     pub sse: u64,
     /// WebSocket connections.
@@ -133,9 +133,9 @@ pub struct StreamCounts {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Streams {
-    listeners: Entries<Listener>,
-    scopes: Entries<Box<Scope>>,
+pub struct Subscribers {
+    clients: Entries<Subscriber>,
+    topics: Entries<Box<Topic>>,
     all: Option<u32>,
     /// A tree: what clients listen to comes and goes, and none of it moves at once.
     queues: BTreeMap<Box<str>, u32>,
@@ -159,14 +159,14 @@ pub struct Streams {
     beat: usize,
     next_beat_ms: u64,
     keep_alive_ms: u64,
-    counts: StreamCounts,
+    counts: SubscriberCounts,
 }
 
-impl Default for Streams {
+impl Default for Subscribers {
     fn default() -> Self {
         Self {
-            listeners: Entries::default(),
-            scopes: Entries::default(),
+            clients: Entries::default(),
+            topics: Entries::default(),
             all: None,
             queues: BTreeMap::new(),
             dirty: Vec::new(),
@@ -181,56 +181,56 @@ impl Default for Streams {
             beat: 0,
             next_beat_ms: 0,
             keep_alive_ms: 15_000,
-            counts: StreamCounts::default(),
+            counts: SubscriberCounts::default(),
         }
     }
 }
 
-impl Streams {
+impl Subscribers {
     /// Sets how long an SSE stream is silent at most. A WebSocket is pinged half as often.
     pub fn keep_alive(&mut self, every_ms: u64) {
         self.keep_alive_ms = every_ms;
     }
 
     /// How many there are, and what they missed.
-    pub fn counts(&self) -> StreamCounts {
+    pub fn counts(&self) -> SubscriberCounts {
         self.counts
     }
 
     /// Memory of events that clients have not taken yet, with all else that is to be sent to those.
     pub fn waiting_bytes(&self, conns: &Connections) -> usize {
-        let own = self.listeners.iter().map(|one| conns.own_output_bytes(one.conn));
+        let own = self.clients.iter().map(|one| conns.own_output_bytes(one.conn));
         self.tally.as_ref().map_or(0, Tally::bytes) + own.sum::<usize>()
     }
 
-    pub(crate) fn listener(&mut self, key: u32) -> Option<&mut Listener> {
-        self.listeners.get_mut(key)
+    pub(crate) fn subscriber(&mut self, key: u32) -> Option<&mut Subscriber> {
+        self.clients.get_mut(key)
     }
 
     /// What has come of a message whose last part is missing.
     pub(crate) fn incoming_bytes(&self, key: u32) -> usize {
-        let listener = self.listeners.get(key);
-        let incoming = listener.and_then(|listener| listener.incoming.as_ref());
+        let subscriber = self.clients.get(key);
+        let incoming = subscriber.and_then(|subscriber| subscriber.incoming.as_ref());
         incoming.map_or(0, |incoming| incoming.bytes.capacity())
     }
 
     /// When such a message was begun, if there is one.
     pub(crate) fn incoming_since_ms(&self, key: u32) -> Option<u64> {
-        let incoming = self.listeners.get(key)?.incoming.as_ref()?;
+        let incoming = self.clients.get(key)?.incoming.as_ref()?;
         Some(incoming.since_ms)
     }
 
     /// Whether a client is still to be told that it is connected.
     pub(crate) fn is_opening(&self, key: u32) -> bool {
-        self.listeners.get(key).is_some_and(|listener| listener.opening.is_some())
+        self.clients.get(key).is_some_and(|subscriber| subscriber.opening.is_some())
     }
 
     /// Does not wait for the shards any more: what was to be said once they had all heard, if they had not.
     pub(crate) fn end_opening(&mut self, key: u32) -> Option<Vec<u8>> {
-        self.listener(key)?.opening.take().map(|opening| opening.hello)
+        self.subscriber(key)?.opening.take().map(|opening| opening.hello)
     }
 
-    fn scope_of(&self, queue: Option<&str>) -> Option<u32> {
+    fn topic_of(&self, queue: Option<&str>) -> Option<u32> {
         match queue {
             None => self.all,
             Some(queue) => self.queues.get(queue).copied(),
@@ -239,89 +239,88 @@ impl Streams {
 
     /// An event of a queue, for all who listen to it.
     pub(crate) fn take_news(&mut self, conns: &Connections, queue: &str, text: &[u8]) {
-        let scopes = [self.all, self.queues.get(queue).copied()];
-        self.counts.events += u64::from(scopes.iter().any(Option::is_some));
+        let topics = [self.all, self.queues.get(queue).copied()];
+        self.counts.events += u64::from(topics.iter().any(Option::is_some));
         let tally = self.tally.get_or_insert_with(|| conns.tally().part()).clone();
         let mut framed: [Option<Shared>; FORMS] = [const { None }; FORMS];
-        for key in scopes.into_iter().flatten() {
+        for key in topics.into_iter().flatten() {
             for (side, form) in Form::ALL.into_iter().enumerate() {
-                if !self.scopes[key].sides[side].listeners.is_empty() {
+                if !self.topics[key].sides[side].clients.is_empty() {
                     let event = framed[side].get_or_insert_with(|| form.frame(text, &tally));
                     let event = event.clone();
                     self.push(key, side, event);
                 }
             }
-            let scope = &mut self.scopes[key];
-            if !std::mem::replace(&mut scope.dirty, true) {
-                self.dirty.push((key, scope.serial));
+            let topic = &mut self.topics[key];
+            if !std::mem::replace(&mut topic.dirty, true) {
+                self.dirty.push((key, topic.serial));
             }
         }
         while self.lane_bytes > LANES_BYTES_MAX
-            && let Some((_, &(scope, side))) = self.oldest.first_key_value()
+            && let Some((_, &(topic, side))) = self.oldest.first_key_value()
         {
-            self.with_lane(scope, side, Lane::drop_oldest);
+            self.with_lane(topic, side, SharedBuffer::drop_oldest);
         }
     }
 
-    fn push(&mut self, scope: u32, side: usize, event: Shared) {
+    fn push(&mut self, topic: u32, side: usize, event: Shared) {
         self.stamps += 1;
         let stamp = self.stamps;
-        self.with_lane(scope, side, |lane| {
-            lane.push(stamp, event);
-            while lane.bytes() > LANE_BYTES_MAX {
-                lane.drop_oldest();
+        self.with_lane(topic, side, |buffer| {
+            buffer.push(stamp, event);
+            while buffer.bytes() > LANE_BYTES_MAX {
+                buffer.drop_oldest();
             }
         });
     }
 
     /// Changes a lane, and what is known of all of them.
-    fn with_lane(&mut self, scope: u32, side: usize, change: impl FnOnce(&mut Lane)) {
-        let lane = &mut self.scopes[scope].sides[side].lane;
-        let (oldest, bytes) = (lane.oldest(), lane.bytes());
-        change(lane);
-        self.lane_bytes = self.lane_bytes - bytes + lane.bytes();
-        if lane.oldest() != oldest {
+    fn with_lane(&mut self, topic: u32, side: usize, change: impl FnOnce(&mut SharedBuffer)) {
+        let buffer = &mut self.topics[topic].sides[side].buffer;
+        let (oldest, bytes) = (buffer.oldest(), buffer.bytes());
+        change(buffer);
+        self.lane_bytes = self.lane_bytes - bytes + buffer.bytes();
+        if buffer.oldest() != oldest {
             if let Some(stamp) = oldest {
                 self.oldest.remove(&stamp);
             }
-            if let Some(stamp) = lane.oldest() {
-                self.oldest.insert(stamp, (scope, side));
+            if let Some(stamp) = buffer.oldest() {
+                self.oldest.insert(stamp, (topic, side));
             }
         }
     }
 
     /// Forgets the events of a lane that everybody has.
-    fn clear_if_done(&mut self, scope: u32, side: usize) {
-        if self.scopes[scope].is_done(side) {
-            self.with_lane(scope, side, Lane::clear);
+    fn clear_if_done(&mut self, topic: u32, side: usize) {
+        if self.topics[topic].is_done(side) {
+            self.with_lane(topic, side, SharedBuffer::clear);
         }
     }
 
     /// The scope that is meant, if it is still that one.
-    fn scope(&mut self, key: u32, serial: u64) -> Option<&mut Scope> {
-        self.scopes.get_mut(key).map(|scope| &mut **scope).filter(|scope| scope.serial == serial)
+    fn topic(&mut self, key: u32, serial: u64) -> Option<&mut Topic> {
+        self.topics.get_mut(key).map(|topic| &mut **topic).filter(|topic| topic.serial == serial)
     }
 
     /// All clients whose scopes have news are offered it.
     fn begin_rounds(&mut self) {
         for (key, serial) in std::mem::take(&mut self.dirty) {
-            let Some(scope) = self.scope(key, serial) else { continue };
-            scope.dirty = false;
-            scope.fed = true;
-            let sides =
-                std::array::from_fn::<_, FORMS, _>(|side| scope.sides[side].listeners.len());
+            let Some(topic) = self.topic(key, serial) else { continue };
+            topic.dirty = false;
+            topic.fed = true;
+            let sides = std::array::from_fn::<_, FORMS, _>(|side| topic.sides[side].clients.len());
             let rounds =
-                (0..FORMS).map(|side| Round { scope: key, serial, side, left: sides[side] });
+                (0..FORMS).map(|side| Round { topic: key, serial, side, left: sides[side] });
             self.rounds.extend(rounds);
         }
     }
 
     /// The first of those rounds is over.
     fn end_round(&mut self) {
-        let Some(Round { scope: key, serial, side, .. }) = self.rounds.pop_front() else { return };
-        let Some(scope) = self.scope(key, serial) else { return };
+        let Some(Round { topic: key, serial, side, .. }) = self.rounds.pop_front() else { return };
+        let Some(topic) = self.topic(key, serial) else { return };
         if side + 1 == FORMS {
-            scope.fed = false;
+            topic.fed = false;
             for side in 0..FORMS {
                 self.clear_if_done(key, side);
             }
@@ -329,30 +328,30 @@ impl Streams {
     }
 
     fn insert(&mut self, conn: ConnId, form: Form, queue: Option<&str>, opening: Opening) -> u32 {
-        let scope = self.scope_of(queue).unwrap_or_else(|| {
+        let topic = self.topic_of(queue).unwrap_or_else(|| {
             self.stamps += 1;
-            let scope = self.scopes.insert(Box::new(Scope::new(queue, self.stamps)));
+            let topic = self.topics.insert(Box::new(Topic::new(queue, self.stamps)));
             match queue {
-                None => self.all = Some(scope),
-                Some(queue) => drop(self.queues.insert(queue.into(), scope)),
+                None => self.all = Some(topic),
+                Some(queue) => drop(self.queues.insert(queue.into(), topic)),
             }
-            scope
+            topic
         });
-        let side = &mut self.scopes[scope].sides[form as usize];
-        let listener = Listener {
+        let side = &mut self.topics[topic].sides[form as usize];
+        let subscriber = Subscriber {
             conn,
             form,
-            scope,
-            index: side.listeners.len() as u32,
-            place: side.lane.end(),
+            topic,
+            index: side.clients.len() as u32,
+            place: side.buffer.end(),
             behind: false,
             opening: Some(Box::new(opening)),
             missed: 0,
             pinged_at_ms: 0,
             incoming: None,
         };
-        let key = self.listeners.insert(listener);
-        side.listeners.push(key);
+        let key = self.clients.insert(subscriber);
+        side.clients.push(key);
         match form {
             Form::Sse => self.counts.sse += 1,
             Form::WebSocket => self.counts.websocket += 1,
@@ -367,13 +366,13 @@ impl Streams {
     }
 
     /// Forgets a client. If it was the last of its scope, returns that.
-    fn remove(&mut self, key: u32) -> Option<Scope> {
-        let gone = self.listeners.remove(key)?;
-        let scope = &mut self.scopes[gone.scope];
-        let side = &mut scope.sides[gone.form as usize];
-        side.listeners.swap_remove(gone.index as usize);
-        if let Some(&moved) = side.listeners.get(gone.index as usize) {
-            self.listeners[moved].index = gone.index;
+    fn remove(&mut self, key: u32) -> Option<Topic> {
+        let gone = self.clients.remove(key)?;
+        let topic = &mut self.topics[gone.topic];
+        let side = &mut topic.sides[gone.form as usize];
+        side.clients.swap_remove(gone.index as usize);
+        if let Some(&moved) = side.clients.get(gone.index as usize) {
+            self.clients[moved].index = gone.index;
         }
         match gone.form {
             Form::Sse => self.counts.sse -= 1,
@@ -381,21 +380,21 @@ impl Streams {
             Form::Frames => {}
         }
         side.behind -= usize::from(gone.behind);
-        self.clear_if_done(gone.scope, gone.form as usize);
-        let scope = &self.scopes[gone.scope];
-        if scope.sides.iter().any(|side| !side.listeners.is_empty()) {
+        self.clear_if_done(gone.topic, gone.form as usize);
+        let topic = &self.topics[gone.topic];
+        if topic.sides.iter().any(|side| !side.clients.is_empty()) {
             return None;
         }
-        let scope = *self.scopes.remove(gone.scope)?;
-        match &scope.queue {
+        let topic = *self.topics.remove(gone.topic)?;
+        match &topic.queue {
             None => self.all = None,
             Some(queue) => drop(self.queues.remove(queue)),
         }
-        Some(scope)
+        Some(topic)
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Makes a connection a stream of events, of one queue or of all. Who asked has shown that he may,
     /// and that the queue's name is one. `headers` are the header lines that every answer carries, each
     /// with its CRLF.
@@ -441,20 +440,20 @@ impl Core {
     ) {
         let others = self.shards_of(queue).filter(|&shard| shard != self.me);
         let others: Vec<usize> = others.collect();
-        self.streams.times += 1;
-        let time = self.streams.times;
+        self.subscribers.times += 1;
+        let time = self.subscribers.times;
         let opening = Opening { unheard: others.len(), hello, time };
-        let key = self.streams.insert(conn, form, queue, opening);
-        if self.streams.listeners.len() == 1 {
-            self.streams.next_beat_ms = self.now_ms + self.beat_ms();
+        let key = self.subscribers.insert(conn, form, queue, opening);
+        if self.subscribers.clients.len() == 1 {
+            self.subscribers.next_beat_ms = self.now_ms + self.beat_ms();
         }
         let Some(session) = self.sessions.get(conn) else { return };
         session.stream = Some(key);
         // Who asked has shown that he may.
         session.trusted = true;
         match form {
-            Form::Sse => self.sessions.respeak(conn, Speech::Events),
-            Form::WebSocket => self.sessions.respeak(conn, Speech::WebSocket),
+            Form::Sse => self.sessions.change_protocol(conn, Protocol::Events),
+            Form::WebSocket => self.sessions.change_protocol(conn, Protocol::WebSocket),
             // It goes on giving commands.
             Form::Frames => {}
         }
@@ -463,9 +462,9 @@ impl Core {
             self.listen(shard, queue);
         }
         for dest in others {
-            let batch = self.post.ask(dest);
+            let batch = self.outbox.immediate(dest);
             let queue = queue.map(|queue| batch.keep(queue.as_bytes()));
-            batch.messages.push(Message::Events(EventMail::Listen { shard, queue, conn, time }));
+            batch.messages.push(Message::Events(EventMessage::Listen { shard, queue, conn, time }));
         }
         self.open_if_heard(conns, key);
     }
@@ -484,7 +483,7 @@ impl Core {
     /// Another shard knows of a client.
     pub(crate) fn heard(&mut self, conns: &mut Connections, conn: ConnId, time: u64) {
         let Some(key) = self.sessions.get(conn).and_then(|session| session.stream) else { return };
-        if let Some(Listener { opening: Some(opening), .. }) = self.streams.listener(key)
+        if let Some(Subscriber { opening: Some(opening), .. }) = self.subscribers.subscriber(key)
             && opening.time == time
         {
             opening.unheard -= 1;
@@ -493,13 +492,13 @@ impl Core {
     }
 
     fn open_if_heard(&mut self, conns: &mut Connections, key: u32) {
-        let Some(listener) = self.streams.listeners.get_mut(key) else { return };
-        let Some(opening) = listener.opening.take_if(|opening| opening.unheard == 0) else {
+        let Some(subscriber) = self.subscribers.clients.get_mut(key) else { return };
+        let Some(opening) = subscriber.opening.take_if(|opening| opening.unheard == 0) else {
             return;
         };
-        let (conn, form) = (listener.conn, listener.form);
-        let scope = &self.streams.scopes[listener.scope];
-        listener.place = scope.sides[listener.form as usize].lane.end();
+        let (conn, form) = (subscriber.conn, subscriber.form);
+        let topic = &self.subscribers.topics[subscriber.topic];
+        subscriber.place = topic.sides[subscriber.form as usize].buffer.end();
         if let Some(out) = conns.output(conn) {
             out.extend_from_slice(&opening.hello);
             self.touch(conn);
@@ -516,70 +515,70 @@ impl Core {
 
     /// A connection that was a stream is gone, or is to be closed.
     pub(crate) fn close_stream(&mut self, key: u32) {
-        let Some(Scope { queue, .. }) = self.streams.remove(key) else { return };
+        let Some(Topic { queue, .. }) = self.subscribers.remove(key) else { return };
         let (me, shard) = (self.me, self.me as u16);
         for dest in self.shards_of(queue.as_deref()) {
             if dest == me {
                 self.unlisten(shard, queue.as_deref());
                 continue;
             }
-            let batch = self.post.ask(dest);
+            let batch = self.outbox.immediate(dest);
             let queue = queue.as_ref().map(|queue| batch.keep(queue.as_bytes()));
-            batch.messages.push(Message::Events(EventMail::Unlisten { shard, queue }));
+            batch.messages.push(Message::Events(EventMessage::Unlisten { shard, queue }));
         }
     }
 
     /// Hands out new events, to some in a turn. Returns when to come again, in milliseconds since the epoch.
     pub(crate) fn feed_streams(&mut self, conns: &mut Connections) -> u64 {
-        let streams = &mut self.streams;
-        if streams.rounds.is_empty() {
-            if streams.dirty.is_empty() {
+        let subscribers = &mut self.subscribers;
+        if subscribers.rounds.is_empty() {
+            if subscribers.dirty.is_empty() {
                 return u64::MAX;
             }
-            if self.now_ms < streams.next_feed_ms {
-                return streams.next_feed_ms;
+            if self.now_ms < subscribers.next_feed_ms {
+                return subscribers.next_feed_ms;
             }
-            streams.next_feed_ms = self.now_ms + PACE_MS;
-            streams.begin_rounds();
+            subscribers.next_feed_ms = self.now_ms + PACE_MS;
+            subscribers.begin_rounds();
         }
-        let (mut clients, mut bytes) = (TURN_CLIENTS_MAX, TURN_BYTES_MAX);
-        while let Some(&Round { scope, serial, side, left }) = self.streams.rounds.front() {
-            let known = self.streams.scope(scope, serial);
-            let listeners = known.map_or(&[][..], |known| &known.sides[side].listeners);
-            let Some(next) = left.min(listeners.len()).checked_sub(1) else {
-                self.streams.end_round();
+        let (mut clients_left, mut bytes) = (TURN_CLIENTS_MAX, TURN_BYTES_MAX);
+        while let Some(&Round { topic, serial, side, left }) = self.subscribers.rounds.front() {
+            let known = self.subscribers.topic(topic, serial);
+            let clients = known.map_or(&[][..], |known| &known.sides[side].clients);
+            let Some(next) = left.min(clients.len()).checked_sub(1) else {
+                self.subscribers.end_round();
                 continue;
             };
-            if clients == 0 || bytes == 0 {
+            if clients_left == 0 || bytes == 0 {
                 return self.now_ms;
             }
-            let key = listeners[next];
-            self.streams.rounds[0].left = next;
-            if !self.streams.listeners[key].behind {
+            let key = clients[next];
+            self.subscribers.rounds[0].left = next;
+            if !self.subscribers.clients[key].behind {
                 bytes = bytes.saturating_sub(self.feed(conns, key));
-                clients -= 1;
+                clients_left -= 1;
             }
         }
-        if self.streams.dirty.is_empty() { u64::MAX } else { self.streams.next_feed_ms }
+        if self.subscribers.dirty.is_empty() { u64::MAX } else { self.subscribers.next_feed_ms }
     }
 
     /// Gives one client what its connection has room for. Returns how many bytes were copied.
     fn feed(&mut self, conns: &mut Connections, key: u32) -> usize {
-        let Streams { listeners, scopes, counts, .. } = &mut self.streams;
-        let listener = &mut listeners[key];
-        let side = &mut scopes[listener.scope].sides[listener.form as usize];
-        let conn = listener.conn;
-        side.behind -= usize::from(std::mem::take(&mut listener.behind));
+        let Subscribers { clients, topics, counts, .. } = &mut self.subscribers;
+        let subscriber = &mut clients[key];
+        let side = &mut topics[subscriber.topic].sides[subscriber.form as usize];
+        let conn = subscriber.conn;
+        side.behind -= usize::from(std::mem::take(&mut subscriber.behind));
         let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
-        if listener.opening.is_some() || !trusted {
-            listener.place = side.lane.end();
+        if subscriber.opening.is_some() || !trusted {
+            subscriber.place = side.buffer.end();
             return 0;
         }
-        let (mut copied, before) = (0, listener.place);
+        let (mut copied, before) = (0, subscriber.place);
         let tight = is_tight(conns);
         if conns.unsent(conn) <= if tight { 0 } else { UNSENT_BYTES_MAX } {
             let most = if tight { 1 } else { FEED_BYTES_MAX };
-            counts.lost += side.lane.read(&mut listener.place, most, |event| {
+            counts.lost += side.buffer.read(&mut subscriber.place, most, |event| {
                 if event.bytes().len() >= SHARED_BYTES_MIN {
                     conns.append_shared(conn, event);
                 } else if let Some(out) = conns.output(conn) {
@@ -587,12 +586,12 @@ impl Core {
                     out.extend_from_slice(event.bytes());
                 }
             });
-            if listener.place != before {
+            if subscriber.place != before {
                 self.touched.push(conn);
             }
         }
-        if listener.place != side.lane.end() {
-            listener.behind = true;
+        if subscriber.place != side.buffer.end() {
+            subscriber.behind = true;
             side.behind += 1;
             conns.tell_when_drained(conn);
         }
@@ -601,35 +600,35 @@ impl Core {
 
     /// A connection has taken all its output.
     pub(crate) fn feed_drained(&mut self, conns: &mut Connections, key: u32) {
-        let Some(listener) = self.streams.listener(key) else { return };
-        if !listener.behind {
+        let Some(subscriber) = self.subscribers.subscriber(key) else { return };
+        if !subscriber.behind {
             return;
         }
-        let (scope, form) = (listener.scope, listener.form);
+        let (topic, form) = (subscriber.topic, subscriber.form);
         self.feed(conns, key);
-        self.streams.clear_if_done(scope, form as usize);
+        self.subscribers.clear_if_done(topic, form as usize);
     }
 
     fn beat_ms(&self) -> u64 {
-        (self.streams.keep_alive_ms / BEATS as u64).max(1)
+        (self.subscribers.keep_alive_ms / BEATS as u64).max(1)
     }
 
     /// Sends the signs of life that are due. Returns when to come again, in milliseconds since the
     /// epoch.
     pub(crate) fn beat_streams(&mut self, conns: &mut Connections) -> u64 {
-        if self.streams.listeners.is_empty() {
-            self.streams.beats.iter_mut().for_each(Vec::clear);
+        if self.subscribers.clients.is_empty() {
+            self.subscribers.beats.iter_mut().for_each(Vec::clear);
             return u64::MAX;
         }
-        if self.now_ms >= self.streams.next_beat_ms {
-            self.streams.next_beat_ms = self.now_ms + self.beat_ms();
-            let beat = self.streams.beat;
-            self.streams.beat = (beat + 1) % BEATS;
-            let mut due = std::mem::take(&mut self.streams.beats[beat]);
+        if self.now_ms >= self.subscribers.next_beat_ms {
+            self.subscribers.next_beat_ms = self.now_ms + self.beat_ms();
+            let beat = self.subscribers.beat;
+            self.subscribers.beat = (beat + 1) % BEATS;
+            let mut due = std::mem::take(&mut self.subscribers.beats[beat]);
             due.retain(|&conn| self.show_life(conns, conn));
-            self.streams.beats[beat] = due;
+            self.subscribers.beats[beat] = due;
         }
-        self.streams.next_beat_ms
+        self.subscribers.next_beat_ms
     }
 
     /// Sends one connection a sign of life. False if there is no such stream any more.
@@ -637,12 +636,12 @@ impl Core {
         let Some(session) = self.sessions.get(conn) else { return false };
         let Some(key) = session.stream else { return false };
         let last_seen_ms = session.last_seen_ms;
-        let (now_ms, ping_ms) = (self.now_ms, 2 * self.streams.keep_alive_ms);
-        let Some(listener) = self.streams.listener(key) else { return false };
-        if listener.opening.is_some() {
+        let (now_ms, ping_ms) = (self.now_ms, 2 * self.subscribers.keep_alive_ms);
+        let Some(subscriber) = self.subscribers.subscriber(key) else { return false };
+        if subscriber.opening.is_some() {
             return true;
         }
-        match listener.form {
+        match subscriber.form {
             Form::Sse => {
                 // One that has something to send needs no other sign.
                 if conns.unsent(conn) == 0
@@ -655,12 +654,12 @@ impl Core {
             // Its own pings tell it that it is connected.
             Form::Frames => {}
             // The time is a beat's: a little less is meant as a ping's.
-            Form::WebSocket if now_ms + ping_ms / 4 < listener.pinged_at_ms + ping_ms => {}
+            Form::WebSocket if now_ms + ping_ms / 4 < subscriber.pinged_at_ms + ping_ms => {}
             Form::WebSocket => {
-                let silent = listener.pinged_at_ms > 0 && last_seen_ms < listener.pinged_at_ms;
-                listener.missed = if silent { listener.missed + 1 } else { 0 };
-                listener.pinged_at_ms = now_ms;
-                if listener.missed >= MISSED_MAX {
+                let silent = subscriber.pinged_at_ms > 0 && last_seen_ms < subscriber.pinged_at_ms;
+                subscriber.missed = if silent { subscriber.missed + 1 } else { 0 };
+                subscriber.pinged_at_ms = now_ms;
+                if subscriber.missed >= MISSED_MAX {
                     self.close_websocket(conns, conn, Some(websocket::Closing::SILENT));
                     return false;
                 }
@@ -679,10 +678,10 @@ impl Core {
     /// answered.
     pub(crate) fn end_streams(&mut self, conns: &mut Connections) {
         let keys: Vec<(ConnId, Form, bool)> = self
-            .streams
-            .listeners
+            .subscribers
+            .clients
             .iter()
-            .map(|listener| (listener.conn, listener.form, listener.behind))
+            .map(|subscriber| (subscriber.conn, subscriber.form, subscriber.behind))
             .collect();
         for (conn, form, behind) in keys {
             match form {
@@ -704,15 +703,15 @@ mod tests {
     /// The fear: a list that remembers each time that somebody has begun to listen.
     #[test]
     fn a_connection_that_subscribes_again_and_again_leaves_nothing_behind() {
-        let mut streams = Streams::default();
+        let mut subscribers = Subscribers::default();
         let conn = ConnId { index: 7, generation: 0 };
         for time in 0..10_000 {
             let opening = Opening { unheard: 0, hello: Vec::new(), time };
-            let key = streams.insert(conn, Form::Frames, Some("q"), opening);
-            assert!(streams.remove(key).is_some());
+            let key = subscribers.insert(conn, Form::Frames, Some("q"), opening);
+            assert!(subscribers.remove(key).is_some());
         }
-        let noted: usize = streams.beats.iter().map(Vec::len).sum();
-        assert_eq!((noted, streams.listeners.len(), streams.scopes.len()), (0, 0, 0));
-        assert!(streams.queues.is_empty() && streams.dirty.is_empty());
+        let noted: usize = subscribers.beats.iter().map(Vec::len).sum();
+        assert_eq!((noted, subscribers.clients.len(), subscribers.topics.len()), (0, 0, 0));
+        assert!(subscribers.queues.is_empty() && subscribers.dirty.is_empty());
     }
 }

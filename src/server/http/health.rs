@@ -5,11 +5,11 @@ use super::{Limiter, megabytes};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::commands::lack_text;
-use crate::server::connection::session::Speech;
+use crate::server::connection::session::Protocol;
 use crate::server::lifecycle::certificate;
 use crate::server::multi_shard::scatter_gather::write_stats;
-use crate::server::shard_mail::message::{Question, Share};
-use crate::server::shard_server::Core;
+use crate::server::shard_mail::message::{GatheredPart, ScatterQuery};
+use crate::server::shard_server::ShardServer;
 use crate::server::storage::data_presence::GONE;
 use corq_io::clock;
 use corq_io::log::Lack;
@@ -103,11 +103,11 @@ pub struct OfServer<'a> {
     pub tls: Option<Standing>,
 }
 
-impl Core {
+impl ShardServer {
     /// This shard's figures.
-    pub(crate) fn share_of_figures(&self) -> Share {
+    pub(crate) fn share_of_figures(&self) -> GatheredPart {
         let held = self.engine.shard.holdings();
-        let log = &self.engine.book.0;
+        let log = &self.engine.journal.log;
         let log_memory_bytes = log.memory_bytes() as u64;
         let objects = [
             held.jobs,
@@ -121,10 +121,10 @@ impl Core {
             held.past,
             self.directory.len(),
             self.workers.len(),
-            self.sessions.count(Speech::Frames),
-            self.sessions.count(Speech::Http),
-            self.sessions.count(Speech::WebSocket),
-            self.sessions.count(Speech::Events),
+            self.sessions.count(Protocol::Frames),
+            self.sessions.count(Protocol::Http),
+            self.sessions.count(Protocol::WebSocket),
+            self.sessions.count(Protocol::Events),
             self.parked.len(),
             self.tasks.len(),
             self.http.limiter.as_ref().map_or(0, Limiter::len),
@@ -133,13 +133,13 @@ impl Core {
         let no_room = Trouble::NoRoom(log.lack().unwrap_or(Lack::Space));
         let troubles = [
             (self.stopping, Trouble::Stopping),
-            (self.ground.is_gone(), Trouble::Gone),
+            (self.data_presence.is_gone(), Trouble::Gone),
             (self.saturated && self.is_disk_behind(), Trouble::DiskBehind),
-            (self.engine.book.is_full(&self.engine.shard.upkeep()), no_room),
+            (self.engine.journal.is_full(&self.engine.shard.upkeep()), no_room),
         ];
         let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));
         let objects = objects.map(|count| count as u64);
-        Share::Figures(Box::new(Figures { shards: 1, objects, log_memory_bytes, trouble }))
+        GatheredPart::Figures(Box::new(Figures { shards: 1, objects, log_memory_bytes, trouble }))
     }
 }
 
@@ -164,11 +164,11 @@ impl Figures {
     }
 
     /// Writes the reply to a question.
-    pub fn write(&self, out: &mut Vec<u8>, question: Question, of_server: &OfServer<'_>) {
+    pub fn write(&self, out: &mut Vec<u8>, question: ScatterQuery, of_server: &OfServer<'_>) {
         match question {
-            Question::Health => self.write_health(out, of_server),
-            Question::Ready => self.write_ready(out),
-            Question::ServerStats => {
+            ScatterQuery::Health => self.write_health(out, of_server),
+            ScatterQuery::Ready => self.write_ready(out),
+            ScatterQuery::ServerStats => {
                 let mut writer = reply::head(out, true, None, 3);
                 write_stats(&mut writer, of_server.census, of_server.uptime_ms);
                 self.write_memory(&mut writer, true);

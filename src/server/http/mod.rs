@@ -32,12 +32,12 @@ mod response;
 mod routes;
 mod timeouts;
 
-use super::connection::session::{Session, Speech};
+use super::connection::session::{Protocol, Session};
 use super::lifecycle::certificate;
-use super::overload::receive_memory::Partials;
+use super::overload::receive_memory::ReceiveMemory;
 use super::overload::send_memory::is_tight;
-use super::shard_mail::message::Question;
-use super::shard_server::Core;
+use super::shard_mail::message::ScatterQuery;
+use super::shard_server::ShardServer;
 use crate::protocol::decode::value::is_queue_name;
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::body::Body;
@@ -50,7 +50,7 @@ use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 pub use cross_origin::{CODE as CROSS_ORIGIN, Rules};
 pub use rate_limit::{Limiter, Rule, TooMany, Window};
-pub use rate_limit_check::Toll;
+pub use rate_limit_check::RateLimitCheck;
 use response::Stage;
 pub use response::{coded_body, date_of, megabytes};
 use routes::{Endpoint, Miss};
@@ -107,7 +107,7 @@ pub struct HttpCounters {
 }
 
 /// What a shard needs for its HTTP connections, beside their sessions.
-pub struct Desk {
+pub struct HttpState {
     /// See there.
     pub settings: Settings,
     /// See there.
@@ -116,7 +116,7 @@ pub struct Desk {
     pub limiter: Option<Limiter>,
     standing: Standing,
     /// Bodies that are not there yet.
-    pub bodies: Partials,
+    pub bodies: ReceiveMemory,
     date: String,
     date_of_s: u64,
     alarms: Alarms,
@@ -125,7 +125,7 @@ pub struct Desk {
     json: Vec<u8>,
 }
 
-impl Desk {
+impl HttpState {
     /// Before the first connection.
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl Desk {
                 .client_rule
                 .map(|rule| Limiter::new(rule, settings.cleanup_ms, crate::secret::hash_key())),
             counters: HttpCounters::default(),
-            bodies: Partials::new(BODIES_BYTES_MAX),
+            bodies: ReceiveMemory::new(BODIES_BYTES_MAX),
             date: String::new(),
             date_of_s: u64::MAX,
             alarms: Alarms::default(),
@@ -159,7 +159,7 @@ impl Desk {
 
 /// What is remembered of a connection that speaks HTTP.
 #[derive(Debug, Default)]
-pub struct Dialogue {
+pub struct HttpConnection {
     /// How much of the next head has been looked through in vain.
     seen: usize,
     /// A request whose head is there and whose body is not.
@@ -169,7 +169,7 @@ pub struct Dialogue {
     /// Whether its last answer has been written.
     over: bool,
     /// Whether the next request may pass.
-    toll: Toll,
+    rate_limit_check: RateLimitCheck,
     /// Whether its last request has shown a token, if there are any.
     pub(super) has_shown: bool,
     pub(super) patience: Patience,
@@ -215,7 +215,7 @@ impl Plan<'_> {
 }
 
 /// Why a request goes nowhere.
-struct Objection {
+struct HttpError {
     status: u16,
     text: &'static str,
     /// What programs tell it by.
@@ -223,7 +223,7 @@ struct Objection {
     extra: String,
 }
 
-impl Objection {
+impl HttpError {
     fn new(status: u16, text: &'static str) -> Self {
         Self { status, text, code: None, extra: String::new() }
     }
@@ -241,7 +241,7 @@ enum Progress {
     Over,
 }
 
-impl Core {
+impl ShardServer {
     /// Handles whole requests at the front of `bytes`; returns how many bytes they took.
     pub(super) fn handle_http(
         &mut self,
@@ -270,31 +270,31 @@ impl Core {
     }
 
     fn read_on(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> Progress {
-        let busy = self.is_busy();
+        let busy = self.must_stall();
         let Some(session) = self.sessions.get(conn) else { return Progress::Over };
-        if session.dialogue.over {
+        if session.http.over {
             return Progress::Over;
         }
-        if session.speech != Speech::Http {
+        if session.protocol != Protocol::Http {
             // What follows is no HTTP.
             return Progress::Wants;
         }
         session.note_unread(conns.untaken(conn), is_tight(conns));
-        let Session { dialogue, choked, blocked, habit, .. } = session;
-        let waits = dialogue.exchange.is_some() || dialogue.toll == Toll::Asked;
-        let waits = waits || habit.is_leaving();
-        *blocked = waits || *choked || busy && dialogue.reading.is_some();
+        let Session { http, choked, blocked, affinity, .. } = session;
+        let waits = http.exchange.is_some() || http.rate_limit_check == RateLimitCheck::Asked;
+        let waits = waits || affinity.is_migrating();
+        *blocked = waits || *choked || busy && http.reading.is_some();
         if *blocked || bytes.is_empty() {
             return Progress::Wants;
         }
-        if dialogue.reading.is_some() {
+        if http.reading.is_some() {
             return self.read_body(conns, conn, bytes);
         }
         let empty = head::empty_lines(bytes);
         if empty > 0 {
             return Progress::Skipped(empty);
         }
-        match head::read(bytes, &mut dialogue.seen) {
+        match head::read(bytes, &mut http.seen) {
             Ok(None) => Progress::Wants,
             Ok(Some(head)) => {
                 let body = if let Length::Bytes(bytes) = head.length { bytes as usize } else { 0 };
@@ -318,7 +318,7 @@ impl Core {
     fn give_up(&mut self, conns: &mut Connections, conn: ConnId, problem: Problem) -> Progress {
         let Problem { status, text } = problem;
         let manner = Manner { bodiless: false, stay: false, origin: 0 };
-        self.object(conns, conn, &Objection::new(status, text), manner);
+        self.object(conns, conn, &HttpError::new(status, text), manner);
         Progress::Over
     }
 
@@ -342,14 +342,15 @@ impl Core {
         }
         let has_shown = self.accepts(head.authorization);
         if let Some(session) = self.sessions.get(conn) {
-            session.dialogue.has_shown = has_shown;
+            session.http.has_shown = has_shown;
         }
         let endpoint = found.as_ref().ok().map(|(endpoint, _)| *endpoint);
         let through_path = self.sessions.get(conn).is_some_and(|session| session.through_path);
         let let_in = self.http.settings.rules.judge(head, endpoint, through_path);
         let limited = found.as_ref().map_or(true, |(endpoint, _)| endpoint.is_limited());
         // A page that may not ask does not use up what others may.
-        let passed = if limited && let_in.is_ok() { self.pay_toll(conn, head) } else { Ok(true) };
+        let passed =
+            if limited && let_in.is_ok() { self.check_rate_limit(conn, head) } else { Ok(true) };
         if passed == Ok(false) {
             return Progress::Wants;
         }
@@ -363,7 +364,7 @@ impl Core {
         let plan = match let_in {
             Ok(()) => self.plan(head, target, found, (passed, has_shown), manner),
             Err(text) => {
-                Err(Objection { code: Some(cross_origin::CODE), ..Objection::new(403, text) })
+                Err(HttpError { code: Some(cross_origin::CODE), ..HttpError::new(403, text) })
             }
         };
         let whole = match head.length {
@@ -387,10 +388,10 @@ impl Core {
                 self.await_body(conns, conn, head, plan, behind.is_empty());
                 Progress::Took(head.raw.len())
             }
-            (Err(objection), whole) => {
+            (Err(error), whole) => {
                 // A body that nobody reads would be taken for the next request.
                 manner.stay &= whole.is_some();
-                self.object(conns, conn, &objection, manner);
+                self.object(conns, conn, &error, manner);
                 Progress::Took(head.raw.len() + whole.unwrap_or(0))
             }
         }
@@ -404,33 +405,33 @@ impl Core {
         found: Result<(Endpoint, Cow<'a, str>), Miss>,
         (passed, has_shown): (Result<bool, TooMany>, bool),
         manner: Manner,
-    ) -> Result<Plan<'a>, Objection> {
+    ) -> Result<Plan<'a>, HttpError> {
         if let Err(TooMany { wait_ms }) = passed {
             let extra = format!("Retry-After: {}\r\n", wait_ms.div_ceil(1000).max(1));
-            return Err(Objection { extra, ..Objection::new(429, "Rate limit exceeded") });
+            return Err(HttpError { extra, ..HttpError::new(429, "Rate limit exceeded") });
         }
         let metrics_are_guarded = self.http.settings.metrics_are_guarded;
         let guarded =
             found.as_ref().map_or(true, |(endpoint, _)| endpoint.is_guarded(metrics_are_guarded));
         if guarded && !has_shown {
             let extra = "WWW-Authenticate: Bearer\r\n".to_string();
-            return Err(Objection { extra, ..Objection::new(401, "Unauthorized") });
+            return Err(HttpError { extra, ..HttpError::new(401, "Unauthorized") });
         }
         let (endpoint, name) = found.map_err(|miss| match miss {
-            Miss::Unknown => Objection::new(404, "Not found"),
-            Miss::BadPath => Objection::new(400, "The path must be percent-encoded UTF-8"),
+            Miss::Unknown => HttpError::new(404, "Not found"),
+            Miss::BadPath => HttpError::new(400, "The path must be percent-encoded UTF-8"),
         })?;
         if head.expects == Some(false) {
-            return Err(Objection::new(417, "Expect must be 100-continue"));
+            return Err(HttpError::new(417, "Expect must be 100-continue"));
         }
         if let Err(Problem { status, text }) = endpoint.body_limit().check(head.length) {
-            return Err(Objection::new(status, text));
+            return Err(HttpError::new(status, text));
         }
         let value = |name| match endpoint {
             Endpoint::Pull => {
                 let value = target
                     .value(name)
-                    .map_err(|_| Objection::new(400, "The query must be percent-encoded UTF-8"))?;
+                    .map_err(|_| HttpError::new(400, "The query must be percent-encoded UTF-8"))?;
                 Ok(value.filter(|text| !text.is_empty()))
             }
             _ => Ok(None),
@@ -461,7 +462,7 @@ impl Core {
     ) {
         if queue.is_some_and(|queue| !is_queue_name(queue)) {
             let text = "queue must be 1 to 256 characters: letters, digits, _ - . :";
-            self.object(conns, conn, &Objection::new(400, text), manner);
+            self.object(conns, conn, &HttpError::new(400, text), manner);
             return;
         }
         let accept = || websocket::accept_key(head.minor, |name| head.headers(name));
@@ -469,11 +470,11 @@ impl Core {
         match accept {
             Err(websocket::Refusal { status, error }) => {
                 manner.stay = false;
-                let mut objection = Objection::new(status, error);
+                let mut error = HttpError::new(status, error);
                 if status == 426 {
-                    objection.extra.push_str(websocket::SPOKEN);
+                    error.extra.push_str(websocket::SPOKEN);
                 }
-                self.object(conns, conn, &objection, manner);
+                self.object(conns, conn, &error, manner);
             }
             Ok(accept) => {
                 self.await_conn(conn, Phase::Answering);
@@ -498,7 +499,7 @@ impl Core {
     ) {
         let Some(session) = self.sessions.get(conn) else { return };
         let body = Body::new(head.length, plan.endpoint.has_body(), plan.endpoint.body_limit());
-        session.dialogue.reading = Some(Box::new(Reading { plan: plan.into_owned(), body }));
+        session.http.reading = Some(Box::new(Reading { plan: plan.into_owned(), body }));
         if head.expects == Some(true)
             && none_came
             && let Some(out) = conns.output(conn)
@@ -510,12 +511,12 @@ impl Core {
 
     fn read_body(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> Progress {
         let Some(session) = self.sessions.get(conn) else { return Progress::Over };
-        let Some(reading) = &mut session.dialogue.reading else { return Progress::Wants };
+        let Some(reading) = &mut session.http.reading else { return Progress::Wants };
         let before = reading.body.held_bytes();
         let taken = reading.body.take(bytes);
         let (now, whole) = (reading.body.held_bytes(), reading.body.is_whole());
         self.note_body(conns, conn, before, now);
-        if self.sessions.get(conn).is_none_or(|session| session.dialogue.over) {
+        if self.sessions.get(conn).is_none_or(|session| session.http.over) {
             return Progress::Over;
         }
         match taken {
@@ -546,22 +547,22 @@ impl Core {
             Endpoint::Cancel => Stage::Cancelling(plan.name.as_ref().into()),
             _ => Stage::Only,
         };
-        session.dialogue.exchange = Some(Exchange { endpoint, stage, manner });
+        session.http.exchange = Some(Exchange { endpoint, stage, manner });
         match endpoint {
             Endpoint::Alive => self.conclude(conns, conn, 200, TEXT, b"OK"),
             Endpoint::Preflight => self.preflight(conns, conn),
             Endpoint::Gc => self.give_memory_back(conns, conn),
-            Endpoint::Health => self.ask_all_for_http(conn, Question::Health),
-            Endpoint::Ready => self.ask_all_for_http(conn, Question::Ready),
-            Endpoint::Stats => self.ask_all_for_http(conn, Question::ServerStats),
-            Endpoint::Heap => self.ask_all_for_http(conn, Question::Heap),
+            Endpoint::Health => self.scatter_for_http(conn, ScatterQuery::Health),
+            Endpoint::Ready => self.scatter_for_http(conn, ScatterQuery::Ready),
+            Endpoint::Stats => self.scatter_for_http(conn, ScatterQuery::ServerStats),
+            Endpoint::Heap => self.scatter_for_http(conn, ScatterQuery::Heap),
             _ => self.command(conns, conn, plan, body),
         }
     }
 
-    fn ask_all_for_http(&mut self, conn: ConnId, question: Question) {
+    fn scatter_for_http(&mut self, conn: ConnId, question: ScatterQuery) {
         let origin = self.origin(conn);
-        self.ask_question(origin, None, question);
+        self.send_scatter_query(origin, None, question);
     }
 }
 

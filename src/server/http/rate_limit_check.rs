@@ -5,7 +5,7 @@
 use super::rate_limit::TooMany;
 use crate::protocol::http1::head::Head;
 use crate::server::shard_mail::message::{Batch, Message, Origin, Span};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::ConnId;
 
 /// Most bytes of a client's name that count.
@@ -13,7 +13,7 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// Whether the next request of a connection may pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Toll {
+pub enum RateLimitCheck {
     /// Nobody has been asked.
     #[default]
     Due,
@@ -32,47 +32,51 @@ fn client_of<'a>(head: &Head<'a>) -> &'a [u8] {
     &name[..name.len().min(NAME_BYTES_MAX)]
 }
 
-impl Core {
+impl ShardServer {
     /// Counts a request. `Ok(false)` if the answer to that has to be waited for.
-    pub(super) fn pay_toll(&mut self, conn: ConnId, head: &Head<'_>) -> Result<bool, TooMany> {
+    pub(super) fn check_rate_limit(
+        &mut self,
+        conn: ConnId,
+        head: &Head<'_>,
+    ) -> Result<bool, TooMany> {
         let Some(limiter) = &mut self.http.limiter else { return Ok(true) };
         let Some(session) = self.sessions.get(conn) else { return Ok(true) };
-        if let Toll::Answered(verdict) = session.dialogue.toll {
-            session.dialogue.toll = Toll::Due;
+        if let RateLimitCheck::Answered(verdict) = session.http.rate_limit_check {
+            session.http.rate_limit_check = RateLimitCheck::Due;
             self.http.counters.limited += u64::from(verdict.is_err());
             return verdict.map(|()| true);
         }
         let client = client_of(head);
-        let keeper = self.slots.of_bytes(client);
-        if keeper == self.me {
+        let owner = self.slots.of_bytes(client);
+        if owner == self.me {
             let verdict = limiter.admit(self.now_ms, client);
             self.http.counters.limited += u64::from(verdict.is_err());
             return verdict.map(|()| true);
         }
-        session.dialogue.toll = Toll::Asked;
+        session.http.rate_limit_check = RateLimitCheck::Asked;
         session.blocked = true;
         let origin = self.origin(conn);
-        let batch = self.post.ask(keeper);
+        let batch = self.outbox.immediate(owner);
         let client = batch.keep(client);
-        batch.messages.push(Message::Toll { origin, client });
+        batch.messages.push(Message::CountRequest { origin, client });
         Ok(false)
     }
 
     /// The keeper's part. That somebody came tells nothing of the log, so the answer does not wait
     /// for it.
-    pub(crate) fn toll(&mut self, batch: &Batch, origin: Origin, client: &Span) {
+    pub(crate) fn count_request(&mut self, batch: &Batch, origin: Origin, client: &Span) {
         let now_ms = self.now_ms;
         let limiter = self.http.limiter.as_mut();
         let verdict =
             limiter.map_or(Ok(()), |limiter| limiter.admit(now_ms, &batch.bytes[client.clone()]));
-        let batch = self.post.ask(usize::from(origin.shard));
-        batch.messages.push(Message::Tolled { conn: origin.conn, verdict });
+        let batch = self.outbox.immediate(usize::from(origin.shard));
+        batch.messages.push(Message::RequestCounted { conn: origin.conn, verdict });
     }
 
     /// The keeper has answered.
-    pub(crate) fn tolled(&mut self, conn: ConnId, verdict: Result<(), TooMany>) {
+    pub(crate) fn request_counted(&mut self, conn: ConnId, verdict: Result<(), TooMany>) {
         let Some(session) = self.sessions.get(conn) else { return };
-        session.dialogue.toll = Toll::Answered(verdict);
+        session.http.rate_limit_check = RateLimitCheck::Answered(verdict);
         self.unblocked.push(conn);
     }
 }

@@ -5,7 +5,7 @@ use crate::api::spec::CommandSpec;
 use crate::protocol::json::{Fault, JsonError, Parse};
 use crate::protocol::msgpack::writer::Writer;
 use crate::server::connection::transcode::SLICE_BYTES;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use rmp::Marker;
 use std::borrow::Cow;
 
@@ -104,7 +104,7 @@ fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), BadBody> {
     if parse.is_object() { Ok(()) } else { Err(BadBody::NotObject) }
 }
 
-impl Core {
+impl ShardServer {
     /// Sends a request on its way as the frame of a command.
     pub(super) fn command(
         &mut self,

@@ -2,7 +2,7 @@
 
 use super::bodies::TOO_MUCH;
 use super::{
-    Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, memory,
+    Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, HttpError, JSON, Manner, memory,
     request, slimmed,
 };
 use crate::protocol::frame::PREFIX_BYTES;
@@ -14,7 +14,7 @@ use crate::server::commands::{
 };
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use crate::server::storage::data_presence::GONE;
 use chrono::{DateTime, Datelike, Timelike};
 use corq_io::net::Shared;
@@ -41,11 +41,11 @@ const NO_JOB: &[u8] = br#"{"ok":true,"job":null,"token":null}"#;
 /// What went wrong when a request got no reply at all.
 const LOST: &str = "Internal server error";
 
-impl Core {
+impl ShardServer {
     /// Makes an answer of the reply frame to the request under way.
     pub(crate) fn answer_http(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let Some(exchange) = &mut session.dialogue.exchange else { return };
+        let Some(exchange) = &mut session.http.exchange else { return };
         let payload = &frame[PREFIX_BYTES..];
         let error = error_of(payload);
         match (exchange.endpoint, &mut exchange.stage, error) {
@@ -93,7 +93,7 @@ impl Core {
         let endpoint = self
             .sessions
             .get(conn)
-            .and_then(|session| Some(session.dialogue.exchange.as_ref()?.endpoint));
+            .and_then(|session| Some(session.http.exchange.as_ref()?.endpoint));
         if frame.len() > LONG_REPLY_BYTES && endpoint != Some(Endpoint::Prometheus) {
             // An error is short.
             self.answer_in_slices(conns, origin, frame, 200);
@@ -128,7 +128,7 @@ impl Core {
     /// client's half of the connection.
     pub(crate) fn answer_dropped(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let Some(exchange) = &session.dialogue.exchange else { return };
+        let Some(exchange) = &session.http.exchange else { return };
         if session.in_flight > 0 {
             return;
         }
@@ -156,7 +156,7 @@ impl Core {
     pub(crate) fn conclude_crowded_out(&mut self, conns: &mut Connections, conn: ConnId) {
         self.http.counters.crowded_out += 1;
         if let Some(session) = self.sessions.get(conn)
-            && let Some(exchange) = &mut session.dialogue.exchange
+            && let Some(exchange) = &mut session.http.exchange
         {
             exchange.manner.stay = false;
         }
@@ -182,7 +182,7 @@ impl Core {
         shared: Option<&Shared>,
     ) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let Some(Exchange { manner, endpoint, .. }) = session.dialogue.exchange.take() else {
+        let Some(Exchange { manner, endpoint, .. }) = session.http.exchange.take() else {
             return;
         };
         if session.blocked || session.half_closed {
@@ -206,10 +206,10 @@ impl Core {
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
-        objection: &Objection,
+        objection: &HttpError,
         manner: Manner,
     ) {
-        let Objection { status, text, code, extra } = objection;
+        let HttpError { status, text, code, extra } = objection;
         self.long_refused += u64::from(*status == 413);
         let body = match code {
             Some(code) => coded_body(text, code),
@@ -234,14 +234,14 @@ impl Core {
             && let Some(session) = self.sessions.get(conn)
         {
             // Ended once whatever led here is done with its effects.
-            session.dialogue.over = true;
+            session.http.over = true;
             self.unblocked.push(conn);
         }
     }
 
     /// Ends a connection whose last answer is written.
     pub(crate) fn finish_if_over(&mut self, conns: &mut Connections, conn: ConnId) {
-        if self.sessions.get(conn).is_some_and(|session| session.dialogue.over) {
+        if self.sessions.get(conn).is_some_and(|session| session.http.over) {
             self.finish_connection(conns, conn);
         }
     }
@@ -268,7 +268,7 @@ impl Core {
     }
 }
 
-impl super::Desk {
+impl super::HttpState {
     /// What every answer says, and the date, which is made once a second.
     pub fn standing_at(&mut self, now_ms: u64) -> (&Standing, &str) {
         let now_s = now_ms / 1000;

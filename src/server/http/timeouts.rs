@@ -6,8 +6,8 @@
 //! connections of frames as well: see [`crate::server::connection::deadlines`].
 
 use crate::protocol::http1::Problem;
-use crate::server::connection::session::Speech;
-use crate::server::shard_server::Core;
+use crate::server::connection::session::Protocol;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -69,18 +69,18 @@ impl Patience {
 
 const TOO_SLOW: Problem = Problem { status: 408, text: "The request did not come in time" };
 
-impl Core {
+impl ShardServer {
     /// Notes what a connection is waited for after its input has been looked at. `begun` if some of it
     /// is left.
     pub(super) fn note_phase(&mut self, conn: ConnId, begun: bool) {
         let Some(session) = self.sessions.get(conn) else { return };
-        if session.dialogue.over || session.speech != Speech::Http {
+        if session.http.over || session.protocol != Protocol::Http {
             return;
         }
-        let unread = session.choked && session.dialogue.exchange.is_none();
+        let unread = session.choked && session.http.exchange.is_none();
         let phase = if session.blocked && !unread {
             Phase::Answering
-        } else if !unread && (begun || session.dialogue.reading.is_some()) {
+        } else if !unread && (begun || session.http.reading.is_some()) {
             Phase::Reading
         } else {
             Phase::Idle
@@ -91,7 +91,7 @@ impl Core {
     /// Begins to wait. A request that comes in pieces gets no more time with each.
     pub(crate) fn await_conn(&mut self, conn: ConnId, phase: Phase) {
         let Some(session) = self.sessions.get(conn) else { return };
-        if session.dialogue.patience.phase == Phase::Reading && phase == Phase::Reading {
+        if session.http.patience.phase == Phase::Reading && phase == Phase::Reading {
             return;
         }
         let settings = &self.http.settings;
@@ -105,14 +105,14 @@ impl Core {
 
     /// Whether a request is waited for of which nothing has come.
     pub(super) fn waits_for_request(&mut self, conn: ConnId) -> bool {
-        let phase = self.sessions.get(conn).map(|session| session.dialogue.patience.phase);
+        let phase = self.sessions.get(conn).map(|session| session.http.patience.phase);
         matches!(phase, Some(Phase::Fresh | Phase::Idle))
     }
 
     /// Begins to wait until then.
     pub(crate) fn await_until(&mut self, conn: ConnId, phase: Phase, due_ms: u64) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let patience = &mut session.dialogue.patience;
+        let patience = &mut session.http.patience;
         (patience.phase, patience.due_ms) = (phase, due_ms);
         self.set_alarm(conn);
     }
@@ -120,7 +120,7 @@ impl Core {
     /// Sees to it that an alarm rings no later than what is waited for is late.
     pub(crate) fn set_alarm(&mut self, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let patience = &mut session.dialogue.patience;
+        let patience = &mut session.http.patience;
         if patience.ends_ms() < patience.alarm_ms {
             patience.alarm_ms = patience.ends_ms();
             self.http.alarms.push(Reverse((patience.alarm_ms, conn)));
@@ -130,7 +130,7 @@ impl Core {
     /// A connection has come from another shard, where its alarms were left behind.
     pub(crate) fn set_alarm_again(&mut self, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        session.dialogue.patience.alarm_ms = u64::MAX;
+        session.http.patience.alarm_ms = u64::MAX;
         self.set_alarm(conn);
     }
 
@@ -142,7 +142,7 @@ impl Core {
             }
             self.http.alarms.pop();
             let Some(session) = self.sessions.get(conn) else { continue };
-            let patience = &mut session.dialogue.patience;
+            let patience = &mut session.http.patience;
             if patience.alarm_ms != at_ms {
                 continue;
             }
@@ -158,12 +158,12 @@ impl Core {
 
     fn lose_patience(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        if session.speech != Speech::Http {
+        if session.protocol != Protocol::Http {
             self.give_up_frames(conns, conn);
             return;
         }
         let unsent = conns.unsent(conn);
-        let patience = &mut session.dialogue.patience;
+        let patience = &mut session.http.patience;
         if patience.phase == Phase::Reading {
             self.http.counters.timeouts += 1;
             self.give_up(conns, conn, TOO_SLOW);

@@ -6,8 +6,8 @@ use crate::config::Config;
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing as Manners};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::connection::session::Speech;
-use crate::server::shard_server::Core;
+use crate::server::connection::session::Protocol;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 use corq_io::tls::{Identity, Keeper, ServerFiles, Standing};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub fn write_health(writer: &mut Writer<'_>, standing: Standing) {
 
 /// Writes the answer to whoever speaks in the clear at a port for TLS.
 pub fn refuse_plain(out: &mut Vec<u8>, port: Port, manners: &Manners, date: &str) {
-    if port.speech == Speech::Http {
+    if port.protocol == Protocol::Http {
         let body = format!(r#"{{"ok":false,"error":"{SPEAK_TLS}"}}"#);
         let answer = Answer { status: 400, kind: JSON, extra: "", body: body.as_bytes() };
         let manner = Manner { bodiless: false, stay: false, origin: 0 };
@@ -103,7 +103,7 @@ pub fn is_handshake(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x16, 0x03])
 }
 
-impl Core {
+impl ShardServer {
     /// Somebody speaks in the clear at a port for TLS.
     pub fn not_secure(&mut self, conns: &mut Connections, conn: ConnId, port: Port) {
         if let Some(out) = conns.output(conn) {

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 /// Watches the inodes of the data directory.
 #[derive(Debug)]
-pub struct Vigil {
+pub struct DataDirWatch {
     watch: Watch,
     /// What is gone at the moment.
     gone: Option<PathBuf>,
 }
 
-impl Vigil {
+impl DataDirWatch {
     /// Between two looks.
     pub const PAUSE: Duration = Duration::from_secs(1);
 

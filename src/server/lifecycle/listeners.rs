@@ -3,7 +3,7 @@
 
 use super::start::StartError;
 use crate::config::Config;
-use crate::server::connection::session::Speech;
+use crate::server::connection::session::Protocol;
 use corq_io::net::{self, Reactor, SocketFile};
 use corq_io::tls::{Acceptor, Keeper};
 use std::fmt::{Display, Write};
@@ -26,7 +26,7 @@ const PORTER: usize = 0;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Port {
     /// What is spoken there.
-    pub speech: Speech,
+    pub protocol: Protocol,
     /// Whether this shard takes in everybody who comes there, as through a path.
     pub seats: bool,
 }
@@ -37,20 +37,20 @@ impl Port {
 
     /// The number.
     pub fn tag(self) -> u32 {
-        let http = if self.speech == Speech::Http { Self::HTTP } else { 0 };
+        let http = if self.protocol == Protocol::Http { Self::HTTP } else { 0 };
         http | if self.seats { Self::SEATS } else { 0 }
     }
 
     /// What a number stands for.
     pub fn of(tag: u32) -> Self {
-        let speech = if tag & Self::HTTP == 0 { Speech::Frames } else { Speech::Http };
-        Self { speech, seats: tag & Self::SEATS != 0 }
+        let protocol = if tag & Self::HTTP == 0 { Protocol::Frames } else { Protocol::Http };
+        Self { protocol, seats: tag & Self::SEATS != 0 }
     }
 }
 
 /// A socket to accept from.
 #[derive(Debug)]
-pub struct Entrance {
+pub struct BoundListener {
     /// The socket.
     pub socket: OwnedFd,
     /// What comes through it.
@@ -59,7 +59,7 @@ pub struct Entrance {
     pub acceptor: Option<Acceptor>,
 }
 
-impl Entrance {
+impl BoundListener {
     /// From now on somebody accepts from it.
     pub fn open(self, reactor: &mut Reactor) {
         let Self { socket, port, acceptor } = self;
@@ -73,9 +73,9 @@ impl Entrance {
 
 /// All sockets, before they go to the shards.
 #[derive(Debug)]
-pub struct Ports {
+pub struct Listeners {
     /// Those of each shard.
-    pub entrances: Vec<Vec<Entrance>>,
+    pub listeners: Vec<Vec<BoundListener>>,
     /// How they are shown to people.
     pub shown: String,
     /// The files of paths, which are removed when this goes.
@@ -83,26 +83,26 @@ pub struct Ports {
     keeper: Option<Arc<Keeper>>,
 }
 
-impl Ports {
+impl Listeners {
     /// Takes the ports and the paths. Those of a path need no TLS: what goes through them stays in the kernel.
     pub fn bind(
         config: &Config,
         shards: usize,
         keeper: Option<&Arc<Keeper>>,
     ) -> Result<Self, StartError> {
-        let mut entrances = Vec::with_capacity(shards);
-        entrances.resize_with(shards, Vec::new);
+        let mut listeners = Vec::with_capacity(shards);
+        listeners.resize_with(shards, Vec::new);
         let keeper = keeper.cloned();
-        let mut ports = Self { entrances, shown: String::new(), files: Vec::new(), keeper };
-        ports.bind_port(config, (config.tcp_port, "TCP_PORT"), ("tcp", Speech::Frames))?;
-        ports.bind_port(config, (config.http_port, "HTTP_PORT"), ("http", Speech::Http))?;
+        let mut ports = Self { listeners, shown: String::new(), files: Vec::new(), keeper };
+        ports.bind_port(config, (config.tcp_port, "TCP_PORT"), ("tcp", Protocol::Frames))?;
+        ports.bind_port(config, (config.http_port, "HTTP_PORT"), ("http", Protocol::Http))?;
         let mode = config.unix_socket_mode;
-        for (path, setting, name, speech) in [
-            (&config.tcp_socket_path, "TCP_SOCKET_PATH", "tcp", Speech::Frames),
-            (&config.http_socket_path, "HTTP_SOCKET_PATH", "http", Speech::Http),
+        for (path, setting, name, protocol) in [
+            (&config.tcp_socket_path, "TCP_SOCKET_PATH", "tcp", Protocol::Frames),
+            (&config.http_socket_path, "HTTP_SOCKET_PATH", "http", Protocol::Http),
         ] {
             if let Some(path) = path {
-                ports.bind_path((path, setting), mode, (name, speech))?;
+                ports.bind_path((path, setting), mode, (name, protocol))?;
             }
         }
         Ok(ports)
@@ -112,7 +112,7 @@ impl Ports {
         &mut self,
         config: &Config,
         (port, setting): (u16, &str),
-        (name, speech): (&str, Speech),
+        (name, protocol): (&str, Protocol),
     ) -> Result<(), StartError> {
         let wished = SocketAddr::new(config.listen_host(), port);
         let fail = |error: io::Error| refused(setting, &wished, &error);
@@ -121,11 +121,11 @@ impl Ports {
         let probe = patiently(|| net::listen(wished, false)).map_err(fail)?;
         let address = probe.local_addr().map_err(fail)?;
         drop(probe);
-        for entrances in &mut self.entrances {
+        for listeners in &mut self.listeners {
             let socket: TcpListener = net::listen(address, true).map_err(fail)?;
-            let port = Port { speech, seats: false };
+            let port = Port { protocol, seats: false };
             let acceptor = acceptor(self.keeper.as_ref(), port);
-            entrances.push(Entrance { socket: socket.into(), port, acceptor });
+            listeners.push(BoundListener { socket: socket.into(), port, acceptor });
         }
         let tls = if self.keeper.is_some() { " (TLS)" } else { "" };
         self.show(name, &format_args!("{address}{tls}"));
@@ -136,12 +136,12 @@ impl Ports {
         &mut self,
         (path, setting): (&Path, &str),
         mode: u32,
-        (name, speech): (&str, Speech),
+        (name, protocol): (&str, Protocol),
     ) -> Result<(), StartError> {
         let bound = patiently(|| net::listen_at(path, mode));
         let (socket, file) = bound.map_err(|error| refused(setting, &path.display(), &error))?;
-        let port = Port { speech, seats: true };
-        self.entrances[PORTER].push(Entrance { socket, port, acceptor: None });
+        let port = Port { protocol, seats: true };
+        self.listeners[PORTER].push(BoundListener { socket, port, acceptor: None });
         self.files.push(file);
         self.show(name, &path.display());
         Ok(())
@@ -154,20 +154,20 @@ impl Ports {
     }
 
     /// Second handles of the sockets where HTTP is spoken.
-    pub fn https(&self) -> io::Result<Vec<Entrance>> {
-        let all = self.entrances.iter().flatten();
-        let https = all.filter(|entrance| entrance.port.speech == Speech::Http);
-        let second = |entrance: &Entrance| {
+    pub fn https(&self) -> io::Result<Vec<BoundListener>> {
+        let all = self.listeners.iter().flatten();
+        let https = all.filter(|entrance| entrance.port.protocol == Protocol::Http);
+        let second = |entrance: &BoundListener| {
             let (socket, port) = (entrance.socket.try_clone()?, entrance.port);
             let keeper = self.keeper.as_ref().filter(|_| entrance.acceptor.is_some());
-            Ok(Entrance { socket, port, acceptor: acceptor(keeper, port) })
+            Ok(BoundListener { socket, port, acceptor: acceptor(keeper, port) })
         };
         https.map(second).collect()
     }
 }
 
 fn acceptor(keeper: Option<&Arc<Keeper>>, port: Port) -> Option<Acceptor> {
-    keeper.map(|keeper| Acceptor::new(Arc::clone(keeper), port.speech == Speech::Http))
+    keeper.map(|keeper| Acceptor::new(Arc::clone(keeper), port.protocol == Protocol::Http))
 }
 
 fn refused(setting: &str, place: &dyn Display, error: &io::Error) -> StartError {
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn a_number_says_which_port_it_is() {
-        for speech in [Speech::Frames, Speech::Http] {
+        for protocol in [Protocol::Frames, Protocol::Http] {
             for seats in [false, true] {
-                let port = Port { speech, seats };
+                let port = Port { protocol, seats };
                 assert_eq!(Port::of(port.tag()), port);
             }
         }

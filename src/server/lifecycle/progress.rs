@@ -12,20 +12,20 @@ const STEPS: u32 = 64;
 
 /// Limits how often progress is logged.
 #[derive(Debug)]
-pub struct Pace {
+pub struct ProgressLimiter {
     steps: u32,
     next_look: Instant,
     next_line: Instant,
 }
 
-impl Default for Pace {
+impl Default for ProgressLimiter {
     fn default() -> Self {
         let now = Instant::now();
         Self { steps: 0, next_look: now, next_line: now + LINE }
     }
 }
 
-impl Pace {
+impl ProgressLimiter {
     /// One step more. Whether it is time to look up.
     pub fn is_due(&mut self) -> bool {
         self.steps += 1;

@@ -14,12 +14,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Records between two looks of a shard at [`Ascent`].
+/// Records between two looks of a shard at [`RecoveryProgress`].
 const RECORDS_PER_LOOK: u64 = 1024;
 
 /// How far the shards are with their logs, for whoever waits for them; and whether they shall go on.
 #[derive(Debug)]
-pub struct Ascent {
+pub struct RecoveryProgress {
     shards: Box<[OfShard]>,
     /// Bytes of all files.
     bytes_all: u64,
@@ -32,7 +32,7 @@ struct OfShard {
     jobs: AtomicU64,
 }
 
-impl Ascent {
+impl RecoveryProgress {
     /// Of so many shards, with their logs in `data` if they have any.
     pub fn new(data: Option<&Path>, shards: usize) -> Self {
         let paths = data
@@ -59,7 +59,7 @@ impl Ascent {
     }
 }
 
-impl fmt::Display for Ascent {
+impl fmt::Display for RecoveryProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum = |of: fn(&OfShard) -> &AtomicU64| -> u64 {
             self.shards.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
@@ -101,7 +101,7 @@ pub fn open_log(
     (log_id, is_begun): (u64, bool),
     files_open: usize,
     index: usize,
-    ascent: &Ascent,
+    ascent: &RecoveryProgress,
     shard: &mut Shard,
 ) -> Result<Log<Store>, String> {
     let shards = ascent.shards.len();

@@ -11,7 +11,7 @@ pub(super) mod tests;
 use super::recovery::{explain, segment_bytes, shard_config, warn_of_dropped};
 use crate::config::Config;
 use crate::server::shard_mail::slots::Slots;
-use crate::server::storage::journal::Book;
+use crate::server::storage::journal::LogJournal;
 use corq_io::log::{BlockingDisk, DataDir, Log, LogConfig, Mode, Next, Position};
 use corq_io::machine_facts;
 use corq_shards::Shard;
@@ -176,8 +176,9 @@ impl Change<'_> {
             change.end_shard(&shard).map_err(|why| failed(format!("shard {index}"), why))?;
         }
         let expected = change.end(&mut logs).map_err(|error| failed("a schedule", error))?;
-        for (index, mut book) in logs.into_iter().enumerate() {
-            close(&mut book.0, began).map_err(|why| failed(format!("new shard {index}"), why))?;
+        for (index, mut journal) in logs.into_iter().enumerate() {
+            close(&mut journal.log, began)
+                .map_err(|why| failed(format!("new shard {index}"), why))?;
         }
         let found = self.read_back()?;
         if found != expected {
@@ -234,7 +235,7 @@ impl Change<'_> {
         Ok(first)
     }
 
-    fn open_logs(&self, first_segment: u64) -> Result<Vec<Book<BlockingDisk>>, Halt> {
+    fn open_logs(&self, first_segment: u64) -> Result<Vec<LogJournal<BlockingDisk>>, Halt> {
         let shards = self.slots.shards() as u16;
         let bytes = u64::from(shards) * SEGMENTS_AHEAD * segment_bytes(self.config);
         self.demand(bytes, &format!("{shards} logs"))?;
@@ -245,7 +246,7 @@ impl Change<'_> {
                 let nothing = |_: Position, _: &[u8]| Ok::<(), String>(());
                 let (log, _) = Log::open(&config, disk, nothing)
                     .map_err(|error| failed(format!("new shard {shard}"), error))?;
-                Ok(Book::new(log))
+                Ok(LogJournal::new(log))
             })
             .collect()
     }
@@ -334,7 +335,7 @@ impl Change<'_> {
         index: u16,
         shard: &mut Shard,
         change: &mut Reshard,
-        logs: &mut [Book<BlockingDisk>],
+        logs: &mut [LogJournal<BlockingDisk>],
         began: Instant,
     ) -> Result<(), Halt> {
         self.enter(Stage::Moving, index, self.data.shards());
@@ -346,7 +347,7 @@ impl Change<'_> {
             let Some(taken) = taken else { return Ok(()) };
             this.progress.jobs.0 += u64::from(taken.job);
             this.progress.bytes += record.len() as u64;
-            write(&mut logs[taken.log].0, began).map_err(Trouble::Other)
+            write(&mut logs[taken.log].log, began).map_err(Trouble::Other)
         })
     }
 

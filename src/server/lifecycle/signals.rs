@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 const TOLD_FOR: Duration = Duration::from_mins(1);
 
 /// The signals that the server handles.
-pub struct Ears {
+pub struct SignalHandler {
     signals: Signals,
     keeper: Option<Arc<Keeper>>,
     /// Signals that meant nothing, and when that was said. There are some seventy of them.
     told: RefCell<Vec<(Signal, Instant)>>,
 }
 
-impl Ears {
+impl SignalHandler {
     /// Signals that were blocked before the first thread, and what they are about.
     pub fn new(signals: Signals, keeper: Option<Arc<Keeper>>) -> Self {
         Self { signals, keeper, told: RefCell::default() }

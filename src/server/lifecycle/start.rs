@@ -1,27 +1,27 @@
 //! From settings to running shards, and back.
 
 use super::certificate;
-use super::data_dir_watch::Vigil;
+use super::data_dir_watch::DataDirWatch;
 use super::descriptors::Descriptors;
-use super::listeners::{Entrance, Ports};
-use super::progress::Pace;
-use super::recovery::{Ascent, open_log, shard_config};
+use super::listeners::{BoundListener, Listeners};
+use super::progress::ProgressLimiter;
+use super::recovery::{RecoveryProgress, open_log, shard_config};
 use super::reshard::{Halt, Progress, reshard};
-use super::signals::Ears;
-use super::startup_http::Door;
+use super::signals::SignalHandler;
+use super::startup_http::StartupHttp;
 use super::warnings;
 use crate::config::{Config, Durability, RequestsMax};
 use crate::escape;
 use crate::server::connection::auth::Guard;
-use crate::server::event_loop::{Ending, Fatal, Turn};
-use crate::server::http::{Desk, Rule, Rules, Settings};
+use crate::server::event_loop::{Ending, EventLoop, Fatal};
+use crate::server::http::{HttpState, Rule, Rules, Settings};
 use crate::server::shard_mail::message::Batch;
-use crate::server::shard_mail::outbox::Post;
+use crate::server::shard_mail::outbox::Outbox;
 use crate::server::shard_mail::slots::Slots;
-use crate::server::shard_server::{Core, Fittings};
-use crate::server::storage::data_presence::{Ground, Home};
+use crate::server::shard_server::{ShardServer, ShardSettings};
+use crate::server::storage::data_presence::{DataPresence, Home};
 use crate::server::storage::engine::Engine;
-use crate::server::storage::journal::Book;
+use crate::server::storage::journal::LogJournal;
 use crate::server::webhooks::Webhooks;
 use crate::server::webhooks::delivery;
 use corq_io::clock::Clock;
@@ -79,7 +79,7 @@ const HELD_MAX: Duration = Duration::from_secs(6);
 /// What one shard is given.
 struct Seed {
     endpoint: Endpoint<Batch>,
-    entrances: Vec<Entrance>,
+    listeners: Vec<BoundListener>,
     chance: u64,
     ready: Sender<()>,
 }
@@ -95,7 +95,7 @@ struct Common {
     /// What is not there of the logs is missing.
     is_begun: bool,
     webhooks: Feed,
-    ascent: Ascent,
+    ascent: RecoveryProgress,
     permits: Permits,
     /// Files of its log that a shard may have open besides those that it writes.
     log_files: usize,
@@ -135,17 +135,17 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let at_once = net::Config::default().accepted_at_once();
     let permits = Permits::new(shares.connections, shards + 1, at_once);
     let keeper = certificate::open(&config).map_err(StartError::Other)?;
-    let ears = Ears::new(signals, keeper.clone());
+    let signal_handler = SignalHandler::new(signals, keeper.clone());
     let mut data = match config.data_path() {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
-    let ports = Ports::bind(&config, shards, keeper.as_ref())?;
-    let door = open_door(&config, &ports, permits.clone())
+    let ports = Listeners::bind(&config, shards, keeper.as_ref())?;
+    let door = open_startup_http(&config, &ports, permits.clone())
         .map_err(|e| other("cannot answer at HTTP_PORT", e))?;
     let slots = Slots::new(shards);
     if let Some(data) = &mut data
-        && let Err(halt) = fit(&config, data, &slots, &ears, &door)
+        && let Err(halt) = fit(&config, data, &slots, &signal_handler, &door)
     {
         return match halt {
             Halt::Stopped => Ok(()),
@@ -172,20 +172,20 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         log_id: data.as_ref().map_or(0, DataDir::id),
         is_begun: data.as_ref().is_some_and(DataDir::is_begun),
         webhooks: pool.feed(),
-        ascent: Ascent::new(data.as_ref().map(DataDir::path), shards),
+        ascent: RecoveryProgress::new(data.as_ref().map(DataDir::path), shards),
         keeper,
         config,
     });
-    let Ports { entrances, shown, files, .. } = ports;
-    let (running, ready) = spawn(&host, &common, mesh, entrances)?;
+    let Listeners { listeners, shown, files, .. } = ports;
+    let (running, ready) = spawn(&host, &common, mesh, listeners)?;
     let mut vigil = None;
-    match await_shards(&common, &ready, &ears, &door) {
+    match await_shards(&common, &ready, &signal_handler, &door) {
         Begun::Ready => {
             if let Some(data) = &mut data {
                 data.set_begun(true).map_err(|error| other("data path", error))?;
             }
             if let (Some(data), Some(presence)) = (&data, presence) {
-                let made = Vigil::new(data, presence);
+                let made = DataDirWatch::new(data, presence);
                 vigil = Some(made.map_err(|error| other("data path", error))?);
             }
             door.leave().map_err(|error| other("the door of HTTP_PORT", error))?;
@@ -201,7 +201,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
                     wakers.iter().for_each(Waker::wake);
                 }
             };
-            let signal = ears.wait(Vigil::PAUSE, look);
+            let signal = signal_handler.wait(DataDirWatch::PAUSE, look);
             let signal = signal.map_err(|error| other("cannot wait for signals", error))?;
             tracing::info!("stopping on {signal:?}");
         }
@@ -226,7 +226,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             common.config.shutdown_timeout_ms + HELD_MAX.as_millis() as u64
         ))),
     };
-    let outcome = outcome.and(vigil.map_or(Ok(()), Vigil::end));
+    let outcome = outcome.and(vigil.map_or(Ok(()), DataDirWatch::end));
     drop(files);
     drop(data);
     delivery::stop(pool, give_up);
@@ -244,8 +244,12 @@ fn home_of(data: &DataDir) -> std::io::Result<Home> {
 }
 
 /// Puts somebody at the HTTP port until the shards are there.
-fn open_door(config: &Config, ports: &Ports, permits: Permits) -> std::io::Result<Door> {
-    let door = Door::open(ports.https()?, rules(config), permits)?;
+fn open_startup_http(
+    config: &Config,
+    ports: &Listeners,
+    permits: Permits,
+) -> std::io::Result<StartupHttp> {
+    let door = StartupHttp::open(ports.https()?, rules(config), permits)?;
     door.tell("at the beginning".into());
     Ok(door)
 }
@@ -255,8 +259,8 @@ fn fit(
     config: &Config,
     data: &mut DataDir,
     slots: &Slots,
-    ears: &Ears,
-    door: &Door,
+    signal_handler: &SignalHandler,
+    door: &StartupHttp,
 ) -> Result<(), Halt> {
     match data.leftover() {
         None => {}
@@ -274,7 +278,7 @@ fn fit(
     let path = data.path().display().to_string();
     tracing::info!("{path} was made for {before} shards: changing it to {after}");
     let began = Instant::now();
-    let mut pace = Pace::default();
+    let mut pace = ProgressLimiter::default();
     let mut watch = |progress: &Progress| {
         if !pace.is_due() {
             return true;
@@ -283,7 +287,7 @@ fn fit(
         if pace.tells() {
             tracing::info!("changing from {before} shards to {after}: {progress}");
         }
-        match ears.wants_end() {
+        match signal_handler.wants_end() {
             Some(signal) => {
                 tracing::info!(
                     "stopping on {signal:?} in the middle of the change, which the next start begins anew \
@@ -307,16 +311,16 @@ fn spawn(
     host: &Host,
     common: &Arc<Common>,
     mesh: Vec<Endpoint<Batch>>,
-    entrances: Vec<Vec<Entrance>>,
+    listeners: Vec<Vec<BoundListener>>,
 ) -> Result<(Shards<Failed>, Receiver<()>), StartError> {
     let (ready, is_ready) = channel();
     let random = SystemRandom::new();
     let mut seeds = Vec::with_capacity(mesh.len());
-    for (endpoint, entrances) in mesh.into_iter().zip(entrances) {
+    for (endpoint, listeners) in mesh.into_iter().zip(listeners) {
         let mut chance = [0; 8];
         random.fill(&mut chance).map_err(|_| other("randomness", "the system gives none"))?;
         let chance = u64::from_le_bytes(chance);
-        seeds.push(Seed { endpoint, entrances, chance, ready: ready.clone() });
+        seeds.push(Seed { endpoint, listeners, chance, ready: ready.clone() });
     }
     let common = Arc::clone(common);
     let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
@@ -334,16 +338,21 @@ fn spawn(
 }
 
 /// Waits until all shards have read their logs and know of each other.
-fn await_shards(common: &Common, ready: &Receiver<()>, ears: &Ears, door: &Door) -> Begun {
+fn await_shards(
+    common: &Common,
+    ready: &Receiver<()>,
+    signal_handler: &SignalHandler,
+    door: &StartupHttp,
+) -> Begun {
     let mut waiting = common.slots.shards();
-    let mut pace = Pace::default();
+    let mut pace = ProgressLimiter::default();
     while waiting > 0 {
         match ready.recv_timeout(READY_PAUSE) {
             Ok(()) => waiting -= 1,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Begun::Failed,
         }
-        let signal = ears.wants_end();
+        let signal = signal_handler.wants_end();
         // A shard that fails at its start is waited for by the others, who are never ready then.
         if common.ending.failed.load(Ordering::Acquire) {
             return Begun::Failed;
@@ -407,23 +416,24 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     .map_err(|error| format!("cannot set up its ring: {error}"))?;
     reactor.limit(common.permits.clone());
     reactor.watch(seed.endpoint.alarm());
-    let engine = Engine { shard, book: Book::new(log) };
-    let post = Post::new(seed.endpoint, shards);
-    let fittings = Fittings {
+    let engine = Engine { shard, journal: LogJournal::new(log) };
+    let outbox = Outbox::new(seed.endpoint, shards);
+    let shard_settings = ShardSettings {
         slots: common.slots.clone(),
         guard: Arc::clone(&common.guard),
         webhooks: Webhooks::new(common.webhooks.clone(), config.webhook_allow_private),
-        http: Desk::new(http_settings(config)),
+        http: HttpState::new(http_settings(config)),
         unwritten_bytes_max: config.log_waiting_mb << 20,
         keeper: common.keeper.clone(),
-        ground: Ground::new(common.presence.clone(), common.home.clone()),
+        data_presence: DataPresence::new(common.presence.clone(), common.home.clone()),
         permits: common.permits.clone(),
     };
-    let mut core = Core::new(engine, post, fittings, index, clock.now_ms());
-    core.streams.keep_alive(config.stream_keep_alive_ms);
+    let mut server = ShardServer::new(engine, outbox, shard_settings, index, clock.now_ms());
+    server.subscribers.keep_alive(config.stream_keep_alive_ms);
     let ending = Arc::clone(&common.ending);
     let timeout_ms = config.shutdown_timeout_ms;
-    let turn = Turn::new(core, reactor, clock, seed.entrances, seed.ready, ending, timeout_ms);
+    let turn =
+        EventLoop::new(server, reactor, clock, seed.listeners, seed.ready, ending, timeout_ms);
     Box::pin(turn.run()).await.map_err(|fatal: Fatal| fatal.to_string())
 }
 

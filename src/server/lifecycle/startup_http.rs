@@ -10,7 +10,7 @@
 //! refused, it would have to try again at times of its own.
 
 use super::certificate;
-use super::listeners::{Entrance, Port};
+use super::listeners::{BoundListener, Port};
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::head::{self, Head, Method};
 use crate::protocol::http1::target::Target;
@@ -39,27 +39,27 @@ const STARTING: &str = r#"{"ok":false,"error":"Server is starting"}"#;
 
 /// What it is told.
 #[derive(Debug, Default)]
-struct Told {
+struct StartupState {
     leave: AtomicBool,
     progress: Mutex<String>,
 }
 
-/// The thread at the door. It is left alone when this is dropped without [`Door::leave`]: the process ends.
+/// The thread at the door. It is left alone when this is dropped without [`StartupHttp::leave`]: the process ends.
 #[derive(Debug)]
-pub struct Door {
-    told: Arc<Told>,
+pub struct StartupHttp {
+    told: Arc<StartupState>,
     gone: Receiver<io::Result<()>>,
 }
 
-impl Door {
-    /// Answers all who come to `entrances`, as `rules` let them in and there are permits for.
-    pub fn open(entrances: Vec<Entrance>, rules: Rules, permits: Permits) -> io::Result<Self> {
-        let told = Arc::new(Told::default());
+impl StartupHttp {
+    /// Answers all who come to `listeners`, as `rules` let them in and there are permits for.
+    pub fn open(listeners: Vec<BoundListener>, rules: Rules, permits: Permits) -> io::Result<Self> {
+        let told = Arc::new(StartupState::default());
         let keeper = Arc::clone(&told);
         let (goes, gone) = channel();
         thread::Builder::new().name("corq-door".into()).spawn(move || {
             let outcome =
-                Keeper::new(keeper, rules, permits).and_then(|it| it.run(entrances, &goes));
+                StartupServer::new(keeper, rules, permits).and_then(|it| it.run(listeners, &goes));
             // Nobody waits for the end of what follows the leave.
             let _ = goes.send(outcome);
         })?;
@@ -79,7 +79,7 @@ impl Door {
 }
 
 /// Somebody who has not said everything.
-struct Visitor {
+struct StartupClient {
     since: Instant,
     said: Vec<u8>,
     seen: usize,
@@ -87,16 +87,16 @@ struct Visitor {
     through_path: bool,
 }
 
-struct Keeper {
-    told: Arc<Told>,
+struct StartupServer {
+    told: Arc<StartupState>,
     rules: Rules,
     standing: Standing,
     reactor: Reactor,
-    visitors: HashMap<ConnId, Visitor>,
+    visitors: HashMap<ConnId, StartupClient>,
 }
 
-impl Keeper {
-    fn new(told: Arc<Told>, rules: Rules, permits: Permits) -> io::Result<Self> {
+impl StartupServer {
+    fn new(told: Arc<StartupState>, rules: Rules, permits: Permits) -> io::Result<Self> {
         let standing = rules.standing();
         let mut reactor = Reactor::new(net::Config {
             ring_entries: 64,
@@ -111,8 +111,12 @@ impl Keeper {
         Ok(Self { told, rules, standing, reactor, visitors: HashMap::new() })
     }
 
-    fn run(mut self, entrances: Vec<Entrance>, goes: &Sender<io::Result<()>>) -> io::Result<()> {
-        for entrance in entrances {
+    fn run(
+        mut self,
+        listeners: Vec<BoundListener>,
+        goes: &Sender<io::Result<()>>,
+    ) -> io::Result<()> {
+        for entrance in listeners {
             entrance.open(&mut self.reactor);
         }
         let mut events = Vec::new();
@@ -171,7 +175,7 @@ impl Keeper {
             Event::Accepted { conn, listener } => {
                 let through_path = Port::of(listener).seats;
                 let since = Instant::now();
-                let visitor = Visitor { since, said: Vec::new(), seen: 0, through_path };
+                let visitor = StartupClient { since, said: Vec::new(), seen: 0, through_path };
                 self.visitors.insert(conn, visitor);
             }
             Event::Received { conn, chunk } => {
@@ -213,7 +217,8 @@ impl Keeper {
 
     /// Answers once the head of the request is there. Its body is not waited for.
     fn hear(&mut self, conn: ConnId) {
-        let Some(Visitor { said, seen, through_path, .. }) = self.visitors.get_mut(&conn) else {
+        let Some(StartupClient { said, seen, through_path, .. }) = self.visitors.get_mut(&conn)
+        else {
             return;
         };
         let empty = head::empty_lines(said);
@@ -259,7 +264,7 @@ fn refusal(head: &Head<'_>, text: &str) -> Reply {
 }
 
 /// What somebody gets who comes before the shards do.
-fn reply_to(head: &Head<'_>, told: &Told) -> Reply {
+fn reply_to(head: &Head<'_>, told: &StartupState) -> Reply {
     let bodiless = head.method == Method::Head;
     let asks = bodiless || head.method == Method::Get;
     let progress = told.progress.lock().unwrap_or_else(PoisonError::into_inner);
@@ -303,13 +308,13 @@ fn send(conns: &mut Connections, conn: ConnId, standing: &Standing, reply: &Repl
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::server::connection::session::Speech;
+    use crate::server::connection::session::Protocol;
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    fn entrance(socket: std::net::TcpListener) -> Entrance {
-        let port = Port { speech: Speech::Http, seats: false };
-        Entrance { socket: socket.into(), port, acceptor: None }
+    fn entrance(socket: std::net::TcpListener) -> BoundListener {
+        let port = Port { protocol: Protocol::Http, seats: false };
+        BoundListener { socket: socket.into(), port, acceptor: None }
     }
 
     fn ask(address: std::net::SocketAddr, request: &str) -> String {
@@ -329,7 +334,7 @@ mod tests {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
         let permits = Permits::new(100, 1, 1);
-        let door = Door::open(vec![entrance(socket)], Rules::default(), permits).unwrap();
+        let door = StartupHttp::open(vec![entrance(socket)], Rules::default(), permits).unwrap();
         door.tell("5 of 9 MB read".into());
         assert!(ask(address, &get("/healthz")).starts_with("HTTP/1.1 200"));
         assert!(ask(address, &get("/live")).ends_with("\r\n\r\nOK"));
@@ -376,7 +381,7 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let next = socket.try_clone().unwrap();
         let permits = Permits::new(100, 1, 1);
-        let door = Door::open(vec![entrance(socket)], Rules::default(), permits).unwrap();
+        let door = StartupHttp::open(vec![entrance(socket)], Rules::default(), permits).unwrap();
         let (enough, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let askers: Vec<_> = (0..4)
             .map(|_| {

@@ -11,15 +11,15 @@
 
 pub(super) mod families;
 
-use super::connection::session::Speech;
+use super::connection::session::Protocol;
 use super::event_loop::turn_meter::{Longest, Work};
 use super::http::Limiter;
 use super::metrics::families::{
     CERTIFICATE_EXPIRES, CLOCK_AHEAD, FAMILIES, HISTOGRAMS, Kind, QUANTILES, QUEUE_FAMILIES,
     TURN_FAMILIES,
 };
-use super::shard_mail::message::Share;
-use super::shard_server::Core;
+use super::shard_mail::message::GatheredPart;
+use super::shard_server::ShardServer;
 use crate::protocol::msgpack::writer::Writer;
 use corq_io::clock;
 use corq_io::net::Connections;
@@ -336,18 +336,18 @@ fn write_sum(text: &mut String, name: &str, timing: &Timing) {
     sample(text, &format!("{name}_count"), "", &timing.count().to_string());
 }
 
-impl Core {
+impl ShardServer {
     /// This shard's part of `Metrics` and `Prometheus`.
-    pub(super) fn share_of_metrics(&self, conns: &Connections) -> Share {
+    pub(super) fn share_of_metrics(&self, conns: &Connections) -> GatheredPart {
         let shard = &self.engine.shard;
         let (totals, held) = (shard.totals(), shard.holdings());
-        let (net, log) = (self.net, self.engine.book.0.counters());
-        let (segments, spares) = self.engine.book.0.segments();
+        let (net, log) = (self.net, self.engine.journal.log.counters());
+        let (segments, spares) = self.engine.journal.log.segments();
         // One shard speaks for all.
         let of_process = |number: u64| if self.me == 0 { number } else { 0 };
         let live = shard.needed_bytes();
         let of_webhooks = self.load_of_webhooks();
-        let streams = self.streams.counts();
+        let subscribers = self.subscribers.counts();
         let numbers = [
             totals.pushed,
             totals.pulled,
@@ -388,7 +388,7 @@ impl Core {
             of_process(self.permits.most() as u64),
             net.accepted,
             net.rejected + conns.turned_away(),
-            net.given_away - self.leaving.seated(),
+            net.given_away - self.migrations.seated(),
             conns.secure() as u64,
             net.handshakes,
             net.resumptions,
@@ -402,7 +402,7 @@ impl Core {
             net.corrupt,
             net.accept_pauses,
             net.drains_cut,
-            self.sessions.count(Speech::Http) as u64,
+            self.sessions.count(Protocol::Http) as u64,
             self.http.counters.requests,
             self.http.counters.timeouts,
             self.http.counters.cross_origin,
@@ -410,34 +410,34 @@ impl Core {
             self.http.limiter.as_ref().map_or(0, Limiter::len) as u64,
             self.http.bodies.bytes() as u64,
             self.http.counters.crowded_out,
-            self.frames.bytes() as u64,
-            self.strangers.bytes() as u64,
+            self.receive_memory.bytes() as u64,
+            self.unauthenticated_memory.bytes() as u64,
             self.frames_crowded_out,
             self.deadlines.tokens,
             self.deadlines.frames,
             self.long_refused,
             conns.output_bytes() as u64,
-            self.outputs.crowded_out(),
+            self.send_memory.crowded_out(),
             net.received_bytes,
             net.sent_bytes,
             net.buffers_exhausted,
-            streams.sse,
-            streams.websocket,
-            streams.events,
-            streams.lost,
-            self.streams.waiting_bytes(conns) as u64,
+            subscribers.sse,
+            subscribers.websocket,
+            subscribers.events,
+            subscribers.lost,
+            self.subscribers.waiting_bytes(conns) as u64,
             net.late,
             self.tasks.len() as u64,
-            self.aside.abroad_bytes() as u64,
-            self.aside.begun_bytes() as u64,
+            self.large_replies.in_transit_bytes() as u64,
+            self.large_replies.begun_bytes() as u64,
             self.cold.bytes() as u64,
-            self.values.bytes() as u64,
-            self.values.reads(),
-            self.translations.len() as u64,
-            self.translations.slices(),
-            self.translations.writing_bytes() as u64,
-            self.aside.len() as u64,
-            self.post.stuck() as u64,
+            self.shared_values.bytes() as u64,
+            self.shared_values.reads(),
+            self.transcodings.len() as u64,
+            self.transcodings.slices(),
+            self.transcodings.writing_bytes() as u64,
+            self.large_replies.len() as u64,
+            self.outbox.stuck() as u64,
             log.records,
             log.blocks,
             log.block_bytes,
@@ -445,27 +445,27 @@ impl Core {
             log.cold_reads,
             log.segment_failures,
             log.held_writes,
-            self.reclaim.scan_failures(),
+            self.compaction.scan_failures(),
             segments,
             spares,
             live,
-            self.engine.book.0.used_bytes().saturating_sub(live),
+            self.engine.journal.log.used_bytes().saturating_sub(live),
             log.forgotten,
             log.forgotten_bytes,
-            self.reclaim.rewritten_bytes,
+            self.compaction.rewritten_bytes,
             shard.unknown_job_records(),
-            u64::from(self.engine.book.is_full(&shard.upkeep())),
+            u64::from(self.engine.journal.is_full(&shard.upkeep())),
             u64::from(self.said_lack.is_some()),
-            of_process(u64::from(self.ground.is_gone())),
-            of_process(self.ground.looks()),
-            self.reclaim.refused_pushes,
-            self.reclaim.yielded_jobs,
-            u64::from(self.engine.book.1.strained),
-            self.put_off.len() as u64,
+            of_process(u64::from(self.data_presence.is_gone())),
+            of_process(self.data_presence.looks()),
+            self.compaction.refused_pushes,
+            self.compaction.evicted_jobs,
+            u64::from(self.engine.journal.pressure.stalled),
+            self.stalled_messages.len() as u64,
             log.disk_bytes,
-            self.engine.book.0.unwritten_bytes(),
-            self.engine.book.0.memory_bytes() as u64,
-            self.shares.waiting() as u64,
+            self.engine.journal.log.unwritten_bytes(),
+            self.engine.journal.log.memory_bytes() as u64,
+            self.fair_shares.waiting() as u64,
         ];
         let Durations { push, pull, ack, turn } = &self.durations;
         let timings = shard.timings();
@@ -474,7 +474,7 @@ impl Core {
         let shard = self.me;
         let turns = self.meter.longest().map(|(work, longest)| TurnRow { shard, work, longest });
         let turns = turns.collect();
-        Share::Metrics(Box::new(Metrics { turns, numbers, timings }))
+        GatheredPart::Metrics(Box::new(Metrics { turns, numbers, timings }))
     }
 
     /// Jobs by state, totals and rates of this shard.

@@ -12,9 +12,9 @@
 //! copies them, up to the cuts.
 
 use crate::protocol::msgpack::writer::Writer;
-use crate::server::shard_mail::dispatch::Asked;
-use crate::server::shard_mail::message::{Message, Question, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::shard_mail::message::{Message, ScatterQuery, Step};
+use crate::server::shard_server::ShardServer;
 use corq_io::log_ring::Store;
 use corq_io::net::Connections;
 use corq_shards::stats::Census;
@@ -32,16 +32,16 @@ struct Cut {
 
 /// See the module. Each belongs to a command that is under way, of which there are few.
 #[derive(Debug, Default)]
-pub struct Cuts(BTreeMap<(u16, u32, u32), Cut>);
+pub struct BackupPoints(BTreeMap<(u16, u32, u32), Cut>);
 
-impl Core {
+impl ShardServer {
     /// Asks all shards where they cut.
-    pub(crate) fn ask_backup_point(&mut self, conns: &mut Connections, asked: Asked<'_>) {
-        if matches!(self.engine.book.0.disk_mut(), Store::Memory(_)) {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_ON_DISK);
+    pub(crate) fn ask_backup_point(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+        if matches!(self.engine.journal.log.disk_mut(), Store::Memory(_)) {
+            self.refuse(conns, ctx.origin, ctx.req_id, NOT_ON_DISK);
             return;
         }
-        self.ask_question(asked.origin, asked.req_id, Question::BackupPoint);
+        self.send_scatter_query(ctx.origin, ctx.req_id, ScatterQuery::BackupPoint);
     }
 
     /// A backup begins: somebody asks, or another shard has cut. The first time, this one cuts as
@@ -49,23 +49,23 @@ impl Core {
     pub(crate) fn cut(&mut self, step: Step) {
         let shards = self.slots.shards();
         let key = (step.shard, step.task, step.round);
-        if !self.cuts.0.contains_key(&key) {
-            let end = self.engine.book.0.cut().0;
-            self.cuts.0.insert(key, Cut { end, left: shards });
+        if !self.backup_points.0.contains_key(&key) {
+            let end = self.engine.journal.log.cut().0;
+            self.backup_points.0.insert(key, Cut { end, left: shards });
             // Among the questions, which go first: nothing that is done from here on overtakes it.
             for dest in (0..shards).filter(|&dest| dest != self.me) {
-                self.post.ask(dest).messages.push(Message::Cut { step });
+                self.outbox.immediate(dest).messages.push(Message::Cut { step });
             }
         }
-        let Some(cut) = self.cuts.0.get_mut(&key) else { return };
+        let Some(cut) = self.backup_points.0.get_mut(&key) else { return };
         cut.left -= 1;
         if cut.left > 0 {
             return;
         }
         let end = cut.end;
-        self.cuts.0.remove(&key);
+        self.backup_points.0.remove(&key);
         // Goes once the log has all that is before the cut.
-        let batch = self.post.tell(usize::from(step.shard));
+        let batch = self.outbox.after_commit(usize::from(step.shard));
         let start = batch.bytes.len();
         let mut writer = Writer::new(&mut batch.bytes);
         writer.map(2);
@@ -75,6 +75,6 @@ impl Core {
         writer.uint(end);
         let entries = start..batch.bytes.len();
         let census = Census::default();
-        batch.messages.push(Message::Answer { step, census, entries, count: 1, share: None });
+        batch.messages.push(Message::Gather { step, census, entries, count: 1, share: None });
     }
 }

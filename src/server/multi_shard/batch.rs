@@ -1,16 +1,16 @@
 //! Commands on many jobs: split by owner, merged in the order of the request. All jobs are checked
 //! before any is touched; between the two, only a lock that runs out can still change an answer.
 
-use super::task::{Jobs, Phase, Task};
+use super::task::{BatchTask, Phase, Task};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::{reply, uuid_text};
 use crate::server::commands::job_read::write_ref;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::commands::{framed, write_renewed};
-use crate::server::shard_mail::dispatch::{Asked, Lookup};
+use crate::server::shard_mail::dispatch::{Lookup, RequestContext};
 use crate::server::shard_mail::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
-use crate::server::shard_server::{Core, Pen};
+use crate::server::shard_server::{ReplyWriter, ShardServer};
 use corq_io::net::Connections;
 use corq_shards::command::{Ack, Beat, Command};
 use corq_shards::effect::{Refusal, Reply};
@@ -32,8 +32,8 @@ pub(crate) fn jobs_task(
     frame: Box<[u8]>,
     jobs: &[JobRef<'_>],
     piece: Option<(Step, usize)>,
-) -> Jobs {
-    Jobs {
+) -> BatchTask {
+    BatchTask {
         origin,
         frame,
         names: lookups(jobs),
@@ -50,13 +50,13 @@ pub(crate) fn jobs_task(
 
 /// The answer that tells of completions which came too late, by place and id.
 pub(crate) fn write_ignored<'a>(
-    pen: &mut Pen<'_>,
+    sink: &mut ReplyWriter<'_>,
     req_id: Option<&[u8]>,
     places: &[usize],
     ids: impl Iterator<Item = JobRef<'a>>,
 ) {
-    framed(pen, req_id, |pen| {
-        let mut writer = reply::head(pen.out, true, req_id, 1);
+    framed(sink, req_id, |sink| {
+        let mut writer = reply::head(sink.out, true, req_id, 1);
         writer.str("data");
         writer.map(2);
         writer.str("ignoredIndices");
@@ -70,12 +70,12 @@ pub(crate) fn write_ignored<'a>(
     });
 }
 
-impl Core {
+impl ShardServer {
     /// Finds the shards that a command on many jobs concerns.
     pub(crate) fn dispatch_jobs(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         jobs: &[JobRef<'_>],
     ) {
@@ -85,9 +85,9 @@ impl Core {
         });
         let first = owners.next().unwrap_or(Some(self.me));
         match first.filter(|_| owners.all(|owner| owner == first)) {
-            Some(owner) if owner == self.me => self.on_own_jobs(conns, asked, body, jobs),
-            Some(owner) => self.forward(asked, owner),
-            None => self.start_on_jobs(conns, asked, jobs, None),
+            Some(owner) if owner == self.me => self.on_own_jobs(conns, ctx, body, jobs),
+            Some(owner) => self.forward(ctx, owner),
+            None => self.start_on_jobs(conns, ctx, jobs, None),
         }
     }
 
@@ -95,12 +95,12 @@ impl Core {
     fn on_own_jobs(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         jobs: &[JobRef<'_>],
     ) {
-        let id = |job: JobRef<'_>| asked.id_of(job).unwrap_or_default();
-        let caller = Caller { client: asked.origin.client, request: CURRENT };
+        let id = |job: JobRef<'_>| ctx.id_of(job).unwrap_or_default();
+        let caller = Caller { client: ctx.origin.client, request: CURRENT };
         match body {
             Body::AckBatch(batch) => {
                 let ack = |ack: crate::api::request::Ack<'_>| (id(ack.job), ack.token);
@@ -128,19 +128,19 @@ impl Core {
             Some(Reply::Refused { place, .. })
                 if jobs.get(place).is_some_and(|&job| self.may_be_name(job)) =>
             {
-                self.start_on_jobs(conns, asked, jobs, Some((0, (0..jobs.len()).collect())));
+                self.start_on_jobs(conns, ctx, jobs, Some((0, (0..jobs.len()).collect())));
             }
             Some(Reply::Gone { renewed, places })
                 if places.iter().any(|&place| self.may_be_name(jobs[place])) =>
             {
-                self.start_on_jobs(conns, asked, jobs, Some((renewed, places.into())));
+                self.start_on_jobs(conns, ctx, jobs, Some((renewed, places.into())));
             }
             Some(Reply::Count(count) | Reply::Gone { renewed: count, .. })
                 if matches!(body, Body::ExtendLocks(_)) =>
             {
-                self.write_count(conns, asked.origin, asked.req_id, count);
+                self.write_count(conns, ctx.origin, ctx.req_id, count);
             }
-            Some(reply) => self.write_merged(conns, asked.origin, asked.req_id, jobs, &reply),
+            Some(reply) => self.write_merged(conns, ctx.origin, ctx.req_id, jobs, &reply),
             None => {}
         }
     }
@@ -175,16 +175,18 @@ impl Core {
                 self.refuse(conns, origin, req_id, &text);
             }
             Reply::Count(count) => {
-                self.respond(conns, origin, |_, pen| write_renewed(pen, req_id, *count, &[]));
+                self.respond(conns, origin, |_, sink| write_renewed(sink, req_id, *count, &[]));
             }
             Reply::Gone { renewed, places } => {
-                self.respond(conns, origin, |_, pen| write_renewed(pen, req_id, *renewed, places));
+                self.respond(conns, origin, |_, sink| {
+                    write_renewed(sink, req_id, *renewed, places)
+                });
             }
             Reply::Late(places) => {
                 let ids = places.iter().map(|&place| jobs[place]);
-                self.respond(conns, origin, |_, pen| write_ignored(pen, req_id, places, ids));
+                self.respond(conns, origin, |_, sink| write_ignored(sink, req_id, places, ids));
             }
-            _ => self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id)),
+            _ => self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id)),
         }
     }
 
@@ -193,7 +195,7 @@ impl Core {
     fn start_on_jobs(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         jobs: &[JobRef<'_>],
         missed: Option<(u64, Vec<usize>)>,
     ) {
@@ -208,10 +210,10 @@ impl Core {
             lookups(jobs)
         };
         let (count, gone) = missed.unwrap_or_default();
-        self.deferred(asked.origin);
-        let task = jobs_task(asked.origin, asked.frame.into(), jobs, None);
-        let task = Jobs { names, as_names, count, gone, ..task };
-        let step = self.tasks.start(self.me, Task::Jobs(task));
+        self.deferred(ctx.origin);
+        let task = jobs_task(ctx.origin, ctx.frame.into(), jobs, None);
+        let task = BatchTask { names, as_names, count, gone, ..task };
+        let step = self.tasks.start(self.me, Task::Batch(task));
         self.begin_on_jobs(conns, step, jobs);
     }
 
@@ -227,7 +229,7 @@ impl Core {
 
     fn resolve_jobs(&mut self, step: Step, jobs: &[JobRef<'_>]) {
         let mut asks: Vec<Vec<(usize, Span)>> = vec![Vec::new(); self.slots.shards()];
-        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         for (place, job) in jobs.iter().enumerate() {
             if task.names[place] != Lookup::AsName {
                 continue;
@@ -241,13 +243,13 @@ impl Core {
                     std::str::from_utf8(&text).unwrap_or_default()
                 }
             };
-            let keeper = self.slots.of_name(name);
-            let span = self.post.ask(keeper).keep(name.as_bytes());
-            asks[keeper].push((place, span));
+            let owner = self.slots.of_name(name);
+            let span = self.outbox.immediate(owner).keep(name.as_bytes());
+            asks[owner].push((place, span));
         }
-        for (keeper, names) in asks.into_iter().enumerate().filter(|(_, names)| !names.is_empty()) {
+        for (owner, names) in asks.into_iter().enumerate().filter(|(_, names)| !names.is_empty()) {
             task.left += 1;
-            self.post.ask(keeper).messages.push(Message::Resolve { step, names });
+            self.outbox.immediate(owner).messages.push(Message::Resolve { step, names });
         }
     }
 
@@ -257,7 +259,10 @@ impl Core {
         let jobs =
             names.iter().map(|(place, name)| (*place, self.directory.find_past(batch.text(name))));
         let jobs = jobs.collect();
-        self.post.tell(usize::from(step.shard)).messages.push(Message::Resolved { step, jobs });
+        self.outbox
+            .after_commit(usize::from(step.shard))
+            .messages
+            .push(Message::Resolved { step, jobs });
     }
 
     pub(crate) fn resolved(
@@ -266,15 +271,15 @@ impl Core {
         step: Step,
         found: &[(usize, Option<JobId>)],
     ) {
-        if let Some(Task::Needs(_)) = self.tasks.get(step) {
+        if let Some(Task::Dependencies(_)) = self.tasks.get(step) {
             self.dependencies_named(conns, step, found);
             return;
         }
-        if let Some(Task::Kin(_)) = self.tasks.get(step) {
-            self.kin_named(conns, step, found);
+        if let Some(Task::ParentLink(_)) = self.tasks.get(step) {
+            self.parent_link_named(conns, step, found);
             return;
         }
-        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         for &(place, id) in found {
             task.names[place] = Lookup::Done(id);
         }
@@ -287,7 +292,7 @@ impl Core {
             self.long_parted(step, outcome);
             return;
         }
-        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         match outcome {
             Reply::Refused { place, refusal } => task.refuse(*place, *refusal),
             Reply::Count(count) => task.count += count,
@@ -304,7 +309,7 @@ impl Core {
 
     /// Goes on with a command once the answers of its phase are there.
     fn advance_jobs(&mut self, conns: &mut Connections, step: Step) {
-        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         if task.left > 0 {
             return;
         }
@@ -317,13 +322,13 @@ impl Core {
                 Phase::Check | Phase::Act => {}
             }
             self.try_all_as_names(step, &request);
-            let done = matches!(self.tasks.get(step), Some(Task::Jobs(task)) if task.left == 0);
+            let done = matches!(self.tasks.get(step), Some(Task::Batch(task)) if task.left == 0);
             if done {
                 self.finish_jobs(conns, step, &request);
                 return;
             }
         }
-        if let Some(Task::Jobs(task)) = self.tasks.get(step) {
+        if let Some(Task::Batch(task)) = self.tasks.get(step) {
             task.frame = frame;
         }
     }
@@ -337,7 +342,7 @@ impl Core {
         else {
             return;
         };
-        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         let is_id = |place: usize| matches!(batch.ids[place], JobRef::Id(_));
         let missed = match (&request.body, task.refused) {
             (Body::AckBatch(_), Some((place, refusal))) => {
@@ -365,13 +370,13 @@ impl Core {
 
     /// Whether what was checked is done now: none is refused, and it is no piece of something longer.
     fn acts_next(&mut self, step: Step) -> bool {
-        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return false };
+        let Some(Task::Batch(task)) = self.tasks.get(step) else { return false };
         task.refused.is_none() && task.piece.is_none()
     }
 
     /// The first parts after the names are known: a check for acks, the act itself for heartbeats.
     fn send_parts(&mut self, step: Step, request: &Request<'_>) {
-        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
             &request.body
         else {
@@ -395,7 +400,7 @@ impl Core {
         }
         if beats_again {
             // What is tried once more is gone only if that comes to nothing, too.
-            let Jobs { gone, names, .. } = task;
+            let BatchTask { gone, names, .. } = task;
             gone.retain(|&place| !matches!(names[place], Lookup::Done(Some(_))));
         } else if !acks {
             let unknown = (0..batch.ids.len()).filter(|&place| task.id(place).is_none());
@@ -408,7 +413,7 @@ impl Core {
     }
 
     fn send_acts(&mut self, step: Step, request: &Request<'_>) {
-        if let Some(Task::Jobs(task)) = self.tasks.get(step) {
+        if let Some(Task::Batch(task)) = self.tasks.get(step) {
             task.phase = Phase::Act;
         }
         self.send_part_of_each(step, request, PartKind::Ack);
@@ -420,16 +425,18 @@ impl Core {
         else {
             return;
         };
-        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         let (origin, of) = (task.origin, task.piece.map(|(step, _)| step));
         let mut parts: Vec<Vec<PartItem>> = (0..self.slots.shards()).map(|_| Vec::new()).collect();
         for place in 0..batch.ids.len() {
             let Some(job) = task.id(place) else { continue };
             let owner = self.slots.of_job(job);
             let result = match kind {
-                PartKind::Ack => self.post.ask(owner).keep(batch.result(place)),
+                PartKind::Ack => self.outbox.immediate(owner).keep(batch.result(place)),
                 // Room is kept for it.
-                PartKind::Check if of.is_some() => self.post.ask(owner).keep(batch.result(place)),
+                PartKind::Check if of.is_some() => {
+                    self.outbox.immediate(owner).keep(batch.result(place))
+                }
                 PartKind::Check | PartKind::Beat => 0..0,
             };
             let (token, remove, ttl_ms) =
@@ -438,12 +445,18 @@ impl Core {
         }
         for (owner, items) in parts.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             task.left += 1;
-            self.post.ask(owner).messages.push(Message::Part { step, origin, kind, items, of });
+            self.outbox.immediate(owner).messages.push(Message::BatchPart {
+                step,
+                origin,
+                kind,
+                items,
+                of,
+            });
         }
     }
 
     fn finish_jobs(&mut self, conns: &mut Connections, step: Step, request: &Request<'_>) {
-        let Some(Task::Jobs(task)) = self.tasks.end(step) else { return };
+        let Some(Task::Batch(task)) = self.tasks.end(step) else { return };
         let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
             &request.body
         else {
@@ -487,7 +500,7 @@ impl Core {
             return;
         }
         let Self { engine, effects, .. } = self;
-        let mut out = Out { journal: &mut engine.book, effects };
+        let mut out = Out { journal: &mut engine.journal, effects };
         if engine.shard.takes_acks(acks, &mut out) {
             self.add_promise(of, self.engine.shard.bytes_of_acks(acks));
         } else {
@@ -550,6 +563,9 @@ impl Core {
             Some(reply) => reply,
             None => Reply::Done,
         };
-        self.post.tell(usize::from(step.shard)).messages.push(Message::Parted { step, outcome });
+        self.outbox
+            .after_commit(usize::from(step.shard))
+            .messages
+            .push(Message::BatchPartDone { step, outcome });
     }
 }

@@ -3,27 +3,27 @@
 
 use crate::server::events::NOBODY;
 use crate::server::shard_mail::message::{Message, Origin};
-use crate::server::shard_server::Core;
-use crate::server::storage::cold_reads::Then;
+use crate::server::shard_server::ShardServer;
+use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};
 use corq_shards::family::{Report, Reported};
 
-impl Core {
+impl ShardServer {
     /// Passes on how children here ended.
     #[inline]
-    pub(crate) fn tell_reports(&mut self) {
+    pub(crate) fn send_reports(&mut self) {
         if !self.effects.reports.is_empty() {
             for report in std::mem::take(&mut self.effects.reports) {
-                self.tell_report(Box::new(report), &[]);
+                self.send_report(Box::new(report), &[]);
             }
         }
     }
 
-    fn tell_report(&mut self, report: Box<Report>, fetched: &[Fetched]) {
-        let records = Records::new(&self.engine.book, fetched);
+    fn send_report(&mut self, report: Box<Report>, fetched: &[Fetched]) {
+        let records = Records::new(&self.engine.journal, fetched);
         let value = match report.stored.payload_bytes {
             0 => Ok(&[][..]),
             _ => records.payload(&report.stored),
@@ -35,7 +35,7 @@ impl Core {
                 let shard = self.me as u16;
                 let origin = Origin { shard, conn: NOBODY, client, tokenless: false, lists: false };
                 let stored = report.stored;
-                self.read_first(origin, Then::Report(report), &[stored], Vec::new());
+                self.read_first(origin, Continuation::Report(report), &[stored], Vec::new());
                 return;
             }
             Err(Absent::Damaged) => {
@@ -47,14 +47,14 @@ impl Core {
                 &[]
             }
         };
-        let batch = self.post.tell(self.slots.of_job(report.parent));
+        let batch = self.outbox.after_commit(self.slots.of_job(report.parent));
         let value = batch.keep(value);
         batch.messages.push(Message::Report { report, value });
     }
 
     /// The value of a child has been read, or could not be.
     pub(crate) fn report_record_arrived(&mut self, report: Box<Report>, fetched: &[Fetched]) {
-        self.tell_report(report, fetched);
+        self.send_report(report, fetched);
     }
 
     /// A child of a job here ended.

@@ -6,10 +6,10 @@ use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::commands::{DAMAGED, NOT_FOUND, TOO_LARGE};
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
-use crate::server::storage::cold_reads::Then;
+use crate::server::shard_server::ShardServer;
+use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
@@ -28,7 +28,7 @@ const SLICE_BYTES: u64 = 256 << 10;
 
 /// An answer that is being written.
 #[derive(Debug)]
-pub struct Valuing {
+pub struct ChildValueRead {
     origin: Origin,
     req_id: Option<Box<[u8]>>,
     /// The parent.
@@ -46,14 +46,14 @@ pub struct Valuing {
 }
 
 /// Those of a shard, each in its turn. One per command, so the connections bound their number.
-pub type Valuings = VecDeque<Valuing>;
+pub type ChildValueReads = VecDeque<ChildValueRead>;
 
-impl Core {
+impl ShardServer {
     /// Begins an answer; most are complete with their first slice.
     pub(crate) fn children_values(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
     ) {
         let (job, how, in_data) = match body {
@@ -62,39 +62,49 @@ impl Core {
             Body::GetIgnoredChildrenFailures(job) => (*job, How::Ignored, false),
             _ => return,
         };
-        if self.try_as_name(conns, asked, body, job) {
+        if self.try_as_name(conns, ctx, body, job) {
             return;
         }
-        let Some(job) = asked.id_of(job) else {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+        let Some(job) = ctx.id_of(job) else {
+            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
             return;
         };
-        let (origin, req_id) = (asked.origin, asked.req_id.map(Into::into));
+        let (origin, req_id) = (ctx.origin, ctx.req_id.map(Into::into));
         let (after, shown) = (None, BTreeSet::new());
         let (count, pieces, bytes) = (0, Vec::new(), 0);
-        let valuing =
-            Valuing { origin, req_id, job, how, in_data, after, shown, count, pieces, bytes };
-        self.value_on(conns, valuing, &[]);
+        let valuing = ChildValueRead {
+            origin,
+            req_id,
+            job,
+            how,
+            in_data,
+            after,
+            shown,
+            count,
+            pieces,
+            bytes,
+        };
+        self.read_child_values_on(conns, valuing, &[]);
     }
 
     /// One slice of the answer whose turn it is. True if there is more to do.
-    pub(crate) fn value_on_in_turn(&mut self, conns: &mut Connections) -> bool {
-        let Some(valuing) = self.valuings.pop_front() else { return false };
+    pub(crate) fn read_child_values_in_turn(&mut self, conns: &mut Connections) -> bool {
+        let Some(valuing) = self.child_value_reads.pop_front() else { return false };
         self.answered(valuing.origin);
-        self.value_on(conns, valuing, &[]);
-        !self.valuings.is_empty()
+        self.read_child_values_on(conns, valuing, &[]);
+        !self.child_value_reads.is_empty()
     }
 
     /// Writes the next slice. `fetched` holds records that had to be read for it first.
-    pub(crate) fn value_on(
+    pub(crate) fn read_child_values_on(
         &mut self,
         conns: &mut Connections,
-        mut valuing: Valuing,
+        mut valuing: ChildValueRead,
         fetched: &[Fetched],
     ) {
         let found = self.engine.shard.find(valuing.job);
         let Some(index) = found else {
-            self.end_valuing(conns, valuing, Some(NOT_FOUND));
+            self.end_child_values(conns, valuing, Some(NOT_FOUND));
             return;
         };
         let options = self.engine.shard.view(index).options;
@@ -104,11 +114,11 @@ impl Core {
         let is_new =
             |end: &&ChildEnd| end.how == valuing.how && !valuing.shown.contains(&end.child);
         let needed: Vec<ChildEnd> = ends.iter().filter(is_new).copied().collect();
-        let records = Records::new(&self.engine.book, fetched);
+        let records = Records::new(&self.engine.journal, fetched);
         let missing = |stored: &Stored| records.record(stored) == Err(Absent::Cold);
         let missing: Vec<Stored> = needed.iter().map(|end| end.stored).filter(missing).collect();
         if !missing.is_empty() {
-            let (origin, then) = (valuing.origin, Then::Values(Box::new(valuing)));
+            let (origin, then) = (valuing.origin, Continuation::ChildValues(Box::new(valuing)));
             self.read_first(origin, then, &missing, fetched.to_vec());
             return;
         }
@@ -120,7 +130,7 @@ impl Core {
                 continue;
             }
             let Some(ended) = records.record(&stored).ok().and_then(ended_of) else {
-                self.end_valuing(conns, valuing, Some(DAMAGED));
+                self.end_child_values(conns, valuing, Some(DAMAGED));
                 return;
             };
             write_value(&mut writer, &ended, valuing.how);
@@ -129,32 +139,32 @@ impl Core {
         valuing.count += count;
         let bytes = piece.len() + count * size_of::<JobId>();
         valuing.bytes += bytes;
-        self.aside.note_begun(bytes);
+        self.large_replies.note_begun(bytes);
         if !piece.is_empty() {
             valuing.pieces.push(piece);
         }
         if valuing.bytes > FRAME_BYTES_MAX {
-            self.end_valuing(conns, valuing, Some(TOO_LARGE));
+            self.end_child_values(conns, valuing, Some(TOO_LARGE));
             return;
         }
         match next {
             Some(after) => {
                 valuing.after = Some(after);
                 self.deferred(valuing.origin);
-                self.valuings.push_back(valuing);
+                self.child_value_reads.push_back(valuing);
             }
-            None => self.end_valuing(conns, valuing, None),
+            None => self.end_child_values(conns, valuing, None),
         }
     }
 
-    fn end_valuing(
+    fn end_child_values(
         &mut self,
         conns: &mut Connections,
-        valuing: Valuing,
+        valuing: ChildValueRead,
         refused: Option<&'static str>,
     ) {
-        let Valuing { origin, req_id, in_data, count, mut pieces, bytes, .. } = valuing;
-        self.aside.note_shown(bytes);
+        let ChildValueRead { origin, req_id, in_data, count, mut pieces, bytes, .. } = valuing;
+        self.large_replies.note_shown(bytes);
         let req_id = req_id.as_deref();
         if let Some(text) = refused {
             self.refuse(conns, origin, req_id, text);
@@ -173,12 +183,12 @@ impl Core {
     }
 
     /// Ends the answers to a client that is gone.
-    pub(crate) fn stop_valuing(&mut self, client: ClientId) {
-        let aside = &mut self.aside;
-        self.valuings.retain(|valuing| {
+    pub(crate) fn stop_child_values(&mut self, client: ClientId) {
+        let large_replies = &mut self.large_replies;
+        self.child_value_reads.retain(|valuing| {
             let stays = valuing.origin.client != client;
             if !stays {
-                aside.note_shown(valuing.bytes);
+                large_replies.note_shown(valuing.bytes);
             }
             stays
         });
@@ -186,7 +196,7 @@ impl Core {
 }
 
 /// The next ends, and the place of the last of them if there are more.
-fn slice_of(kin: Option<&Kin>, valuing: &Valuing) -> (Vec<ChildEnd>, Option<u64>) {
+fn slice_of(kin: Option<&Kin>, valuing: &ChildValueRead) -> (Vec<ChildEnd>, Option<u64>) {
     let Some(kin) = kin else { return (Vec::new(), None) };
     let behind = valuing.after.map_or(Bound::Unbounded, Bound::Excluded);
     let rest = kin.ends.range((behind, Bound::Unbounded));

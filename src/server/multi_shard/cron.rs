@@ -16,9 +16,9 @@ use crate::protocol::decode::decode;
 use crate::protocol::reply;
 use crate::server::commands::framed;
 use crate::server::commands::pending_replies::CURRENT;
-use crate::server::shard_mail::dispatch::{Asked, Lookup};
+use crate::server::shard_mail::dispatch::{Lookup, RequestContext};
 use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Command, SetCron};
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The shard that keeps the names of all schedules, and all webhooks. One is enough for what changes
 /// so rarely, and lets the limits be those of the server.
-pub const KEEPER: usize = 0;
+pub const REGISTRY_SHARD: usize = 0;
 
 /// Schedules of the server.
 pub const CRONS_MAX: usize = 10_000;
@@ -40,7 +40,7 @@ const NOT_FOUND: &str = "Cron not found";
 
 /// What the shards tell each other about schedules.
 #[derive(Debug)]
-pub enum CronMail {
+pub enum CronMessage {
     /// Work for the shard that has the queue of a schedule.
     Act {
         /// Who waits.
@@ -212,12 +212,12 @@ fn plan_of(cron: &Cron<'_>, now_ms: u64) -> Result<Plan, BadPlan> {
 }
 
 /// The keeper's part.
-impl Core {
+impl ShardServer {
     /// Starts `Cron` or `CronDelete`.
     pub(crate) fn begin_cron(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
     ) {
         let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name) | Body::CronGet(name)) = body
@@ -227,23 +227,27 @@ impl Core {
         if let Some(entry) = self.crons.entries.get_mut(*name)
             && entry.busy
         {
-            entry.waiting.push_back((asked.origin, asked.frame.into()));
-            self.deferred(asked.origin);
+            entry.waiting.push_back((ctx.origin, ctx.frame.into()));
+            self.deferred(ctx.origin);
             return;
         }
-        match self.plan_cron_task(asked, body) {
+        match self.plan_cron_task(ctx, body) {
             Ok(task) => {
-                self.deferred(asked.origin);
+                self.deferred(ctx.origin);
                 let step = self.tasks.start(self.me, Task::Cron(task));
                 self.send_cron_act(step);
             }
-            Err(text) => self.refuse(conns, asked.origin, asked.req_id, &text),
+            Err(text) => self.refuse(conns, ctx.origin, ctx.req_id, &text),
         }
     }
 
     /// The first step of a command that is not refused.
-    fn plan_cron_task(&mut self, asked: Asked<'_>, body: &Body<'_>) -> Result<CronTask, String> {
-        let (origin, frame) = (asked.origin, asked.frame.into());
+    fn plan_cron_task(
+        &mut self,
+        ctx: RequestContext<'_>,
+        body: &Body<'_>,
+    ) -> Result<CronTask, String> {
+        let (origin, frame) = (ctx.origin, ctx.frame.into());
         match body {
             Body::Cron(cron) => {
                 plan_of(cron, self.now_ms).map_err(|bad| bad.0)?;
@@ -277,10 +281,10 @@ impl Core {
             Act::Hold | Act::LetGo | Act::Leave => task.from.unwrap_or(task.to),
             Act::Set { .. } | Act::Delete | Act::Show => task.to,
         };
-        let batch = self.post.ask(dest);
+        let batch = self.outbox.immediate(dest);
         let frame = batch.keep(&task.frame);
         let (origin, act) = (task.origin, task.act);
-        batch.messages.push(Message::Cron(CronMail::Act { step, origin, act, frame }));
+        batch.messages.push(Message::Cron(CronMessage::Act { step, origin, act, frame }));
     }
 
     /// The owner has done its part: what follows?
@@ -354,8 +358,8 @@ impl Core {
         mut waiting: VecDeque<(Origin, Box<[u8]>)>,
     ) {
         while let Some((origin, frame)) = waiting.pop_front() {
-            let asked = Asked { origin, req_id: None, frame: &frame, lookup: Lookup::Fresh };
-            self.requested(conns, asked);
+            let ctx = RequestContext { origin, req_id: None, frame: &frame, lookup: Lookup::Fresh };
+            self.requested(conns, ctx);
             if let Some(entry) = self.crons.entries.get_mut(name)
                 && entry.busy
             {
@@ -378,48 +382,48 @@ impl Core {
 
     /// All shards have told what they have.
     pub(crate) fn all_crons_are_known(&mut self) {
-        if self.me != KEEPER {
+        if self.me != REGISTRY_SHARD {
             return;
         }
         for (owner, name) in std::mem::take(&mut self.crons.older) {
-            let batch = self.post.tell(owner);
+            let batch = self.outbox.after_commit(owner);
             let name = batch.keep(name.as_bytes());
-            batch.messages.push(Message::Cron(CronMail::Drop { name }));
+            batch.messages.push(Message::Cron(CronMessage::Drop { name }));
         }
         for dest in 0..self.slots.shards() {
-            self.post.tell(dest).messages.push(Message::Cron(CronMail::Start));
+            self.outbox.after_commit(dest).messages.push(Message::Cron(CronMessage::Start));
         }
     }
 }
 
 /// The owner's part.
-impl Core {
+impl ShardServer {
     /// Reads mail about schedules.
-    pub(crate) fn read_cron_mail(
+    pub(crate) fn read_cron_message(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &CronMail,
+        mail: &CronMessage,
     ) {
         match mail {
-            CronMail::Act { step, origin, act, frame } => {
+            CronMessage::Act { step, origin, act, frame } => {
                 self.act_on_cron(conns, *step, *origin, *act, &batch.bytes[frame.clone()]);
             }
-            CronMail::Acted { step, state, refused } => {
+            CronMessage::Acted { step, state, refused } => {
                 let refused = refused.as_ref().map(|text| batch.text(text));
                 self.cron_acted(conns, *step, *state, refused);
             }
-            CronMail::Known { owner, name, version, data_bytes } => {
+            CronMessage::Known { owner, name, version, data_bytes } => {
                 self.crons.found(usize::from(*owner), batch.text(name), *version, *data_bytes);
             }
-            CronMail::Ended { owner, name } => {
+            CronMessage::Ended { owner, name } => {
                 self.cron_ended(usize::from(*owner), batch.text(name));
             }
-            CronMail::Drop { name } => {
+            CronMessage::Drop { name } => {
                 let command = Command::RemoveCron { name: batch.text(name) };
                 self.apply(conns, Caller::default(), &command);
             }
-            CronMail::Start => self.apply(conns, Caller::default(), &Command::StartCrons),
+            CronMessage::Start => self.apply(conns, Caller::default(), &Command::StartCrons),
         }
     }
 
@@ -451,9 +455,9 @@ impl Core {
                 let outcome = self.set_cron(conns, caller, cron, moved);
                 match outcome {
                     Ok(index) => {
-                        self.respond(conns, origin, |engine, pen| {
-                            framed(pen, req_id, |pen| {
-                                let mut writer = reply::head(pen.out, true, req_id, 1);
+                        self.respond(conns, origin, |engine, sink| {
+                            framed(sink, req_id, |sink| {
+                                let mut writer = reply::head(sink.out, true, req_id, 1);
                                 writer.str("cron");
                                 write_cron(&mut writer, engine.shard.cron_at(index), false);
                             });
@@ -469,7 +473,7 @@ impl Core {
                     if self.own_reply() == Some(Reply::Count(0)) {
                         self.refuse(conns, origin, req_id, NOT_FOUND);
                     } else {
-                        self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id));
+                        self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id));
                     }
                     self.answered(origin);
                 }
@@ -479,9 +483,9 @@ impl Core {
         let state = cron.map(|cron| (cron.executions, cron.version));
         // A setting that was refused leaves what was there, but nothing of it is what was set.
         let state = state.filter(|_| refused.is_none());
-        let batch = self.post.tell(usize::from(step.shard));
+        let batch = self.outbox.after_commit(usize::from(step.shard));
         let refused = refused.map(|text| batch.keep(text.as_bytes()));
-        batch.messages.push(Message::Cron(CronMail::Acted { step, state, refused }));
+        batch.messages.push(Message::Cron(CronMessage::Acted { step, state, refused }));
     }
 
     fn show_cron(
@@ -495,9 +499,9 @@ impl Core {
             self.refuse(conns, origin, req_id, NOT_FOUND);
             return;
         }
-        self.respond(conns, origin, |engine, pen| {
-            framed(pen, req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, req_id, 1);
+        self.respond(conns, origin, |engine, sink| {
+            framed(sink, req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, req_id, 1);
                 writer.str("cron");
                 if let Some(cron) = engine.shard.cron(name) {
                     write_cron(&mut writer, cron, true);
@@ -546,26 +550,26 @@ impl Core {
     }
 
     /// Tells the keeper of schedules that have ended by themselves.
-    pub(crate) fn tell_cron_ends(&mut self) {
+    pub(crate) fn send_cron_ends(&mut self) {
         if self.effects.cron_ends.is_empty() {
             return;
         }
         let owner = self.me as u16;
         for name in std::mem::take(&mut self.effects.cron_ends) {
-            let batch = self.post.tell(KEEPER);
+            let batch = self.outbox.after_commit(REGISTRY_SHARD);
             let name = batch.keep(name.as_bytes());
-            batch.messages.push(Message::Cron(CronMail::Ended { owner, name }));
+            batch.messages.push(Message::Cron(CronMessage::Ended { owner, name }));
         }
     }
 
     /// Tells the keeper of all schedules, after recovery.
-    pub(crate) fn tell_all_crons(&mut self) {
+    pub(crate) fn send_all_crons(&mut self) {
         let owner = self.me as u16;
         for cron in self.engine.shard.crons() {
-            let batch = self.post.tell(KEEPER);
+            let batch = self.outbox.after_commit(REGISTRY_SHARD);
             let (version, data_bytes) = (cron.version, cron.data.len() as u64);
             let name = batch.keep(cron.name.as_bytes());
-            let known = CronMail::Known { owner, name, version, data_bytes };
+            let known = CronMessage::Known { owner, name, version, data_bytes };
             batch.messages.push(Message::Cron(known));
         }
     }

@@ -3,11 +3,11 @@
 use crate::api::limits::INTEGER_MAX;
 use crate::api::request::{Body, Cadence, Cron, Request};
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::job::new_job::NewJob;
 
-impl Core {
+impl ShardServer {
     /// Refuses a command for a schedule or repeated jobs that would run more often than they may.
     #[inline]
     pub(crate) fn runs_too_often(

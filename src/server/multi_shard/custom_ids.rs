@@ -1,6 +1,6 @@
 //! Custom ids over all shards: claiming them before a push, telling the directory what came of it.
 
-use super::dependencies::{Needed, UnmetOf};
+use super::dependencies::{FoundDependencies, UnmetOf};
 use super::task::{Claims, Task};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
@@ -11,7 +11,7 @@ use crate::server::commands::group::group_full;
 use crate::server::commands::job_view::write_pushed;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -33,7 +33,7 @@ pub struct WaitingClaim {
 /// the news is on its way here; so each of those shards is sounded first: what it has said before its
 /// answer has come by then.
 #[derive(Debug, Default)]
-pub struct Soundings {
+pub struct ClaimProbes {
     waiting: BTreeMap<u64, (usize, WaitingClaim)>,
     begun: u64,
 }
@@ -99,7 +99,7 @@ pub(crate) fn write_ids(
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Claims the custom ids of a push, if it has any, before it goes to the owner of the queue.
     pub(crate) fn claim_names(
         &mut self,
@@ -107,37 +107,37 @@ impl Core {
         origin: Origin,
         frame: Box<[u8]>,
         body: &Body<'_>,
-        needed: Needed,
+        dependencies: FoundDependencies,
     ) {
         let (Body::Push { queue, .. } | Body::PushBatch { queue, .. }) = body else { return };
         let jobs = jobs_of(body);
         let mut taken = vec![false; jobs.len()];
-        let mut keepers: Vec<(usize, Vec<usize>)> =
-            (0..self.slots.shards()).map(|keeper| (keeper, Vec::new())).collect();
+        let mut name_owners: Vec<(usize, Vec<usize>)> =
+            (0..self.slots.shards()).map(|owner| (owner, Vec::new())).collect();
         let mut seen = std::collections::BTreeSet::new();
         for (place, job) in jobs.iter().enumerate() {
             let Some(name) = job.custom_id else { continue };
             if seen.insert(name) {
-                keepers[self.slots.of_name(name)].1.push(place);
+                name_owners[self.slots.of_name(name)].1.push(place);
             } else {
                 taken[place] = true;
             }
         }
-        keepers.retain(|(_, places)| !places.is_empty());
+        name_owners.retain(|(_, places)| !places.is_empty());
         let owner = self.slots.of_queue(queue);
-        let claims = Claims { origin, frame, owner, keepers, answered: 0, taken, needed };
-        if claims.keepers.is_empty() {
+        let claims = Claims { origin, frame, owner, name_owners, answered: 0, taken, dependencies };
+        if claims.name_owners.is_empty() {
             self.send_push(conns, claims);
             return;
         }
         let step = self.tasks.start(self.me, Task::Claims(claims));
-        self.ask_next_keeper(step, jobs);
+        self.claim_at_next_owner(step, jobs);
     }
 
-    fn ask_next_keeper(&mut self, step: Step, jobs: &[NewJob<'_>]) {
+    fn claim_at_next_owner(&mut self, step: Step, jobs: &[NewJob<'_>]) {
         let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
-        let (keeper, places) = &claims.keepers[claims.answered];
-        let batch = self.post.ask(*keeper);
+        let (owner, places) = &claims.name_owners[claims.answered];
+        let batch = self.outbox.immediate(*owner);
         let name = |&place: &usize| jobs[place].custom_id.unwrap_or_default();
         let names = places.iter().map(|place| batch.keep(name(place).as_bytes())).collect();
         batch.messages.push(Message::Claim { step, names });
@@ -155,17 +155,20 @@ impl Core {
             self.waiting_claims.push(name.clone(), WaitingClaim { sounded: false, ..claim });
             return;
         }
-        let Some(claim) = self.sound(claim) else { return };
+        let Some(claim) = self.probe(claim) else { return };
         let taken =
             claim.names.iter().map(|name| self.is_jobs_id(name) || !self.directory.claim(name));
         let taken = taken.collect();
         let step = claim.step;
-        self.post.tell(usize::from(step.shard)).messages.push(Message::Claimed { step, taken });
+        self.outbox
+            .after_commit(usize::from(step.shard))
+            .messages
+            .push(Message::Claimed { step, taken });
     }
 
     /// Sounds the shards of jobs that bear names of a claim, if that has not been done: then the claim comes
     /// back with the last answer.
-    fn sound(&mut self, claim: WaitingClaim) -> Option<WaitingClaim> {
+    fn probe(&mut self, claim: WaitingClaim) -> Option<WaitingClaim> {
         if claim.sounded {
             return Some(claim);
         }
@@ -183,28 +186,28 @@ impl Core {
         if owners.is_empty() {
             return Some(claim);
         }
-        self.soundings.begun += 1;
-        let number = self.soundings.begun;
+        self.claim_probes.begun += 1;
+        let number = self.claim_probes.begun;
         let from = self.me as u16;
         for &owner in &owners {
-            self.post.ask(owner).messages.push(Message::Sound { from, number });
+            self.outbox.immediate(owner).messages.push(Message::Probe { from, number });
         }
-        self.soundings.waiting.insert(number, (owners.len(), claim));
+        self.claim_probes.waiting.insert(number, (owners.len(), claim));
         None
     }
 
     /// A shard wants to have read what this one has said before.
-    pub(crate) fn answer_sounding(&mut self, from: u16, number: u64) {
+    pub(crate) fn answer_probe(&mut self, from: u16, number: u64) {
         // With the news, which wait for the log as well.
-        self.post.tell(usize::from(from)).messages.push(Message::Sounded { number });
+        self.outbox.after_commit(usize::from(from)).messages.push(Message::Probed { number });
     }
 
     /// The answer.
-    pub(crate) fn sounded(&mut self, number: u64) {
-        let Some((missing, _)) = self.soundings.waiting.get_mut(&number) else { return };
+    pub(crate) fn probed(&mut self, number: u64) {
+        let Some((missing, _)) = self.claim_probes.waiting.get_mut(&number) else { return };
         *missing -= 1;
         if *missing == 0
-            && let Some((_, claim)) = self.soundings.waiting.remove(&number)
+            && let Some((_, claim)) = self.claim_probes.waiting.remove(&number)
         {
             self.grant_or_wait(claim);
         }
@@ -235,14 +238,14 @@ impl Core {
             return;
         }
         let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
-        for (&place, &taken) in claims.keepers[claims.answered].1.iter().zip(taken) {
+        for (&place, &taken) in claims.name_owners[claims.answered].1.iter().zip(taken) {
             claims.taken[place] = taken;
         }
         claims.answered += 1;
-        if claims.answered < claims.keepers.len() {
+        if claims.answered < claims.name_owners.len() {
             let frame = std::mem::take(&mut claims.frame);
             if let Ok(Request { body, .. }) = decode(&frame) {
-                self.ask_next_keeper(step, jobs_of(&body));
+                self.claim_at_next_owner(step, jobs_of(&body));
             }
             if let Some(Task::Claims(claims)) = self.tasks.get(step) {
                 claims.frame = frame;
@@ -255,7 +258,7 @@ impl Core {
     }
 
     fn send_push(&mut self, conns: &mut Connections, claims: Claims) {
-        let refused = claims.needed.refusals.iter().find(|(place, _)| !claims.taken[*place]);
+        let refused = claims.dependencies.refusals.iter().find(|(place, _)| !claims.taken[*place]);
         if let Some((_, error)) = refused {
             self.take_back_claims(&claims);
             let req_id = decode(&claims.frame).ok().and_then(|request| request.req_id);
@@ -263,12 +266,12 @@ impl Core {
             self.answered(claims.origin);
             return;
         }
-        let batch = self.post.ask(claims.owner);
+        let batch = self.outbox.immediate(claims.owner);
         let frame = batch.keep(&claims.frame);
         let mut keep = |lists: &UnmetOf<Vec<u8>>| {
             lists.iter().map(|(job, bytes)| (*job, batch.keep(bytes))).collect()
         };
-        let (unmet, open) = (keep(&claims.needed.unmet), keep(&claims.needed.open));
+        let (unmet, open) = (keep(&claims.dependencies.unmet), keep(&claims.dependencies.open));
         let (origin, taken) = (claims.origin, claims.taken.into());
         batch.messages.push(Message::Push { origin, frame, taken, unmet, open });
     }
@@ -277,14 +280,14 @@ impl Core {
     fn take_back_claims(&mut self, claims: &Claims) {
         let Ok(Request { body, .. }) = decode(&claims.frame) else { return };
         let jobs = jobs_of(&body);
-        let asked_for = claims.keepers.iter().flat_map(|(_, places)| places);
+        let asked_for = claims.name_owners.iter().flat_map(|(_, places)| places);
         for &place in asked_for.filter(|&&place| !claims.taken[place]) {
             self.release_name(jobs[place].custom_id.unwrap_or_default());
         }
     }
 
     pub(crate) fn release_name(&mut self, name: &str) {
-        let batch = self.post.tell(self.slots.of_name(name));
+        let batch = self.outbox.after_commit(self.slots.of_name(name));
         let name = batch.keep(name.as_bytes());
         batch.messages.push(Message::Unclaim { name });
     }
@@ -341,9 +344,9 @@ impl Core {
         let effects = std::mem::take(&mut self.effects);
         let made = &effects.pushed[pushed];
         self.release_unused(&granted, made);
-        self.respond(conns, origin, |_, pen| {
-            framed(pen, req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, req_id, 1);
+        self.respond(conns, origin, |_, sink| {
+            framed(sink, req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, req_id, 1);
                 writer.str(if many { "ids" } else { "id" });
                 if many {
                     writer.array(all.len());
@@ -366,33 +369,33 @@ impl Core {
     }
 
     /// Tells the directory of custom ids that came or went with the last command.
-    pub(crate) fn tell_names(&mut self) {
+    pub(crate) fn send_names(&mut self) {
         if self.effects.names.is_empty() {
             return;
         }
         for change in std::mem::take(&mut self.effects.names) {
             let (name, id, known) = (&*change.name, change.id, change.known);
-            let batch = self.post.tell(self.slots.of_name(name));
+            let batch = self.outbox.after_commit(self.slots.of_name(name));
             let name = batch.keep(name.as_bytes());
             batch.messages.push(Message::Named { name, id, known });
         }
     }
 
     /// Tells the directory of all custom ids, after recovery.
-    pub(crate) fn tell_all_names(&mut self) {
+    pub(crate) fn send_all_names(&mut self) {
         // The gone ones first: a name may have been given again.
         for (name, id) in self.engine.shard.take_past_names() {
-            let batch = self.post.tell(self.slots.of_name(&name));
+            let batch = self.outbox.after_commit(self.slots.of_name(&name));
             let name = batch.keep(name.as_bytes());
             batch.messages.push(Message::Named { name, id, known: false });
         }
         for (name, id) in self.engine.shard.custom_ids() {
-            let batch = self.post.tell(self.slots.of_name(name));
+            let batch = self.outbox.after_commit(self.slots.of_name(name));
             let name = batch.keep(name.as_bytes());
             batch.messages.push(Message::Named { name, id, known: true });
         }
         for name in self.engine.shard.staged_names() {
-            let batch = self.post.tell(self.slots.of_name(&name));
+            let batch = self.outbox.after_commit(self.slots.of_name(&name));
             let name = batch.keep(name.as_bytes());
             batch.messages.push(Message::Reserve { name });
         }

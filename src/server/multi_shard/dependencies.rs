@@ -10,9 +10,9 @@ use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::Texts;
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::{Message, Origin, Span, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::dependency::{Standing, Unmet};
 use corq_shards::family::NAMED_CHILDREN_MAX;
@@ -22,11 +22,11 @@ use std::collections::HashSet;
 
 /// A push that has to learn about the jobs it names.
 #[derive(Debug)]
-pub struct Needs {
+pub struct DependencyLookup {
     origin: Origin,
     frame: Box<[u8]>,
     /// One for each text of each job's `dependsOn`, in order.
-    found: Vec<Need>,
+    found: Vec<DependencyState>,
     /// Answers that are still to come.
     left: usize,
     /// The long push that it is a piece of, and the place of its first job in that.
@@ -35,7 +35,7 @@ pub struct Needs {
 
 /// How far one dependency has been found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Need {
+enum DependencyState {
     /// The directory has to be asked for it.
     Name,
     /// Its shard has to be asked how it stands.
@@ -53,7 +53,7 @@ pub type UnmetOf<T> = Vec<(usize, T)>;
 
 /// What came of the dependencies of a push.
 #[derive(Clone, Debug, Default)]
-pub struct Needed {
+pub struct FoundDependencies {
     /// What its jobs wait for.
     pub unmet: UnmetOf<Vec<u8>>,
     /// Which children of theirs they wait for.
@@ -101,10 +101,10 @@ fn entry(lists: &mut UnmetOf<Vec<u8>>, job: usize) -> &mut Vec<u8> {
     &mut lists[last].1
 }
 
-fn need_of(text: &str) -> Need {
+fn need_of(text: &str) -> DependencyState {
     match JobRef::of(text) {
-        JobRef::Id(id) => Need::Job { id, by_name: false },
-        JobRef::Custom(_) => Need::Name,
+        JobRef::Id(id) => DependencyState::Job { id, by_name: false },
+        JobRef::Custom(_) => DependencyState::Name,
     }
 }
 
@@ -115,35 +115,35 @@ fn texts<'b, 'a: 'b>(jobs: &'b [NewJob<'a>]) -> impl Iterator<Item = (usize, &'a
     jobs.iter().enumerate().flat_map(of_job)
 }
 
-impl Core {
+impl ShardServer {
     /// Starts a push that has custom ids, dependencies or both.
     pub(crate) fn begin_push(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
     ) {
         let texts = texts(jobs_of(body)).take(BATCH_DEPENDENCIES_MAX + 1);
-        let found: Vec<Need> = texts.map(|(_, text)| need_of(text)).collect();
+        let found: Vec<DependencyState> = texts.map(|(_, text)| need_of(text)).collect();
         if found.len() > BATCH_DEPENDENCIES_MAX {
             let text =
                 format!("jobs must have at most {BATCH_DEPENDENCIES_MAX} dependencies together");
-            self.refuse(conns, asked.origin, asked.req_id, &text);
+            self.refuse(conns, ctx.origin, ctx.req_id, &text);
             return;
         }
-        self.deferred(asked.origin);
-        let (origin, frame) = (asked.origin, asked.frame.into());
+        self.deferred(ctx.origin);
+        let (origin, frame) = (ctx.origin, ctx.frame.into());
         if found.is_empty() {
-            self.claim_names(conns, origin, frame, body, Needed::default());
+            self.claim_names(conns, origin, frame, body, FoundDependencies::default());
             return;
         }
-        let task = Needs { origin, frame, found, left: 0, piece: None };
-        let step = self.tasks.start(self.me, Task::Needs(task));
-        self.advance_needs(conns, step);
+        let task = DependencyLookup { origin, frame, found, left: 0, piece: None };
+        let step = self.tasks.start(self.me, Task::Dependencies(task));
+        self.advance_dependencies(conns, step);
     }
 
     /// Finds out what the jobs of a piece of a long push depend on. False if they depend on nothing.
-    pub(crate) fn begin_needs_of_piece(
+    pub(crate) fn begin_dependencies_of_piece(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -151,46 +151,48 @@ impl Core {
         frame: Vec<u8>,
     ) -> bool {
         let Ok(Request { body, .. }) = decode(&frame) else { return false };
-        let found: Vec<Need> = texts(jobs_of(&body)).map(|(_, text)| need_of(text)).collect();
+        let found: Vec<DependencyState> =
+            texts(jobs_of(&body)).map(|(_, text)| need_of(text)).collect();
         drop(body);
         if found.is_empty() {
             return false;
         }
-        let task = Needs { origin, frame: frame.into(), found, left: 0, piece: Some(piece) };
-        let step = self.tasks.start(self.me, Task::Needs(task));
-        self.advance_needs(conns, step);
+        let task =
+            DependencyLookup { origin, frame: frame.into(), found, left: 0, piece: Some(piece) };
+        let step = self.tasks.start(self.me, Task::Dependencies(task));
+        self.advance_dependencies(conns, step);
         true
     }
 
     /// Goes on once the answers to the last questions are there.
-    fn advance_needs(&mut self, conns: &mut Connections, step: Step) {
-        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+    fn advance_dependencies(&mut self, conns: &mut Connections, step: Step) {
+        let Some(Task::Dependencies(task)) = self.tasks.get(step) else { return };
         if task.left > 0 {
             return;
         }
-        if task.found.contains(&Need::Name) {
+        if task.found.contains(&DependencyState::Name) {
             self.ask_directories(step);
-        } else if task.found.iter().any(|need| matches!(need, Need::Job { .. })) {
+        } else if task.found.iter().any(|need| matches!(need, DependencyState::Job { .. })) {
             self.ask_standings(step);
         } else {
-            self.finish_needs(conns, step);
+            self.finish_dependencies(conns, step);
         }
     }
 
     fn ask_directories(&mut self, step: Step) {
-        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Dependencies(task)) = self.tasks.get(step) else { return };
         let mut asks: Vec<Vec<(usize, Span)>> = vec![Vec::new(); self.slots.shards()];
         let Ok(Request { body, .. }) = decode(&task.frame) else { return };
         for (place, (_, text)) in texts(jobs_of(&body)).enumerate() {
-            if task.found[place] == Need::Name {
-                let keeper = self.slots.of_name(text);
-                let span = self.post.ask(keeper).keep(text.as_bytes());
-                asks[keeper].push((place, span));
+            if task.found[place] == DependencyState::Name {
+                let owner = self.slots.of_name(text);
+                let span = self.outbox.immediate(owner).keep(text.as_bytes());
+                asks[owner].push((place, span));
             }
         }
-        for (keeper, names) in asks.into_iter().enumerate().filter(|(_, names)| !names.is_empty()) {
+        for (owner, names) in asks.into_iter().enumerate().filter(|(_, names)| !names.is_empty()) {
             task.left += 1;
-            self.post.ask(keeper).messages.push(Message::Resolve { step, names });
+            self.outbox.immediate(owner).messages.push(Message::Resolve { step, names });
         }
     }
 
@@ -201,25 +203,26 @@ impl Core {
         step: Step,
         found: &[(usize, Option<JobId>)],
     ) {
-        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Dependencies(task)) = self.tasks.get(step) else { return };
         for &(place, id) in found {
-            task.found[place] = id.map_or(Need::Unknown, |id| Need::Job { id, by_name: true });
+            task.found[place] = id
+                .map_or(DependencyState::Unknown, |id| DependencyState::Job { id, by_name: true });
         }
         task.left -= 1;
-        self.advance_needs(conns, step);
+        self.advance_dependencies(conns, step);
     }
 
     fn ask_standings(&mut self, step: Step) {
-        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Dependencies(task)) = self.tasks.get(step) else { return };
         let mut asks: Vec<Vec<(usize, JobId)>> = vec![Vec::new(); self.slots.shards()];
         for (place, need) in task.found.iter().enumerate() {
-            if let Need::Job { id, .. } = *need {
+            if let DependencyState::Job { id, .. } = *need {
                 asks[self.slots.of_job(id)].push((place, id));
             }
         }
         for (owner, jobs) in asks.into_iter().enumerate().filter(|(_, jobs)| !jobs.is_empty()) {
             task.left += 1;
-            self.post.ask(owner).messages.push(Message::Stand { step, jobs });
+            self.outbox.immediate(owner).messages.push(Message::Stand { step, jobs });
         }
     }
 
@@ -227,7 +230,10 @@ impl Core {
     pub(crate) fn stand(&mut self, step: Step, jobs: &[(usize, JobId)]) {
         let shard = &mut self.engine.shard;
         let jobs = jobs.iter().map(|&(place, id)| (place, shard.standing(id))).collect();
-        self.post.tell(usize::from(step.shard)).messages.push(Message::Stood { step, jobs });
+        self.outbox
+            .after_commit(usize::from(step.shard))
+            .messages
+            .push(Message::Stood { step, jobs });
     }
 
     /// The owner of dependencies has answered.
@@ -237,50 +243,50 @@ impl Core {
         step: Step,
         jobs: &[(usize, Standing)],
     ) {
-        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+        let Some(Task::Dependencies(task)) = self.tasks.get(step) else { return };
         for &(place, standing) in jobs {
-            let Need::Job { id, by_name } = task.found[place] else { continue };
+            let DependencyState::Job { id, by_name } = task.found[place] else { continue };
             task.found[place] = match standing {
-                Standing::Completed => Need::Met { id },
-                Standing::Open => Need::Open { id, by_name },
-                Standing::Unknown if by_name => Need::Unknown,
+                Standing::Completed => DependencyState::Met { id },
+                Standing::Open => DependencyState::Open { id, by_name },
+                Standing::Unknown if by_name => DependencyState::Unknown,
                 // A client may have chosen a text of the server's own form as its custom id.
-                Standing::Unknown => Need::Name,
+                Standing::Unknown => DependencyState::Name,
             };
         }
         task.left -= 1;
-        self.advance_needs(conns, step);
+        self.advance_dependencies(conns, step);
     }
 
     /// Everything is known: refuses the push, or lets it go on with what is unmet.
-    fn finish_needs(&mut self, conns: &mut Connections, step: Step) {
-        let Some(Task::Needs(task)) = self.tasks.end(step) else { return };
-        let Needs { origin, frame, found, piece, .. } = task;
+    fn finish_dependencies(&mut self, conns: &mut Connections, step: Step) {
+        let Some(Task::Dependencies(task)) = self.tasks.end(step) else { return };
+        let DependencyLookup { origin, frame, found, piece, .. } = task;
         let base = piece.map_or(0, |(_, from)| from);
         let Ok(Request { req_id, body, .. }) = decode(&frame) else { return };
-        let mut needed = Needed::default();
+        let mut dependencies = FoundDependencies::default();
         let mut children = Children::default();
         for (need, (job, text)) in found.iter().zip(texts(jobs_of(&body))) {
             let is_child = children.has(jobs_of(&body), job, text);
             match *need {
                 // One that is completed has still to say with what.
-                Need::Open { id, .. } | Need::Met { id } if is_child => {
+                DependencyState::Open { id, .. } | DependencyState::Met { id } if is_child => {
                     let name = if children.are_few() { text } else { "" };
-                    Unmet::push(entry(&mut needed.open, job), id, name);
+                    Unmet::push(entry(&mut dependencies.open, job), id, name);
                 }
-                Need::Open { id, by_name } => {
+                DependencyState::Open { id, by_name } => {
                     let name = if by_name { text } else { "" };
-                    Unmet::push(entry(&mut needed.unmet, job), id, name);
+                    Unmet::push(entry(&mut dependencies.unmet, job), id, name);
                 }
-                Need::Met { .. } => {}
-                Need::Name | Need::Job { .. } | Need::Unknown => {
+                DependencyState::Met { .. } => {}
+                DependencyState::Name | DependencyState::Job { .. } | DependencyState::Unknown => {
                     let mut error = format!("Dependency job not found: {text}");
                     if matches!(body, Body::PushBatch { .. }) {
                         error.insert_str(0, &format!("jobs[{}]: ", base + job));
                     }
                     if jobs_of(&body)[job].custom_id.is_none() {
                         if let Some(piece) = piece {
-                            self.needs_of_piece(piece, Err((base + job, error)));
+                            self.dependencies_of_piece(piece, Err((base + job, error)));
                             return;
                         }
                         self.refuse(conns, origin, req_id, &error);
@@ -288,22 +294,22 @@ impl Core {
                         return;
                     }
                     // If a job bears its custom id, this push makes none and depends on nothing.
-                    needed.refusals.push((job, error.into()));
+                    dependencies.refusals.push((job, error.into()));
                 }
             }
         }
         match piece {
-            Some(piece) => self.needs_of_piece(piece, Ok(needed)),
-            None => self.claim_names(conns, origin, frame.clone(), &body, needed),
+            Some(piece) => self.dependencies_of_piece(piece, Ok(dependencies)),
+            None => self.claim_names(conns, origin, frame.clone(), &body, dependencies),
         }
     }
 
     /// Passes on what the last command means for jobs of other shards, and of this one.
-    pub(crate) fn tell_notices(&mut self) {
+    pub(crate) fn send_notices(&mut self) {
         for place in 0..self.effects.notices.len() {
             let notice = self.effects.notices[place];
             let dest = self.slots.of_job(notice.addressee());
-            self.post.tell(dest).messages.push(Message::Notice(notice));
+            self.outbox.after_commit(dest).messages.push(Message::Notice(notice));
         }
     }
 
@@ -311,7 +317,7 @@ impl Core {
     pub(crate) fn renew_watches(&mut self) {
         for notice in self.engine.shard.watches_to_renew() {
             let dest = self.slots.of_job(notice.addressee());
-            self.post.tell(dest).messages.push(Message::Notice(notice));
+            self.outbox.after_commit(dest).messages.push(Message::Notice(notice));
         }
     }
 }

@@ -14,9 +14,9 @@ use crate::protocol::reply;
 use crate::server::commands::group::group_full;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::commands::{BUSY, framed};
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -43,7 +43,7 @@ pub struct FlowTask {
     frame: Box<[u8]>,
     /// The keepers of its names, each with places of jobs; asked one after the other, so that two flows
     /// never wait for each other.
-    keepers: Vec<(usize, Vec<usize>)>,
+    name_owners: Vec<(usize, Vec<usize>)>,
     answered: usize,
     granted: Vec<usize>,
     taken: Option<usize>,
@@ -61,7 +61,7 @@ pub struct FlowTask {
 
 /// What shards tell each other of flows.
 #[derive(Debug)]
-pub enum FlowMail {
+pub enum FlowMessage {
     /// A part for the receiver.
     Stage {
         /// Who waits.
@@ -108,20 +108,20 @@ impl OpenFlows {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Goes to the shard that has all of a flow, if one has; else it begins here.
     pub(crate) fn dispatch_flow(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         jobs: &[FlowJob<'_>],
     ) {
         let mut owners = jobs.iter().map(|one| self.slots.of_queue(one.queue));
         let first = owners.next().unwrap_or(self.me);
         if first != self.me && owners.all(|owner| owner == first) {
-            self.forward(asked, first);
+            self.forward(ctx, first);
         } else {
-            self.begin_flow(conns, asked, jobs);
+            self.begin_flow(conns, ctx, jobs);
         }
     }
 
@@ -129,33 +129,33 @@ impl Core {
     pub(crate) fn begin_flow(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         jobs: &[FlowJob<'_>],
     ) {
         if let Err(text) = ties(jobs) {
-            self.refuse(conns, asked.origin, asked.req_id, &text);
+            self.refuse(conns, ctx.origin, ctx.req_id, &text);
             return;
         }
         if jobs.iter().map(answer_bytes).sum::<usize>() > ANSWER_BYTES_MAX {
             let text = format!("jobs must be answered in {} MB", ANSWER_BYTES_MAX >> 20);
-            self.refuse(conns, asked.origin, asked.req_id, &text);
+            self.refuse(conns, ctx.origin, ctx.req_id, &text);
             return;
         }
         let mut owners: Vec<usize> =
             jobs.iter().map(|one| self.slots.of_queue(one.queue)).collect();
         owners.sort_unstable();
         owners.dedup();
-        let mut keepers: Vec<(usize, Vec<usize>)> =
-            (0..self.slots.shards()).map(|keeper| (keeper, Vec::new())).collect();
+        let mut name_owners: Vec<(usize, Vec<usize>)> =
+            (0..self.slots.shards()).map(|owner| (owner, Vec::new())).collect();
         for (place, one) in jobs.iter().enumerate() {
-            keepers[self.slots.of_name(one.id)].1.push(place);
+            name_owners[self.slots.of_name(one.id)].1.push(place);
         }
-        keepers.retain(|(_, places)| !places.is_empty());
-        self.deferred(asked.origin);
+        name_owners.retain(|(_, places)| !places.is_empty());
+        self.deferred(ctx.origin);
         let task = FlowTask {
-            origin: asked.origin,
-            frame: asked.frame.into(),
-            keepers,
+            origin: ctx.origin,
+            frame: ctx.frame.into(),
+            name_owners,
             answered: 0,
             granted: Vec::new(),
             taken: None,
@@ -184,8 +184,8 @@ impl Core {
 
     fn claim_next_of_flow(&mut self, step: Step, jobs: &[FlowJob<'_>]) {
         let Some(Task::Flow(task)) = self.tasks.get(step) else { return };
-        let (keeper, places) = &task.keepers[task.answered];
-        let batch = self.post.ask(*keeper);
+        let (owner, places) = &task.name_owners[task.answered];
+        let batch = self.outbox.immediate(*owner);
         let names = places.iter().map(|&place| batch.keep(jobs[place].id.as_bytes())).collect();
         batch.messages.push(Message::Claim { step, names });
     }
@@ -193,7 +193,7 @@ impl Core {
     /// A keeper has answered.
     pub(crate) fn flow_claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
         let Some(task) = self.flow_task(step) else { return };
-        for (&place, &taken) in task.keepers[task.answered].1.iter().zip(taken) {
+        for (&place, &taken) in task.name_owners[task.answered].1.iter().zip(taken) {
             if taken {
                 task.taken = Some(task.taken.map_or(place, |first| first.min(place)));
             } else {
@@ -201,7 +201,7 @@ impl Core {
             }
         }
         task.answered += 1;
-        let goes_on = task.answered < task.keepers.len() && task.taken.is_none();
+        let goes_on = task.answered < task.name_owners.len() && task.taken.is_none();
         let frame = std::mem::take(&mut task.frame);
         let taken = task.taken;
         let Ok(Request { body: Body::PushFlow(jobs), .. }) = decode(&frame) else { return };
@@ -230,7 +230,7 @@ impl Core {
         let mut records: Vec<Vec<Span>> = vec![Vec::new(); self.slots.shards()];
         for (place, one) in jobs.iter().enumerate() {
             let owner = self.slots.of_queue(one.queue);
-            let batch = self.post.ask(owner);
+            let batch = self.outbox.immediate(owner);
             let span = stage_one(batch, flow, (place, one), &ids, &ties[place], jobs, now_ms);
             records[owner].push(span);
         }
@@ -244,22 +244,22 @@ impl Core {
             if caps.iter().all(|(_, max)| *max == 0) {
                 caps.clear();
             }
-            let mail = FlowMail::Stage { step, records, caps, durable };
-            self.post.ask(owner).messages.push(Message::Flow(mail));
+            let mail = FlowMessage::Stage { step, records, caps, durable };
+            self.outbox.immediate(owner).messages.push(Message::Flow(mail));
         }
         let Some(task) = self.flow_task(step) else { return };
         (task.flow, task.ids, task.pushed_at_ms, task.left) = (flow, ids, now_ms, left);
     }
 
     /// Mail about flows.
-    pub(crate) fn read_flow_mail(
+    pub(crate) fn read_flow_message(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &FlowMail,
+        mail: &FlowMessage,
     ) {
         match mail {
-            FlowMail::Stage { step, records, caps, durable } => {
+            FlowMessage::Stage { step, records, caps, durable } => {
                 let records: Vec<&[u8]> =
                     records.iter().map(|span| &batch.bytes[span.clone()]).collect();
                 let caller = Caller { request: CURRENT, ..Caller::default() };
@@ -274,12 +274,15 @@ impl Core {
                     _ => None,
                 };
                 if refused.is_some_and(|(_, refusal)| refusal == Refusal::Full) {
-                    self.reclaim.refused_pushes += records.len() as u64;
+                    self.compaction.refused_pushes += records.len() as u64;
                 }
-                let mail = FlowMail::Staged { step: *step, refused };
-                self.post.tell(usize::from(step.shard)).messages.push(Message::Flow(mail));
+                let mail = FlowMessage::Staged { step: *step, refused };
+                self.outbox
+                    .after_commit(usize::from(step.shard))
+                    .messages
+                    .push(Message::Flow(mail));
             }
-            FlowMail::Staged { step, refused } => {
+            FlowMessage::Staged { step, refused } => {
                 let Some(task) = self.flow_task(*step) else { return };
                 task.refused = task.refused.or(*refused);
                 task.left -= 1;
@@ -287,14 +290,14 @@ impl Core {
                     self.decide_flow(conns, *step);
                 }
             }
-            FlowMail::Decided { shard, flow, fate } => {
+            FlowMessage::Decided { shard, flow, fate } => {
                 self.decide(conns, *flow, *fate, false);
                 if *fate == Fate::Released {
-                    let mail = Message::Flow(FlowMail::Come { flow: *flow });
-                    self.post.tell(usize::from(*shard)).messages.push(mail);
+                    let mail = Message::Flow(FlowMessage::Come { flow: *flow });
+                    self.outbox.after_commit(usize::from(*shard)).messages.push(mail);
                 }
             }
-            FlowMail::Come { flow } => self.part_has_come(conns, *flow),
+            FlowMessage::Come { flow } => self.part_has_come(conns, *flow),
         }
     }
 
@@ -314,8 +317,8 @@ impl Core {
         if let Some((place, refusal)) = refused {
             let fate = Fate::Dropped;
             for dest in others {
-                let mail = FlowMail::Decided { shard, flow, fate };
-                self.post.ask(dest).messages.push(Message::Flow(mail));
+                let mail = FlowMessage::Decided { shard, flow, fate };
+                self.outbox.immediate(dest).messages.push(Message::Flow(mail));
             }
             self.decide(conns, flow, fate, false);
             let text = match (refusal, decode(&frame).map(|request| request.body)) {
@@ -337,8 +340,8 @@ impl Core {
         self.open_flows.0.insert(flow, (others.len(), Some(step)));
         for dest in others {
             // Behind the record: nobody hears the word before the log has it.
-            let mail = FlowMail::Decided { shard, flow, fate: Fate::Released };
-            self.post.tell(dest).messages.push(Message::Flow(mail));
+            let mail = FlowMessage::Decided { shard, flow, fate: Fate::Released };
+            self.outbox.after_commit(dest).messages.push(Message::Flow(mail));
         }
     }
 
@@ -363,8 +366,8 @@ impl Core {
             self.open_flows.0.insert(flow, (others.len(), None));
             for &dest in &others {
                 let shard = self.me as u16;
-                let mail = FlowMail::Decided { shard, flow, fate: Fate::Released };
-                self.post.tell(dest).messages.push(Message::Flow(mail));
+                let mail = FlowMessage::Decided { shard, flow, fate: Fate::Released };
+                self.outbox.after_commit(dest).messages.push(Message::Flow(mail));
             }
         }
     }
@@ -388,15 +391,15 @@ impl Core {
         if let Some(error) = error {
             for &place in &task.granted {
                 let name = jobs[place].id;
-                let batch = self.post.tell(self.slots.of_name(name));
+                let batch = self.outbox.after_commit(self.slots.of_name(name));
                 let name = batch.keep(name.as_bytes());
                 batch.messages.push(Message::Unclaim { name });
             }
             self.refuse(conns, task.origin, req_id, error);
         } else {
-            self.respond(conns, task.origin, |_, pen| {
-                framed(pen, req_id, |pen| {
-                    let mut writer = reply::head(pen.out, true, req_id, 1);
+            self.respond(conns, task.origin, |_, sink| {
+                framed(sink, req_id, |sink| {
+                    let mut writer = reply::head(sink.out, true, req_id, 1);
                     writer.str("data");
                     writer.map(1);
                     writer.str("jobs");

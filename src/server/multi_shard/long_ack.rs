@@ -14,7 +14,7 @@ use crate::protocol::reply;
 use crate::server::commands::write_renewed;
 use crate::server::shard_mail::dispatch::Lookup;
 use crate::server::shard_mail::message::{Message, Origin, PartItem, PartKind, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::id::JobId;
@@ -56,7 +56,7 @@ impl JobsWork {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// The next step of one.
     pub(crate) fn jobs_on(
         &mut self,
@@ -155,14 +155,20 @@ impl Core {
             let place = from + nth;
             let job = work.ids[place];
             let owner = self.slots.of_job(job);
-            let result = self.post.ask(owner).keep(batch.result(nth));
+            let result = self.outbox.immediate(owner).keep(batch.result(nth));
             let (token, remove) = (batch.token(nth), batch.remove(nth));
             parts[owner].push(PartItem { place, job, token, result, remove, ttl_ms: None });
         }
         let (origin, kind, of) = (command.origin, PartKind::Ack, Some(step));
         for (owner, items) in parts.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             command.left += 1;
-            self.post.ask(owner).messages.push(Message::Part { step, origin, kind, items, of });
+            self.outbox.immediate(owner).messages.push(Message::BatchPart {
+                step,
+                origin,
+                kind,
+                items,
+                of,
+            });
         }
     }
 
@@ -187,10 +193,10 @@ impl Core {
         match op {
             Op::ExtendLocks => self.write_count(conns, origin, req_id, count),
             Op::JobHeartbeatBatch => {
-                self.respond(conns, origin, |_, pen| write_renewed(pen, req_id, count, &gone));
+                self.respond(conns, origin, |_, sink| write_renewed(sink, req_id, count, &gone));
             }
             _ if late.is_empty() => {
-                self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id));
+                self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id));
             }
             _ => {
                 let ids: Vec<Vec<u8>> =
@@ -198,7 +204,7 @@ impl Core {
                 let ids = ids.iter().map(|one| {
                     decode(one).map_or(JobRef::Custom(""), |request| only_id(&request.body))
                 });
-                self.respond(conns, origin, |_, pen| write_ignored(pen, req_id, &late, ids));
+                self.respond(conns, origin, |_, sink| write_ignored(sink, req_id, &late, ids));
             }
         }
     }
@@ -218,7 +224,7 @@ impl Core {
             return;
         };
         let task = super::batch::jobs_task(origin, frame.into(), &batch.ids, Some(piece));
-        let step = self.tasks.start(self.me, Task::Jobs(task));
+        let step = self.tasks.start(self.me, Task::Batch(task));
         self.begin_on_jobs(conns, step, &batch.ids);
     }
 }

@@ -10,7 +10,7 @@
 //! done: the leases that acknowledgements still need go back at their end.
 
 use super::long_ack::JobsWork;
-use super::long_push::{PushMail, PushWork};
+use super::long_push::{LongPushMessage, PushWork};
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::{COMMANDS, CommandSpec, Op};
@@ -21,7 +21,7 @@ use crate::protocol::frame::PREFIX_BYTES;
 use crate::server::connection::session::IN_FLIGHT_MAX;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::shard_mail::message::{Batch, Message, Origin, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::Foresight;
 use corq_shards::command::ClientId;
@@ -203,7 +203,7 @@ pub struct Leave {
 
 /// Those of a shard.
 #[derive(Debug, Default)]
-pub struct Lengthy {
+pub struct LongCommands {
     /// Those that have something to do.
     active: VecDeque<Step>,
     /// A connection whose next frame is one.
@@ -215,7 +215,7 @@ pub struct Lengthy {
     undoing: Vec<(Box<str>, Foresight)>,
 }
 
-impl Lengthy {
+impl LongCommands {
     /// Whether one can go on.
     pub fn has_left(&self) -> bool {
         !self.active.is_empty() || !self.undoing.is_empty()
@@ -237,7 +237,7 @@ impl Lengthy {
     }
 
     /// Puts off what a connection that is gone would give back now, if what is being done completes it.
-    pub fn puts_off(&mut self, conn: ConnId, leave: Leave) -> bool {
+    pub fn defers_leave(&mut self, conn: ConnId, leave: Leave) -> bool {
         let Some(running) = self.running.get_mut(&conn) else { return false };
         let needs = running.completes && running.acts && leave.gone;
         if needs {
@@ -253,9 +253,9 @@ impl Lengthy {
 
 /// What shards tell each other of them.
 #[derive(Debug)]
-pub enum LongMail {
+pub enum LongBatchMessage {
     /// About pushes.
-    Push(PushMail),
+    Push(LongPushMessage),
     /// The command is over: what was kept for it and is not used is free.
     Forgo {
         /// Which.
@@ -282,7 +282,7 @@ fn cut_of(frame: &[u8]) -> Option<&'static CommandSpec> {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Whether a frame is a long command, to be taken with the memory it lies in once it is back with its connection.
     #[inline]
     pub(crate) fn is_taken_whole(&mut self, conn: ConnId, frame: &[u8]) -> bool {
@@ -295,17 +295,17 @@ impl Core {
         let wants = session.trusted && cut_of(frame).is_some();
         if wants {
             session.blocked = true;
-            self.lengthy.wanted = Some((conn, frame.len()));
+            self.long_commands.wanted = Some((conn, frame.len()));
         }
         wants
     }
 
-    /// Takes the frame that [`Core::is_taken_whole`] has found at the front of what a connection has sent.
+    /// Takes the frame that [`ShardServer::is_taken_whole`] has found at the front of what a connection has sent.
     #[inline]
     pub(crate) fn take_whole(&mut self, conns: &mut Connections) {
-        if let Some((conn, bytes)) = self.lengthy.wanted.take() {
+        if let Some((conn, bytes)) = self.long_commands.wanted.take() {
             let Some(session) = self.sessions.get(conn) else { return };
-            session.habit.note_command();
+            session.affinity.note_command();
             let (whole, start) = session.pending.take_front(PREFIX_BYTES + bytes);
             let start = start + PREFIX_BYTES;
             if let Some(spec) = cut_of(&whole[start..]) {
@@ -352,9 +352,9 @@ impl Core {
         let step = self.tasks.start(self.me, Task::Long(Some(Box::new(command))));
         let completes = op == Op::AckBatch;
         let running = Running { step, bytes, acts: false, completes, leave: None };
-        self.lengthy.running.insert(conn, running);
-        self.lengthy.active.push_back(step);
-        self.note_partial(conns, conn);
+        self.long_commands.running.insert(conn, running);
+        self.long_commands.active.push_back(step);
+        self.note_received(conns, conn);
     }
 
     pub(crate) fn long_task(&mut self, step: Step) -> Option<&mut LongCommand> {
@@ -366,21 +366,21 @@ impl Core {
 
     /// An answer has come that one has waited for.
     pub(crate) fn wake_long(&mut self, step: Step) {
-        if !self.lengthy.active.contains(&step) {
-            self.lengthy.active.push_back(step);
+        if !self.long_commands.active.contains(&step) {
+            self.long_commands.active.push_back(step);
         }
     }
 
     /// Goes on with long commands, each in its turn, for so many steps.
     pub fn go_on_with_long(&mut self, conns: &mut Connections) {
-        if !self.lengthy.has_left() || self.is_disk_behind() {
+        if !self.long_commands.has_left() || self.is_disk_behind() {
             return;
         }
         let before = self.meter_work(Work::OTHER);
         let until = self.steps() + STEPS_MAX;
         self.give_up_some_places();
         while self.steps() < until
-            && let Some(step) = self.lengthy.active.pop_front()
+            && let Some(step) = self.long_commands.active.pop_front()
         {
             let Some(Task::Long(task)) = self.tasks.get(step) else { continue };
             let Some(mut command) = task.take() else { continue };
@@ -396,7 +396,7 @@ impl Core {
                 *task = Some(command);
             }
             if next == Next::More {
-                self.lengthy.active.push_back(step);
+                self.long_commands.active.push_back(step);
             }
         }
         self.meter_work(before);
@@ -406,24 +406,24 @@ impl Core {
     fn note_running(&mut self, conns: &mut Connections, command: &LongCommand) {
         let conn = command.origin.conn;
         let (bytes, acts) = (command.held_bytes(), command.phase == Phase::Act);
-        let Some(running) = self.lengthy.running.get_mut(&conn) else { return };
+        let Some(running) = self.long_commands.running.get_mut(&conn) else { return };
         if (running.bytes, running.acts) != (bytes, acts) && self.sessions.get(conn).is_some() {
             (running.bytes, running.acts) = (bytes, acts);
-            self.note_partial(conns, conn);
+            self.note_received(conns, conn);
         }
     }
 
     /// A connection goes. One that is not being done needs its frame no more; what others take is counted to their end.
     pub(crate) fn leave_running(&mut self, conn: ConnId) {
-        let Some(&Running { step, bytes, acts, .. }) = self.lengthy.running.get(&conn) else {
+        let Some(&Running { step, bytes, acts, .. }) = self.long_commands.running.get(&conn) else {
             return;
         };
         match self.long_task(step) {
             Some(command) if !acts => {
                 command.drop_frame();
-                self.lengthy.running.remove(&conn);
+                self.long_commands.running.remove(&conn);
             }
-            _ => self.frames.note_firm(0, bytes),
+            _ => self.receive_memory.note_firm(0, bytes),
         }
     }
 
@@ -464,22 +464,22 @@ impl Core {
         self.tasks.end(step);
         if !matches!(command.doing, Doing::Unknown) {
             for dest in 0..self.slots.shards() {
-                let mail = LongMail::Forgo { step };
-                self.post.ask(dest).messages.push(Message::Long(mail));
+                let mail = LongBatchMessage::Forgo { step };
+                self.outbox.immediate(dest).messages.push(Message::Long(mail));
             }
         }
         let conn = command.origin.conn;
-        let running = self.lengthy.running.remove(&conn);
+        let running = self.long_commands.running.remove(&conn);
         if let Some(session) = self.sessions.get(conn) {
             session.in_flight -= IN_FLIGHT_MAX - 1;
         } else if let Some(running) = running {
-            self.frames.note_firm(running.bytes, 0);
+            self.receive_memory.note_firm(running.bytes, 0);
         }
         if let Some(leave) = running.and_then(|running| running.leave) {
             self.give_back(conns, conn, leave);
         }
         self.answered(command.origin);
-        self.note_partial(conns, conn);
+        self.note_received(conns, conn);
     }
 
     fn walk_on(&mut self, command: &mut LongCommand) -> Next {
@@ -504,7 +504,7 @@ impl Core {
             }
             Ok(Request { req_id, body, .. }) => {
                 command.req_id = req_id.map(Into::into);
-                if self.has_no_ground(&body) {
+                if self.lacks_data_dir(&body) {
                     command.refuse(0, crate::server::storage::data_presence::GONE.to_owned());
                 } else {
                     command.doing = self.doing(&body, command.items());
@@ -560,41 +560,43 @@ impl Core {
     }
 
     /// Mail about long commands.
-    pub(crate) fn read_long_mail(
+    pub(crate) fn read_long_batch_message(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &LongMail,
+        mail: &LongBatchMessage,
     ) {
         match mail {
-            LongMail::Push(mail) => self.read_long_push(conns, batch, mail),
-            LongMail::Forgo { step } => {
-                let Some(promise) = self.lengthy.promises.remove(&key_of(*step)) else { return };
-                self.engine.book.1.promised_bytes -= promise.bytes;
-                self.lengthy.undoing.extend(promise.places.map(|places| *places));
+            LongBatchMessage::Push(mail) => self.read_long_push(conns, batch, mail),
+            LongBatchMessage::Forgo { step } => {
+                let Some(promise) = self.long_commands.promises.remove(&key_of(*step)) else {
+                    return;
+                };
+                self.engine.journal.pressure.promised_bytes -= promise.bytes;
+                self.long_commands.undoing.extend(promise.places.map(|places| *places));
             }
         }
     }
 
     /// Uses room that was promised to a long command.
     pub(crate) fn use_promise(&mut self, step: Step, bytes: u64) {
-        let promise = self.lengthy.promise(step);
+        let promise = self.long_commands.promise(step);
         let used = promise.bytes.min(bytes);
         promise.bytes -= used;
-        self.engine.book.1.promised_bytes -= used;
+        self.engine.journal.pressure.promised_bytes -= used;
     }
 
     /// Keeps room for a long command, which there is.
     pub(crate) fn add_promise(&mut self, step: Step, bytes: u64) {
-        self.lengthy.promise(step).bytes += bytes;
-        self.engine.book.1.promised_bytes += bytes;
+        self.long_commands.promise(step).bytes += bytes;
+        self.engine.journal.pressure.promised_bytes += bytes;
     }
 
     fn give_up_some_places(&mut self) {
-        let Some(last) = self.lengthy.undoing.last_mut() else { return };
+        let Some(last) = self.long_commands.undoing.last_mut() else { return };
         let (queue, sight) = last;
         if self.engine.shard.give_up_places(queue, sight, UNDONE_PER_STEP) {
-            self.lengthy.undoing.pop();
+            self.long_commands.undoing.pop();
         }
     }
 }

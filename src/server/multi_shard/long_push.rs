@@ -6,10 +6,10 @@
 //! each other.
 
 use super::custom_ids::{jobs_of, write_ids};
-use super::dependencies::{Needed, UnmetOf};
+use super::dependencies::{FoundDependencies, UnmetOf};
 use super::long_batch::{
-    BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, LongMail, Next, Phase, UNDONE_PER_STEP,
-    WINDOW,
+    BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongBatchMessage, LongCommand, Next, Phase,
+    UNDONE_PER_STEP, WINDOW,
 };
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
@@ -21,7 +21,7 @@ use crate::server::commands::framed;
 use crate::server::commands::group::group_full;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
@@ -46,7 +46,7 @@ pub struct PushWork {
     /// The pieces, by their first jobs, that have any and are not looked at yet.
     needy: VecDeque<usize>,
     /// What of that is unmet, by the first job of each piece.
-    needed: BTreeMap<usize, Needed>,
+    needed: BTreeMap<usize, FoundDependencies>,
     /// Custom ids that are to be claimed, by keeper, with their jobs.
     names: BTreeMap<(usize, Box<str>), usize>,
     /// Those the keeper is being asked for.
@@ -66,7 +66,7 @@ pub struct PushWork {
 /// How far it is prepared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    Needs,
+    DependencyLookup,
     Claims,
     Room,
     Groups,
@@ -74,7 +74,7 @@ enum Stage {
 
 /// What shards tell each other of long pushes.
 #[derive(Debug)]
-pub enum PushMail {
+pub enum LongPushMessage {
     /// Asks for room in the log.
     Promise {
         /// Who waits.
@@ -124,7 +124,7 @@ impl PushWork {
         Self {
             queue: queue.into(),
             owner,
-            stage: Stage::Needs,
+            stage: Stage::DependencyLookup,
             bytes: 0,
             is_grouped: false,
             dependencies: 0,
@@ -160,7 +160,7 @@ impl PushWork {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// A piece of a long command has been read.
     pub(crate) fn note_read(
         &mut self,
@@ -216,11 +216,11 @@ impl Core {
             }
             (Phase::Act, _) if is_through || command.left >= WINDOW => return Next::Waits,
             (Phase::Act, _) => self.send_piece(step, command, false),
-            (_, Stage::Needs) if push.needy.is_empty() && command.left == 0 => {
+            (_, Stage::DependencyLookup) if push.needy.is_empty() && command.left == 0 => {
                 push.stage = Stage::Claims;
             }
-            (_, Stage::Needs) if command.left >= WINDOW => return Next::Waits,
-            (_, Stage::Needs) => {
+            (_, Stage::DependencyLookup) if command.left >= WINDOW => return Next::Waits,
+            (_, Stage::DependencyLookup) => {
                 let Some(from) = push.needy.pop_front() else { return Next::Waits };
                 let queue = push.queue.clone();
                 command.place = from;
@@ -228,8 +228,12 @@ impl Core {
                 let items = command.place - from;
                 self.meter.note(items / ITEMS_PER_STEP + piece.len() / BYTES_PER_STEP);
                 let piece_at = (step, from);
-                command.left +=
-                    usize::from(self.begin_needs_of_piece(conns, command.origin, piece_at, piece));
+                command.left += usize::from(self.begin_dependencies_of_piece(
+                    conns,
+                    command.origin,
+                    piece_at,
+                    piece,
+                ));
             }
             (_, Stage::Claims | Stage::Room) if command.left > 0 => return Next::Waits,
             (_, Stage::Claims) if push.names.is_empty() => {
@@ -239,8 +243,11 @@ impl Core {
                     return Next::More;
                 }
                 let bytes = push.bytes + needed_bytes(push);
-                let mail = PushMail::Promise { step, bytes, jobs: command.walk.items() };
-                self.post.ask(push.owner).messages.push(Message::Long(LongMail::Push(mail)));
+                let mail = LongPushMessage::Promise { step, bytes, jobs: command.walk.items() };
+                self.outbox
+                    .immediate(push.owner)
+                    .messages
+                    .push(Message::Long(LongBatchMessage::Push(mail)));
                 command.left += 1;
             }
             (_, Stage::Claims) => {
@@ -260,10 +267,10 @@ impl Core {
     }
 
     /// What the dependencies of a piece have come to.
-    pub(crate) fn needs_of_piece(
+    pub(crate) fn dependencies_of_piece(
         &mut self,
         (step, from): (Step, usize),
-        outcome: Result<Needed, (usize, String)>,
+        outcome: Result<FoundDependencies, (usize, String)>,
     ) {
         if let Some(command) = self.long_task(step) {
             command.left -= 1;
@@ -281,13 +288,13 @@ impl Core {
 
     /// Asks the next keeper for some names, in their order.
     fn claim_some(&mut self, step: Step, push: &mut PushWork) {
-        let Some(((keeper, _), _)) = push.names.first_key_value() else { return };
-        let keeper = *keeper;
-        let batch = self.post.ask(keeper);
+        let Some(((owner, _), _)) = push.names.first_key_value() else { return };
+        let owner = *owner;
+        let batch = self.outbox.immediate(owner);
         let mut names = Vec::new();
         while names.len() < UNDONE_PER_STEP
             && let Some(first) = push.names.first_entry()
-            && first.key().0 == keeper
+            && first.key().0 == owner
         {
             let ((_, name), place) = first.remove_entry();
             names.push(batch.keep(name.as_bytes()));
@@ -321,7 +328,7 @@ impl Core {
         self.meter.note((to - from) / 8);
         // It is copied twice.
         self.meter.note_bytes(2 * frame.len());
-        let batch = self.post.ask(owner);
+        let batch = self.outbox.immediate(owner);
         let frame = batch.keep(&frame);
         let taken = match push.taken.get(from..to) {
             Some(taken) => taken.into(),
@@ -341,8 +348,8 @@ impl Core {
         let (unmet, open) = (keep(&needed.unmet), keep(&needed.open));
         let origin = command.origin;
         let piece = Piece { step, origin, from, judges, frame, taken, unmet, open };
-        let mail = PushMail::Piece(Box::new(piece));
-        batch.messages.push(Message::Long(LongMail::Push(mail)));
+        let mail = LongPushMessage::Piece(Box::new(piece));
+        batch.messages.push(Message::Long(LongBatchMessage::Push(mail)));
         command.left += 1;
     }
 
@@ -373,9 +380,9 @@ impl Core {
         let Doing::Push(push) = &command.doing else { return };
         let req_id = command.req_id.as_deref();
         self.meter.note(push.answer.len() / 4096);
-        self.respond(conns, command.origin, |_, pen| {
-            framed(pen, req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, req_id, 1);
+        self.respond(conns, command.origin, |_, sink| {
+            framed(sink, req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, req_id, 1);
                 writer.str("ids");
                 writer.array(command.items());
                 writer.raw(&push.answer);
@@ -388,21 +395,21 @@ impl Core {
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &PushMail,
+        mail: &LongPushMessage,
     ) {
         match mail {
-            PushMail::Promise { step, bytes, jobs } => {
+            LongPushMessage::Promise { step, bytes, jobs } => {
                 let Self { engine, .. } = self;
-                let takes = engine.book.takes_more(*bytes, || engine.shard.upkeep());
+                let takes = engine.journal.takes_more(*bytes, || engine.shard.upkeep());
                 if takes {
                     self.add_promise(*step, *bytes);
                 } else {
-                    self.reclaim.refused_pushes += *jobs as u64;
+                    self.compaction.refused_pushes += *jobs as u64;
                 }
                 let refused = (!takes).then_some((0, Refusal::Full));
                 self.tell_judged(*step, refused);
             }
-            PushMail::Judged { step, refused } => {
+            LongPushMessage::Judged { step, refused } => {
                 let refused = refused.map(|(place, refusal)| {
                     let text = match refusal {
                         Refusal::GroupFull => self.overfull_text(*step, place),
@@ -417,8 +424,8 @@ impl Core {
                 }
                 self.wake_long(*step);
             }
-            PushMail::Piece(piece) => self.carry_out_piece(conns, batch, piece),
-            PushMail::Pushed { step, from, ids } => {
+            LongPushMessage::Piece(piece) => self.carry_out_piece(conns, batch, piece),
+            LongPushMessage::Pushed { step, from, ids } => {
                 let Some(command) = self.long_task(*step) else { return };
                 command.left -= 1;
                 if let Doing::Push(push) = &mut command.doing {
@@ -430,8 +437,8 @@ impl Core {
     }
 
     fn tell_judged(&mut self, step: Step, refused: Option<(usize, Refusal)>) {
-        let mail = Message::Long(LongMail::Push(PushMail::Judged { step, refused }));
-        self.post.tell(usize::from(step.shard)).messages.push(mail);
+        let mail = Message::Long(LongBatchMessage::Push(LongPushMessage::Judged { step, refused }));
+        self.outbox.after_commit(usize::from(step.shard)).messages.push(mail);
     }
 
     fn overfull_text(&mut self, step: Step, place: usize) -> String {
@@ -467,13 +474,13 @@ impl Core {
         });
         let granted: Vec<NewJob<'_>> = granted.collect();
         let now_ms = self.now_ms;
-        let mut sight = self.lengthy.promise(piece.step).places.take();
+        let mut sight = self.long_commands.promise(piece.step).places.take();
         if piece.judges {
             let (_, foresight) = &mut **sight
                 .get_or_insert_with(|| Box::new(((*queue).into(), Foresight::default())));
             let overfull = self.engine.shard.foresee_piece(now_ms, queue, &granted, foresight);
             let place = overfull.and_then(|nth| places.clone().nth(nth));
-            self.lengthy.promise(piece.step).places = sight;
+            self.long_commands.promise(piece.step).places = sight;
             self.tell_judged(
                 piece.step,
                 place.map(|place| (piece.from + place, Refusal::GroupFull)),
@@ -485,7 +492,7 @@ impl Core {
             self.engine.shard.note_coming(now_ms, queue, &granted, &mut sight.1);
         }
         self.apply(conns, caller, &Command::PushJudged { queue, jobs: &granted });
-        self.lengthy.promise(piece.step).places = sight;
+        self.long_commands.promise(piece.step).places = sight;
         self.use_promise(piece.step, push_bytes(queue, &granted));
         let known = all.iter().zip(&piece.taken).filter(|(_, taken)| **taken);
         self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
@@ -493,12 +500,12 @@ impl Core {
         let effects = std::mem::take(&mut self.effects);
         let made = &effects.pushed[pushed];
         self.release_unused(&granted, made);
-        let tell = self.post.tell(usize::from(piece.step.shard));
+        let tell = self.outbox.after_commit(usize::from(piece.step.shard));
         let start = tell.bytes.len();
         write_ids(&mut Writer::new(&mut tell.bytes), all, &piece.taken, &granted, made);
         let (step, from, ids) = (piece.step, piece.from, start..tell.bytes.len());
-        let mail = PushMail::Pushed { step, from, ids };
-        tell.messages.push(Message::Long(LongMail::Push(mail)));
+        let mail = LongPushMessage::Pushed { step, from, ids };
+        tell.messages.push(Message::Long(LongBatchMessage::Push(mail)));
         self.effects = effects;
     }
 }

@@ -12,10 +12,10 @@ use crate::server::commands::job_view::pushed_of;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::commands::{DAMAGED, NOT_FOUND, framed};
 use crate::server::event_loop::turn_meter::Work;
-use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
-use crate::server::shard_server::Core;
-use crate::server::storage::cold_reads::Then;
+use crate::server::shard_server::ShardServer;
+use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
@@ -34,7 +34,7 @@ const ABANDON_SLICE: usize = 100;
 
 /// A command on a parent and a child.
 #[derive(Debug)]
-pub struct KinTask {
+pub struct ParentLinkTask {
     origin: Origin,
     frame: Box<[u8]>,
     /// Child and parent as they were given, with what they are.
@@ -80,7 +80,7 @@ pub struct Link {
 
 /// What shards tell each other about it.
 #[derive(Debug)]
-pub enum KinMail {
+pub enum ParentLinkMessage {
     /// To the shard of a child: what is known of it?
     AskChild {
         /// Who waits.
@@ -158,25 +158,25 @@ fn text_of(job: JobRef<'_>) -> Box<str> {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Starts a command on a parent and a child.
-    pub(crate) fn begin_kin(
+    pub(crate) fn begin_parent_link(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         child: JobRef<'_>,
         parent: Option<JobRef<'_>>,
     ) {
         let (child, parent) = (text_of(child), parent.map(text_of).unwrap_or_default());
         if child == parent {
             let text = "A job cannot be its own parent";
-            self.refuse(conns, asked.origin, asked.req_id, text);
+            self.refuse(conns, ctx.origin, ctx.req_id, text);
             return;
         }
-        self.deferred(asked.origin);
-        let task = KinTask {
-            origin: asked.origin,
-            frame: asked.frame.into(),
+        self.deferred(ctx.origin);
+        let task = ParentLinkTask {
+            origin: ctx.origin,
+            frame: ctx.frame.into(),
             child: (child, None),
             parent: (parent, None),
             about_child: None,
@@ -186,20 +186,20 @@ impl Core {
             stage: Stage::Names,
             place: 0,
         };
-        let step = self.tasks.start(self.me, Task::Kin(task));
-        self.name_kin(step);
+        let step = self.tasks.start(self.me, Task::ParentLink(task));
+        self.name_parent_link(step);
     }
 
-    fn kin_task(&mut self, step: Step) -> Option<&mut KinTask> {
+    fn parent_link_task(&mut self, step: Step) -> Option<&mut ParentLinkTask> {
         match self.tasks.get(step) {
-            Some(Task::Kin(task)) => Some(task),
+            Some(Task::ParentLink(task)) => Some(task),
             _ => None,
         }
     }
 
     /// Looks both up as names: a text of the server's own form may be one, too.
-    fn name_kin(&mut self, step: Step) {
-        let Some(Task::Kin(task)) = self.tasks.get(step) else { return };
+    fn name_parent_link(&mut self, step: Step) {
+        let Some(Task::ParentLink(task)) = self.tasks.get(step) else { return };
         for (place, (text, _)) in [&task.child, &task.parent].into_iter().enumerate() {
             let asked_for = match task.stage {
                 Stage::Names => !text.is_empty(),
@@ -208,8 +208,8 @@ impl Core {
             if !asked_for {
                 continue;
             }
-            let keeper = self.slots.of_name(text);
-            let batch = self.post.ask(keeper);
+            let owner = self.slots.of_name(text);
+            let batch = self.outbox.immediate(owner);
             let name = batch.keep(text.as_bytes());
             batch.messages.push(Message::Resolve { step, names: vec![(place, name)] });
             task.left += 1;
@@ -217,13 +217,13 @@ impl Core {
     }
 
     /// A directory has answered.
-    pub(crate) fn kin_named(
+    pub(crate) fn parent_link_named(
         &mut self,
         conns: &mut Connections,
         step: Step,
         found: &[(usize, Option<JobId>)],
     ) {
-        let Some(task) = self.kin_task(step) else { return };
+        let Some(task) = self.parent_link_task(step) else { return };
         for &(place, named) in found {
             let (text, id) = if place == 0 { &mut task.child } else { &mut task.parent };
             *id = named.or(match JobRef::of(text) {
@@ -231,11 +231,11 @@ impl Core {
                 JobRef::Custom(_) => None,
             });
         }
-        self.kin_goes_on(conns, step);
+        self.advance_parent_link(conns, step);
     }
 
-    fn kin_goes_on(&mut self, conns: &mut Connections, step: Step) {
-        let Some(task) = self.kin_task(step) else { return };
+    fn advance_parent_link(&mut self, conns: &mut Connections, step: Step) {
+        let Some(task) = self.parent_link_task(step) else { return };
         task.left -= 1;
         if task.left > 0 {
             return;
@@ -251,27 +251,32 @@ impl Core {
             Stage::Patch | Stage::Rest => Err(None),
         };
         if let Err(end) = next {
-            self.finish_kin(conns, step, end.as_deref());
+            self.finish_parent_link(conns, step, end.as_deref());
         }
     }
 
     /// Sends `mail` to the owner of `job`.
-    fn kin_asks(&mut self, step: Step, stage: Stage, job: JobId, mail: KinMail) {
-        if let Some(task) = self.kin_task(step) {
+    fn parent_link_asks(&mut self, step: Step, stage: Stage, job: JobId, mail: ParentLinkMessage) {
+        if let Some(task) = self.parent_link_task(step) {
             (task.stage, task.left) = (stage, 1);
         }
-        self.post.ask(self.slots.of_job(job)).messages.push(Message::Kin(mail));
+        self.outbox.immediate(self.slots.of_job(job)).messages.push(Message::ParentLink(mail));
     }
 
     fn ask_child(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
-        let Some(task) = self.kin_task(step) else { return Err(None) };
+        let Some(task) = self.parent_link_task(step) else { return Err(None) };
         let Some(child) = task.child.1 else { return Err(Some(no_child(task))) };
-        self.kin_asks(step, Stage::Child, child, KinMail::AskChild { step, child });
+        self.parent_link_asks(
+            step,
+            Stage::Child,
+            child,
+            ParentLinkMessage::AskChild { step, child },
+        );
         Ok(())
     }
 
     fn child_is_known(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
-        let Some(task) = self.kin_task(step) else { return Err(None) };
+        let Some(task) = self.parent_link_task(step) else { return Err(None) };
         let about = task.about_child.clone().unwrap_or_default();
         if !task.parent.0.is_empty() {
             return self.ask_parent(step);
@@ -285,23 +290,27 @@ impl Core {
         };
         task.parent.0 = parent;
         task.stage = Stage::ParentName;
-        self.name_kin(step);
+        self.name_parent_link(step);
         Ok(())
     }
 
     fn ask_parent(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
-        let Some(Task::Kin(task)) = self.tasks.get(step) else { return Err(None) };
+        let Some(Task::ParentLink(task)) = self.tasks.get(step) else { return Err(None) };
         let Some(parent) = task.parent.1 else { return Err(no_parent(task)) };
-        let batch = self.post.ask(self.slots.of_job(parent));
+        let batch = self.outbox.immediate(self.slots.of_job(parent));
         let child = batch.keep(task.child.0.as_bytes());
-        batch.messages.push(Message::Kin(KinMail::AskParent { step, parent, child }));
+        batch.messages.push(Message::ParentLink(ParentLinkMessage::AskParent {
+            step,
+            parent,
+            child,
+        }));
         (task.stage, task.left) = (Stage::Parent, 1);
         Ok(())
     }
 
     /// Both are known: decides what is to be done.
     fn parent_is_known(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
-        let Some(Task::Kin(task)) = self.tasks.get(step) else { return Err(None) };
+        let Some(Task::ParentLink(task)) = self.tasks.get(step) else { return Err(None) };
         let (Some(child), Some(parent)) = (task.child.1, task.parent.1) else { return Err(None) };
         let Some(about) = task.about_parent.clone() else { return Err(no_parent(task)) };
         let adopt = is_update(&task.frame);
@@ -327,16 +336,22 @@ impl Core {
                 return Err(Some(not_linkable(task)));
             }
         }
-        let batch = self.post.ask(self.slots.of_job(parent));
+        let batch = self.outbox.immediate(self.slots.of_job(parent));
         let name = batch.keep(task.child.0.as_bytes());
-        batch.messages.push(Message::Kin(KinMail::Edge { step, parent, child, name, adopt }));
+        batch.messages.push(Message::ParentLink(ParentLinkMessage::Edge {
+            step,
+            parent,
+            child,
+            name,
+            adopt,
+        }));
         (task.stage, task.left) = (Stage::Edge, 1);
         Ok(())
     }
 
     /// The parent knows: now the child.
     fn patch_next(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
-        let Some(task) = self.kin_task(step) else { return Err(None) };
+        let Some(task) = self.parent_link_task(step) else { return Err(None) };
         let Some(child) = task.child.1 else { return Err(None) };
         let update = is_update(&task.frame);
         if !update && !task.removed {
@@ -345,22 +360,22 @@ impl Core {
         let about = task.about_parent.as_ref().filter(|_| update);
         let parent = about.map(|about| (about.known_as.clone(), about.queue.clone()));
         let link = Link { child, parent };
-        self.kin_asks(step, Stage::Patch, child, KinMail::Patch { step, link });
+        self.parent_link_asks(step, Stage::Patch, child, ParentLinkMessage::Patch { step, link });
         Ok(())
     }
 
-    fn finish_kin(&mut self, conns: &mut Connections, step: Step, error: Option<&str>) {
-        let Some(Task::Kin(task)) = self.tasks.end(step) else { return };
+    fn finish_parent_link(&mut self, conns: &mut Connections, step: Step, error: Option<&str>) {
+        let Some(Task::ParentLink(task)) = self.tasks.end(step) else { return };
         let Ok(Request { req_id, body, .. }) = decode(&task.frame) else { return };
         match error {
             Some(error) => self.refuse(conns, task.origin, req_id, error),
-            None => self.respond(conns, task.origin, |_, pen| match body {
-                Body::RemoveChildDependency(_) => framed(pen, req_id, |pen| {
-                    let mut writer = reply::head(pen.out, true, req_id, 1);
+            None => self.respond(conns, task.origin, |_, sink| match body {
+                Body::RemoveChildDependency(_) => framed(sink, req_id, |sink| {
+                    let mut writer = reply::head(sink.out, true, req_id, 1);
                     writer.str("removed");
                     writer.bool(task.removed);
                 }),
-                _ => reply::ok(pen.out, req_id),
+                _ => reply::ok(sink.out, req_id),
             }),
         }
         self.answered(task.origin);
@@ -370,22 +385,22 @@ impl Core {
     pub(crate) fn abandon_children(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
     ) {
-        if self.try_as_name(conns, asked, body, job) {
+        if self.try_as_name(conns, ctx, body, job) {
             return;
         }
-        let parent = asked.id_of(job).filter(|&id| self.engine.shard.find(id).is_some());
+        let parent = ctx.id_of(job).filter(|&id| self.engine.shard.find(id).is_some());
         if parent.is_none() {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
             return;
         }
-        self.deferred(asked.origin);
-        let task = KinTask {
-            origin: asked.origin,
-            frame: asked.frame.into(),
+        self.deferred(ctx.origin);
+        let task = ParentLinkTask {
+            origin: ctx.origin,
+            frame: ctx.frame.into(),
             child: Default::default(),
             parent: (Box::default(), parent),
             about_child: None,
@@ -395,16 +410,16 @@ impl Core {
             stage: Stage::Rest,
             place: 0,
         };
-        let step = self.tasks.start(self.me, Task::Kin(task));
+        let step = self.tasks.start(self.me, Task::ParentLink(task));
         if !self.abandon_more(step) {
-            self.finish_kin(conns, step, None);
+            self.finish_parent_link(conns, step, None);
         }
     }
 
     /// Lets go of the next children, a slice of them: there may be very many, and the next follow when these have
     /// been. False if there are no more.
     fn abandon_more(&mut self, step: Step) -> bool {
-        let Some(Task::Kin(task)) = self.tasks.get(step) else { return false };
+        let Some(Task::ParentLink(task)) = self.tasks.get(step) else { return false };
         let shard = &self.engine.shard;
         let found = task.parent.1.and_then(|id| shard.find(id));
         let Some(options) = found.and_then(|index| shard.view(index).options) else { return false };
@@ -414,8 +429,11 @@ impl Core {
             task.place = place + 1;
             if one.child {
                 task.left += 1;
-                let mail = KinMail::Abandon { step, child: one.id };
-                self.post.ask(self.slots.of_job(one.id)).messages.push(Message::Kin(mail));
+                let mail = ParentLinkMessage::Abandon { step, child: one.id };
+                self.outbox
+                    .immediate(self.slots.of_job(one.id))
+                    .messages
+                    .push(Message::ParentLink(mail));
             }
         }
         self.meter.note(task.left);
@@ -423,73 +441,86 @@ impl Core {
     }
 
     /// Mail about parents and children.
-    pub(crate) fn read_kin_mail(&mut self, conns: &mut Connections, batch: &Batch, mail: &KinMail) {
+    pub(crate) fn read_parent_link_message(
+        &mut self,
+        conns: &mut Connections,
+        batch: &Batch,
+        mail: &ParentLinkMessage,
+    ) {
         match mail {
-            KinMail::AskChild { step, child } => {
+            ParentLinkMessage::AskChild { step, child } => {
                 let found = self.engine.shard.find(*child);
                 let options = found.and_then(|index| self.engine.shard.view(index).options);
                 let parent = options.and_then(|has| has.kin.as_deref()?.parent.clone());
                 let about = AboutChild { known: found.is_some(), parent };
-                self.tell_kin(*step, KinMail::Child { step: *step, about });
+                self.reply_parent_link(*step, ParentLinkMessage::Child { step: *step, about });
             }
-            KinMail::AskParent { step, parent, child } => {
+            ParentLinkMessage::AskParent { step, parent, child } => {
                 let about = self.engine.shard.about_parent(*parent, batch.text(child));
-                self.tell_kin(*step, KinMail::Parent { step: *step, about });
+                self.reply_parent_link(*step, ParentLinkMessage::Parent { step: *step, about });
             }
-            KinMail::Edge { step, parent, child, name, adopt } => {
+            ParentLinkMessage::Edge { step, parent, child, name, adopt } => {
                 let (job, child, name) = (*parent, *child, batch.text(name));
                 let change = if *adopt {
                     Change::Adopt { child, name }
                 } else {
                     Change::LetGo { child, name }
                 };
-                self.change_kin(conns, *step, job, change);
+                self.change_parent_link(conns, *step, job, change);
             }
-            KinMail::Abandon { step, child } => {
+            ParentLinkMessage::Abandon { step, child } => {
                 self.meter_work(Work::of(Op::RemoveUnprocessedChildren));
-                self.change_kin(conns, *step, *child, Change::Abandon);
+                self.change_parent_link(conns, *step, *child, Change::Abandon);
             }
-            KinMail::Patch { step, link } => self.patch_child(conns, *step, link.clone(), &[]),
-            KinMail::Child { step, about } => {
-                if let Some(task) = self.kin_task(*step) {
+            ParentLinkMessage::Patch { step, link } => {
+                self.patch_child(conns, *step, link.clone(), &[])
+            }
+            ParentLinkMessage::Child { step, about } => {
+                if let Some(task) = self.parent_link_task(*step) {
                     task.about_child = Some(about.clone());
                 }
-                self.kin_goes_on(conns, *step);
+                self.advance_parent_link(conns, *step);
             }
-            KinMail::Parent { step, about } => {
-                if let Some(task) = self.kin_task(*step) {
+            ParentLinkMessage::Parent { step, about } => {
+                if let Some(task) = self.parent_link_task(*step) {
                     task.about_parent.clone_from(about);
                 }
-                self.kin_goes_on(conns, *step);
+                self.advance_parent_link(conns, *step);
             }
-            KinMail::Done { step, outcome } => {
-                let Some(task) = self.kin_task(*step) else { return };
+            ParentLinkMessage::Done { step, outcome } => {
+                let Some(task) = self.parent_link_task(*step) else { return };
                 match outcome {
                     // The last room for a child has gone to another one meanwhile.
                     Ok(false) if task.stage == Stage::Edge && is_update(&task.frame) => {
                         let error = not_linkable(task);
-                        self.finish_kin(conns, *step, Some(&error));
+                        self.finish_parent_link(conns, *step, Some(&error));
                         return;
                     }
                     Ok(done) if task.stage == Stage::Edge => task.removed = *done,
                     // A child that goes while it is linked has told its parent so.
                     Err(error) if task.stage != Stage::Rest => {
                         let error = error.clone();
-                        self.finish_kin(conns, *step, Some(&error));
+                        self.finish_parent_link(conns, *step, Some(&error));
                         return;
                     }
                     Ok(_) | Err(_) => {}
                 }
-                self.kin_goes_on(conns, *step);
+                self.advance_parent_link(conns, *step);
             }
         }
     }
 
-    fn tell_kin(&mut self, step: Step, mail: KinMail) {
-        self.post.tell(usize::from(step.shard)).messages.push(Message::Kin(mail));
+    fn reply_parent_link(&mut self, step: Step, mail: ParentLinkMessage) {
+        self.outbox.after_commit(usize::from(step.shard)).messages.push(Message::ParentLink(mail));
     }
 
-    fn change_kin(&mut self, conns: &mut Connections, step: Step, job: JobId, change: Change<'_>) {
+    fn change_parent_link(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        job: JobId,
+        change: Change<'_>,
+    ) {
         let caller = Caller { request: CURRENT, ..Caller::default() };
         self.apply(conns, caller, &Command::Change { job, change });
         let outcome = match self.own_reply() {
@@ -498,7 +529,7 @@ impl Core {
             Some(Reply::Refused { .. }) => Err(NOT_FOUND.into()),
             _ => Ok(true),
         };
-        self.tell_kin(step, KinMail::Done { step, outcome });
+        self.reply_parent_link(step, ParentLinkMessage::Done { step, outcome });
     }
 
     /// Writes a parent into a child, or takes it out: into its data, too, where clients look for it.
@@ -511,26 +542,37 @@ impl Core {
         fetched: &[Fetched],
     ) {
         let Some(index) = self.engine.shard.find(link.child) else {
-            self.tell_kin(step, KinMail::Done { step, outcome: Ok(false) });
+            self.reply_parent_link(step, ParentLinkMessage::Done { step, outcome: Ok(false) });
             return;
         };
         let stored = self.engine.shard.view(index).data;
-        let record = match Records::new(&self.engine.book, fetched).record(&stored) {
+        let record = match Records::new(&self.engine.journal, fetched).record(&stored) {
             Ok(record) => record.to_vec(),
             Err(Absent::Cold) => {
                 let client = corq_shards::command::ClientId::default();
                 let (shard, conn) = (self.me as u16, crate::server::events::NOBODY);
                 let origin = Origin { shard, conn, client, tokenless: false, lists: false };
-                self.read_first(origin, Then::Kin { step, link }, &[stored], fetched.to_vec());
+                self.read_first(
+                    origin,
+                    Continuation::ParentLink { step, link },
+                    &[stored],
+                    fetched.to_vec(),
+                );
                 return;
             }
             Err(Absent::Damaged) => {
-                self.tell_kin(step, KinMail::Done { step, outcome: Err(DAMAGED.into()) });
+                self.reply_parent_link(
+                    step,
+                    ParentLinkMessage::Done { step, outcome: Err(DAMAGED.into()) },
+                );
                 return;
             }
         };
         let Ok(pushed) = pushed_of(&record) else {
-            self.tell_kin(step, KinMail::Done { step, outcome: Err(DAMAGED.into()) });
+            self.reply_parent_link(
+                step,
+                ParentLinkMessage::Done { step, outcome: Err(DAMAGED.into()) },
+            );
             return;
         };
         let parent = link.parent.as_ref();
@@ -542,11 +584,11 @@ impl Core {
         let data = data.as_deref().unwrap_or(pushed.job.data);
         let new = NewJob { data, ..pushed.job };
         let parent = parent.map(|(parent, _)| &**parent);
-        self.change_kin(conns, step, link.child, Change::Link { job: &new, parent });
+        self.change_parent_link(conns, step, link.child, Change::Link { job: &new, parent });
     }
 }
 
-fn no_child(task: &KinTask) -> Box<str> {
+fn no_child(task: &ParentLinkTask) -> Box<str> {
     if is_update(&task.frame) {
         format!("Child job not found: {}", task.child.0).into()
     } else {
@@ -555,11 +597,11 @@ fn no_child(task: &KinTask) -> Box<str> {
 }
 
 /// The answer where there is no parent: nothing to let go of, or an error.
-fn not_linkable(task: &KinTask) -> Box<str> {
+fn not_linkable(task: &ParentLinkTask) -> Box<str> {
     format!("Parent job {} is not linkable", task.parent.0).into()
 }
 
-fn no_parent(task: &KinTask) -> Option<Box<str>> {
+fn no_parent(task: &ParentLinkTask) -> Option<Box<str>> {
     is_update(&task.frame).then(|| format!("Parent job not found: {}", task.parent.0).into())
 }
 

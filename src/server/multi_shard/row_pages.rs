@@ -12,12 +12,12 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::commands::TOO_LARGE;
 use crate::server::commands::worker::{Crew, Worker};
-use crate::server::connection::session::{Speech, UNSENT_BYTES_MAX};
+use crate::server::connection::session::{Protocol, UNSENT_BYTES_MAX};
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::metrics::{MetricsText, QUEUES_SHOWN_MAX, QueueLines};
 use crate::server::overload::large_replies::LARGE_BYTES;
 use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::job::State;
@@ -99,7 +99,7 @@ pub enum Page {
 
 /// What shards tell each other about it.
 #[derive(Debug)]
-pub enum RowsMail {
+pub enum RowsMessage {
     /// Asks for a page.
     Ask {
         /// Who waits.
@@ -138,7 +138,7 @@ pub enum RowsMail {
     },
 }
 
-impl RowsMail {
+impl RowsMessage {
     /// What it counts as.
     pub fn work(&self) -> Work {
         match self {
@@ -173,7 +173,7 @@ impl List {
 }
 
 /// The coordinator's part.
-impl Core {
+impl ShardServer {
     /// Begins a list of what all shards have.
     pub(crate) fn list_rows(&mut self, origin: Origin, req_id: Option<&[u8]>, kind: Kind) {
         self.deferred(origin);
@@ -208,30 +208,32 @@ impl Core {
     }
 
     fn ask_page(&mut self, step: Step, dest: usize, kind: Kind, from: Place, most: usize) {
-        let mail = RowsMail::Ask { step, kind, from, most };
-        self.post.ask(dest).messages.push(Message::Rows(mail));
+        let mail = RowsMessage::Ask { step, kind, from, most };
+        self.outbox.immediate(dest).messages.push(Message::Rows(mail));
     }
 
     /// Mail about lists.
-    pub(crate) fn read_rows_mail(
+    pub(crate) fn read_rows_message(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &RowsMail,
+        mail: &RowsMessage,
     ) {
         match mail {
-            RowsMail::Ask { step, kind, from, most } => self.give_page(*step, *kind, from, *most),
-            RowsMail::Page { step, from, page, next } => {
+            RowsMessage::Ask { step, kind, from, most } => {
+                self.give_page(*step, *kind, from, *most)
+            }
+            RowsMessage::Page { step, from, page, next } => {
                 self.page_came(conns, batch, *step, *from, page, next.as_ref());
             }
-            RowsMail::AskActivity { step, clients } => {
+            RowsMessage::AskActivity { step, clients } => {
                 self.meter.note(clients.len());
                 let shard = &self.engine.shard;
                 let done = clients.iter().map(|&client| shard.activity_of(client)).collect();
-                let mail = Message::Rows(RowsMail::Activity { step: *step, done });
-                self.post.tell(usize::from(step.shard)).messages.push(mail);
+                let mail = Message::Rows(RowsMessage::Activity { step: *step, done });
+                self.outbox.after_commit(usize::from(step.shard)).messages.push(mail);
             }
-            RowsMail::Activity { step, done } => {
+            RowsMessage::Activity { step, done } => {
                 let Some(task) = self.rows_task(*step) else { return };
                 if let List::Workers(crew) = &mut task.list {
                     crew.add_activity(done);
@@ -288,8 +290,8 @@ impl Core {
             }
             (None, _) => None,
         };
-        self.aside.note_begun(bytes - before);
-        if self.sessions.speech(origin.conn).is_none() || bytes > FRAME_BYTES_MAX {
+        self.large_replies.note_begun(bytes - before);
+        if self.sessions.protocol(origin.conn).is_none() || bytes > FRAME_BYTES_MAX {
             self.end_rows(conns, step, Some(TOO_LARGE));
             return;
         }
@@ -320,21 +322,21 @@ impl Core {
             task.keep(piece);
             task.left = shards;
         }
-        self.aside.note_begun(bytes);
+        self.large_replies.note_begun(bytes);
         let Some(clients) = clients else {
             self.end_rows(conns, step, None);
             return;
         };
         self.meter.note(clients.len());
         for dest in 0..shards {
-            let mail = RowsMail::AskActivity { step, clients: Arc::clone(&clients) };
-            self.post.ask(dest).messages.push(Message::Rows(mail));
+            let mail = RowsMessage::AskActivity { step, clients: Arc::clone(&clients) };
+            self.outbox.immediate(dest).messages.push(Message::Rows(mail));
         }
     }
 
     fn end_rows(&mut self, conns: &mut Connections, step: Step, refused: Option<&str>) {
         let Some(Task::Rows(mut task)) = self.tasks.end(step) else { return };
-        self.aside.note_shown(task.bytes);
+        self.large_replies.note_shown(task.bytes);
         let (origin, req_id) = (task.origin, task.req_id.as_deref());
         match refused {
             Some(text) => self.refuse(conns, origin, req_id, text),
@@ -348,7 +350,7 @@ impl Core {
 }
 
 /// Long answers.
-impl Core {
+impl ShardServer {
     /// Sends an answer in pieces, which are not copied where that is possible.
     pub(crate) fn send_pieces(
         &mut self,
@@ -377,7 +379,7 @@ impl Core {
             self.send_frame(conns, origin, &frame);
         } else if dest != self.me {
             let bytes = frame.len();
-            self.post.tell(dest).messages.push(Message::List { origin, frame });
+            self.outbox.after_commit(dest).messages.push(Message::List { origin, frame });
             self.note_large_answer(dest, bytes);
         } else if self.is_sent_as_it_is(origin) {
             self.append_pieces(conns, origin, vec![frame]);
@@ -389,13 +391,13 @@ impl Core {
     /// Whether a frame for this connection, which is one of this shard, becomes nothing else.
     fn is_sent_as_it_is(&self, origin: Origin) -> bool {
         usize::from(origin.shard) == self.me
-            && self.sessions.speech(origin.conn) == Some(Speech::Frames)
+            && self.sessions.protocol(origin.conn) == Some(Protocol::Frames)
     }
 
     fn append_pieces(&mut self, conns: &mut Connections, origin: Origin, pieces: Vec<Vec<u8>>) {
         let conn = origin.conn;
         if conns.unsent(conn) > UNSENT_BYTES_MAX {
-            self.deaf.push(conn);
+            self.slow_readers.push(conn);
             return;
         }
         let tally = conns.tally().clone();
@@ -456,7 +458,7 @@ impl List {
 }
 
 /// Every shard's part.
-impl Core {
+impl ShardServer {
     fn give_page(&mut self, step: Step, kind: Kind, from: &Place, most: usize) {
         let dest = usize::from(step.shard);
         let (page, next) = match (kind, from) {
@@ -468,14 +470,14 @@ impl Core {
             (_, Place::Behind(_)) => (Page::Seen(Vec::new()), None),
         };
         let from = self.me;
-        let mail = RowsMail::Page { step, from, page, next };
-        self.post.tell(dest).messages.push(Message::Rows(mail));
+        let mail = RowsMessage::Page { step, from, page, next };
+        self.outbox.after_commit(dest).messages.push(Message::Rows(mail));
     }
 
     /// Queues or schedules from an index on.
     fn page_of_rows(&mut self, dest: usize, kind: Kind, at: u32) -> (Page, Option<Place>) {
         let shard = &self.engine.shard;
-        let bytes = &mut self.post.tell(dest).bytes;
+        let bytes = &mut self.outbox.after_commit(dest).bytes;
         let start = bytes.len();
         let (mut looks, mut count, mut next) = (0, 0, None);
         let is_full = |looks: usize, count: usize, bytes: &Vec<u8>| {

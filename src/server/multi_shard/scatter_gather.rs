@@ -1,44 +1,44 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
 use super::row_pages::Kind;
-use super::task::{All, Task};
+use super::task::{ScatterGather, Task};
 use crate::api::request::Body;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::commands::framed;
 use crate::server::http::health::OfServer;
-use crate::server::shard_mail::dispatch::Asked;
-use crate::server::shard_mail::message::{Message, Origin, Question, Share, Step};
-use crate::server::shard_server::Core;
+use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::shard_mail::message::{GatheredPart, Message, Origin, ScatterQuery, Step};
+use crate::server::shard_server::ShardServer;
 use corq_io::memory::resident_bytes;
 use corq_io::net::Connections;
 use corq_shards::stats::Census;
 
-impl Core {
+impl ShardServer {
     /// Asks all shards.
-    pub(crate) fn ask_all(&mut self, asked: Asked<'_>, body: &Body<'_>) {
-        let (origin, req_id) = (asked.origin, asked.req_id);
+    pub(crate) fn scatter(&mut self, ctx: RequestContext<'_>, body: &Body<'_>) {
+        let (origin, req_id) = (ctx.origin, ctx.req_id);
         let question = match body {
             Body::ListQueues => return self.list_rows(origin, req_id, Kind::Queues),
             Body::CronList => return self.list_rows(origin, req_id, Kind::Crons),
             Body::ListWorkers => return self.list_rows(origin, req_id, Kind::Workers),
-            Body::Metrics => Question::Metrics,
-            Body::Prometheus => Question::Prometheus,
-            _ => Question::Stats,
+            Body::Metrics => ScatterQuery::Metrics,
+            Body::Prometheus => ScatterQuery::Prometheus,
+            _ => ScatterQuery::Stats,
         };
-        self.ask_question(origin, req_id, question);
+        self.send_scatter_query(origin, req_id, question);
     }
 
     /// Asks all shards a question that may be no command.
-    pub(crate) fn ask_question(
+    pub(crate) fn send_scatter_query(
         &mut self,
         origin: Origin,
         req_id: Option<&[u8]>,
-        question: Question,
+        question: ScatterQuery,
     ) {
         self.deferred(origin);
         let shards = self.slots.shards();
-        let task = All {
+        let task = ScatterGather {
             origin,
             req_id: req_id.map(Into::into),
             question,
@@ -49,34 +49,41 @@ impl Core {
             metrics: Box::default(),
             figures: Box::default(),
         };
-        let step = self.tasks.start(self.me, Task::All(task));
+        let step = self.tasks.start(self.me, Task::ScatterGather(task));
         for dest in 0..shards {
-            self.post.ask(dest).messages.push(Message::Ask { step, question });
+            self.outbox.immediate(dest).messages.push(Message::Scatter { step, question });
         }
     }
 
     /// This shard's share.
-    pub(crate) fn answer_share(&mut self, conns: &Connections, step: Step, question: Question) {
+    pub(crate) fn answer_scatter_query(
+        &mut self,
+        conns: &Connections,
+        step: Step,
+        question: ScatterQuery,
+    ) {
         let share = match question {
-            Question::Metrics | Question::Prometheus => Some(self.share_of_metrics(conns)),
-            Question::Health | Question::Ready | Question::ServerStats | Question::Heap => {
-                Some(self.share_of_figures())
-            }
+            ScatterQuery::Metrics | ScatterQuery::Prometheus => Some(self.share_of_metrics(conns)),
+            ScatterQuery::Health
+            | ScatterQuery::Ready
+            | ScatterQuery::ServerStats
+            | ScatterQuery::Heap => Some(self.share_of_figures()),
             _ => None,
         };
         let census = match question {
-            Question::Stats | Question::Health | Question::ServerStats | Question::Heap => {
-                self.share_of_stats()
-            }
+            ScatterQuery::Stats
+            | ScatterQuery::Health
+            | ScatterQuery::ServerStats
+            | ScatterQuery::Heap => self.share_of_stats(),
             _ => Census::default(),
         };
         let dest = usize::from(step.shard);
         // Whether it is ready tells nothing of any job, and must be told when nothing can be recorded.
         let batch = match question {
-            Question::Ready => self.post.ask(dest),
-            _ => self.post.tell(dest),
+            ScatterQuery::Ready => self.outbox.immediate(dest),
+            _ => self.outbox.after_commit(dest),
         };
-        batch.messages.push(Message::Answer { step, census, entries: 0..0, count: 0, share });
+        batch.messages.push(Message::Gather { step, census, entries: 0..0, count: 0, share });
     }
 
     /// A share has come.
@@ -87,50 +94,50 @@ impl Core {
         census: Census,
         entries: &[u8],
         count: usize,
-        share: Option<&Share>,
+        share: Option<&GatheredPart>,
     ) {
-        let Some(Task::All(all)) = self.tasks.get(step) else { return };
+        let Some(Task::ScatterGather(all)) = self.tasks.get(step) else { return };
         all.census += census;
         all.entries.extend_from_slice(entries);
         all.count += count;
         match share {
-            Some(Share::Metrics(metrics)) => all.metrics.add(metrics),
-            Some(Share::Figures(figures)) => all.figures.add(figures),
+            Some(GatheredPart::Metrics(metrics)) => all.metrics.add(metrics),
+            Some(GatheredPart::Figures(figures)) => all.figures.add(figures),
             None => {}
         }
         all.left -= 1;
         if all.left > 0 {
             return;
         }
-        let Some(Task::All(all)) = self.tasks.end(step) else { return };
+        let Some(Task::ScatterGather(all)) = self.tasks.end(step) else { return };
         let uptime_ms = self.now_ms - self.started_at_ms;
         let tls = self.keeper.as_ref().map(|keeper| keeper.standing());
         let shards = self.slots.shards();
-        let log_id = self.engine.book.0.id();
-        let home = self.ground.home();
+        let log_id = self.engine.journal.log.id();
+        let home = self.data_presence.home();
         let req_id = all.req_id.as_deref();
         if all.figures.are_there() {
             let of_server = OfServer { census: &all.census, uptime_ms, shards, tls };
-            self.respond(conns, all.origin, |_, pen| {
-                framed(pen, req_id, |pen| all.figures.write(pen.out, all.question, &of_server));
+            self.respond(conns, all.origin, |_, sink| {
+                framed(sink, req_id, |sink| all.figures.write(sink.out, all.question, &of_server));
             });
             self.answered(all.origin);
             return;
         }
-        if all.question == Question::Prometheus {
+        if all.question == ScatterQuery::Prometheus {
             let text = all.metrics.text(shards, resident_bytes(), uptime_ms, tls);
             self.list_queues_in_metrics(all.origin, all.req_id, text);
             return;
         }
-        self.respond(conns, all.origin, |_, pen| {
-            framed(pen, req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, req_id, 1);
+        self.respond(conns, all.origin, |_, sink| {
+            framed(sink, req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, req_id, 1);
                 match all.question {
-                    Question::Metrics => {
+                    ScatterQuery::Metrics => {
                         writer.str("metrics");
                         all.metrics.write(&mut writer, resident_bytes());
                     }
-                    Question::BackupPoint => {
+                    ScatterQuery::BackupPoint => {
                         writer.str("data");
                         writer.map(4);
                         writer.str("id");
@@ -143,7 +150,7 @@ impl Core {
                         writer.array(all.count);
                         writer.raw(&all.entries);
                     }
-                    Question::Stats => write_stats(&mut writer, &all.census, uptime_ms),
+                    ScatterQuery::Stats => write_stats(&mut writer, &all.census, uptime_ms),
                     _ => {}
                 }
             });

@@ -1,16 +1,16 @@
 //! Commands that take several steps over several shards, as seen by the shard that coordinates them.
 
 use super::cron::CronTask;
-use super::dependencies::{Needed, Needs};
+use super::dependencies::{DependencyLookup, FoundDependencies};
 use super::flow::FlowTask;
 use super::long_batch::LongCommand;
-use super::parent_links::KinTask;
+use super::parent_links::ParentLinkTask;
 use super::row_pages::RowsTask;
 use crate::server::http::health::Figures;
 use crate::server::metrics::Metrics;
 use crate::server::numbered::Entries;
 use crate::server::shard_mail::dispatch::Lookup;
-use crate::server::shard_mail::message::{Origin, Question, Step};
+use crate::server::shard_mail::message::{Origin, ScatterQuery, Step};
 use crate::server::webhooks::WebhookTask;
 use corq_shards::job::id::JobId;
 use corq_shards::stats::Census;
@@ -19,19 +19,19 @@ use corq_shards::stats::Census;
 #[derive(Debug)]
 pub enum Task {
     /// A push that learns about its dependencies.
-    Needs(Needs),
+    Dependencies(DependencyLookup),
     /// A push that claims custom ids.
     Claims(Claims),
     /// A command on many jobs.
-    Jobs(Jobs),
+    Batch(BatchTask),
     /// A flow that is pushed.
     Flow(FlowTask),
     /// A long command; not there while it goes on.
     Long(Option<Box<LongCommand>>),
     /// A command on a parent and a child.
-    Kin(KinTask),
+    ParentLink(ParentLinkTask),
     /// A question to all shards.
-    All(All),
+    ScatterGather(ScatterGather),
     /// A list of what all shards have.
     Rows(RowsTask),
     /// A command on a schedule.
@@ -51,18 +51,18 @@ pub struct Claims {
     pub owner: usize,
     /// Per keeper, the jobs whose ids it is asked for. Keepers are asked in the order of their
     /// numbers and each grants all or nothing, so two pushes never wait for each other.
-    pub keepers: Vec<(usize, Vec<usize>)>,
+    pub name_owners: Vec<(usize, Vec<usize>)>,
     /// How many keepers have answered.
     pub answered: usize,
     /// For each job, whether its custom id is taken.
     pub taken: Vec<bool>,
     /// What its jobs depend on.
-    pub needed: Needed,
+    pub dependencies: FoundDependencies,
 }
 
 /// See [`Task::Jobs`].
 #[derive(Debug)]
-pub struct Jobs {
+pub struct BatchTask {
     /// Who asked.
     pub origin: Origin,
     /// The command.
@@ -101,13 +101,13 @@ pub enum Phase {
 
 /// See [`Task::All`].
 #[derive(Debug)]
-pub struct All {
+pub struct ScatterGather {
     /// Who asked.
     pub origin: Origin,
     /// The client's name for the request.
     pub req_id: Option<Box<[u8]>>,
     /// What was asked.
-    pub question: Question,
+    pub question: ScatterQuery,
     /// Answers that are still to come.
     pub left: usize,
     /// Their sum.
@@ -122,7 +122,7 @@ pub struct All {
     pub figures: Box<Figures>,
 }
 
-impl Jobs {
+impl BatchTask {
     /// The id of the job at `place`, once names are looked up.
     pub fn id(&self, place: usize) -> Option<JobId> {
         match self.names[place] {
@@ -197,10 +197,10 @@ mod tests {
             origin,
             frame: Box::default(),
             owner: 0,
-            keepers: Vec::new(),
+            name_owners: Vec::new(),
             answered: 0,
             taken: Vec::new(),
-            needed: Needed::default(),
+            dependencies: FoundDependencies::default(),
         })
     }
 

@@ -10,7 +10,7 @@
 //! first few of them, each whole: what is under way is short then, and still costs one send for each.
 
 use crate::server::connection::session::Session;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::ConnId;
 use std::collections::VecDeque;
 
@@ -42,7 +42,7 @@ const HELD_BYTES_MIN: usize = 16 << 10;
 
 /// What a connection has had of the turn.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Taken {
+pub struct TurnQuota {
     turn: u32,
     bytes: usize,
     /// Whether it is among those that wait.
@@ -51,7 +51,7 @@ pub struct Taken {
     called: u32,
 }
 
-impl Taken {
+impl TurnQuota {
     /// Whether what has come of it has to wait for its next share.
     pub fn waits(self) -> bool {
         self.waits
@@ -60,7 +60,7 @@ impl Taken {
 
 /// Fair share: what each connection has had of a turn.
 #[derive(Debug)]
-pub struct Shares {
+pub struct FairShares {
     turn: u32,
     /// Of one connection.
     bytes: usize,
@@ -77,7 +77,7 @@ pub struct Shares {
     let_pass: bool,
 }
 
-impl Default for Shares {
+impl Default for FairShares {
     fn default() -> Self {
         // No session has had anything of this turn.
         Self {
@@ -93,7 +93,7 @@ impl Default for Shares {
     }
 }
 
-impl Shares {
+impl FairShares {
     /// A turn begins. As many are expected in it as were heard in the last, or wait.
     pub fn begin_turn(&mut self) {
         self.turn = self.turn.wrapping_add(1);
@@ -120,9 +120,9 @@ impl Shares {
     /// for the next, in front of all that follows it. A share that is left has room for any one request.
     #[inline]
     pub fn admit(&mut self, session: &mut Session, bytes: usize, at_hand: usize) -> bool {
-        let taken = &mut session.taken;
-        if taken.turn != self.turn {
-            if taken.called != self.turn {
+        let quota = &mut session.quota;
+        if quota.turn != self.turn {
+            if quota.called != self.turn {
                 if at_hand <= LITTLE_BYTES || at_hand == bytes && bytes <= MIXED_TURN_BYTES {
                     self.mixed_turns = MIXED_TURNS;
                     self.passed_bytes += at_hand + REQUEST_BYTES;
@@ -132,21 +132,21 @@ impl Shares {
                 }
                 self.heard += 1;
             }
-            taken.turn = self.turn;
-            taken.bytes = 0;
+            quota.turn = self.turn;
+            quota.bytes = 0;
         }
-        if taken.bytes >= self.bytes {
+        if quota.bytes >= self.bytes {
             self.wait(session);
             return false;
         }
-        taken.bytes += bytes + REQUEST_BYTES;
+        quota.bytes += bytes + REQUEST_BYTES;
         true
     }
 
     #[cold]
     fn wait(&mut self, session: &mut Session) {
         session.blocked = true;
-        if !std::mem::replace(&mut session.taken.waits, true) {
+        if !std::mem::replace(&mut session.quota.waits, true) {
             self.waiting.push_back(session.conn);
         }
     }
@@ -181,22 +181,22 @@ impl Shares {
     }
 }
 
-impl Core {
-    /// As [`Shares::admit`].
+impl ShardServer {
+    /// As [`FairShares::admit`].
     pub(crate) fn admit(&mut self, conn: ConnId, bytes: usize, at_hand: usize) -> bool {
-        let Self { sessions, shares, .. } = self;
-        sessions.get(conn).is_some_and(|session| shares.admit(session, bytes, at_hand))
+        let Self { sessions, fair_shares, .. } = self;
+        sessions.get(conn).is_some_and(|session| fair_shares.admit(session, bytes, at_hand))
     }
 
     /// After all that has come: those that wait get their share of this turn, or the others' answers go
     /// out first.
-    pub fn give_shares(&mut self) {
-        let Self { sessions, shares, .. } = self;
+    pub fn begin_fair_shares(&mut self) {
+        let Self { sessions, fair_shares, .. } = self;
         let pending = |conn| sessions.get(conn).map(|session| session.pending.len());
-        for conn in shares.take_waiting(pending) {
+        for conn in fair_shares.take_waiting(pending) {
             if let Some(session) = sessions.get(conn) {
-                session.taken.waits = false;
-                session.taken.called = shares.turn;
+                session.quota.waits = false;
+                session.quota.called = fair_shares.turn;
                 self.unblocked.push(conn);
             }
         }
@@ -207,13 +207,13 @@ impl Core {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::server::connection::session::{Sessions, Speech};
+    use crate::server::connection::session::{Protocol, Sessions};
 
     const REQUEST: usize = 100;
     const IN_FLIGHT: usize = 25;
 
     struct House {
-        shares: Shares,
+        fair_shares: FairShares,
         sessions: Sessions,
     }
 
@@ -221,30 +221,30 @@ mod tests {
         fn new(connections: u32) -> Self {
             let mut sessions = Sessions::default();
             for index in 0..connections {
-                sessions.open(0, conn(index), Speech::Frames, true);
+                sessions.open(0, conn(index), Protocol::Frames, true);
             }
-            Self { shares: Shares::default(), sessions }
+            Self { fair_shares: FairShares::default(), sessions }
         }
 
         /// A turn in which these have so many requests more, and whose turn it is has so many as well; how many
         /// of each were admitted.
         fn turn(&mut self, fresh: &[(u32, usize)], waiting: usize) -> Vec<(u32, usize)> {
-            self.shares.begin_turn();
+            self.fair_shares.begin_turn();
             let mut admitted: Vec<_> =
                 fresh.iter().map(|&(who, most)| (who, self.take(who, most))).collect();
-            for id in self.shares.take_waiting(|_| Some(IN_FLIGHT * REQUEST)) {
-                let taken = &mut self.sessions.get(id).unwrap().taken;
-                (taken.waits, taken.called) = (false, self.shares.turn);
+            for id in self.fair_shares.take_waiting(|_| Some(IN_FLIGHT * REQUEST)) {
+                let quota = &mut self.sessions.get(id).unwrap().quota;
+                (quota.waits, quota.called) = (false, self.fair_shares.turn);
                 admitted.push((id.index, self.take(id.index, waiting)));
             }
             admitted
         }
 
         fn take(&mut self, who: u32, most: usize) -> usize {
-            let Self { shares, sessions } = self;
+            let Self { fair_shares, sessions } = self;
             let session = sessions.get(conn(who)).unwrap();
             let at_hand = most.saturating_mul(REQUEST);
-            (0..most).take_while(|_| shares.admit(session, REQUEST, at_hand)).count()
+            (0..most).take_while(|_| fair_shares.admit(session, REQUEST, at_hand)).count()
         }
     }
 
@@ -282,11 +282,11 @@ mod tests {
                 "whoever passes makes no share larger"
             );
         }
-        let House { mut shares, mut sessions } = house;
-        shares.begin_turn();
+        let House { mut fair_shares, mut sessions } = house;
+        fair_shares.begin_turn();
         let session = sessions.get(conn(0)).unwrap();
-        assert!(shares.admit(session, 64 << 20, 64 << 20), "however large it is");
-        assert!(!shares.admit(session, 1, 1));
+        assert!(fair_shares.admit(session, 64 << 20, 64 << 20), "however large it is");
+        assert!(!fair_shares.admit(session, 1, 1));
     }
 
     #[test]

@@ -12,10 +12,10 @@ use crate::api::request::Body;
 use crate::protocol::decode::beginning::LONG_BYTES;
 use crate::protocol::decode::decode;
 use crate::server::commands::BUSY;
-use crate::server::connection::session::Speech;
-use crate::server::shard_mail::dispatch::{Asked, Lookup};
+use crate::server::connection::session::Protocol;
+use crate::server::shard_mail::dispatch::{Lookup, RequestContext};
 use crate::server::shard_mail::message::{Message, Origin};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::command::ClientId;
 use std::collections::VecDeque;
@@ -27,11 +27,11 @@ pub const LARGE_BYTES: usize = 64 << 10;
 pub const TURN_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of large answers on their way to other shards beyond which no other is begun.
-pub const ABROAD_BYTES_MAX: usize = 8 << 20;
+pub const IN_TRANSIT_BYTES_MAX: usize = 8 << 20;
 
 /// The same beyond which no command is begun: pulls that have waited are answered all the same. Lists alone do not bring
 /// that many.
-const FAR_AHEAD_BYTES: usize = OUTPUT_BYTES_MAX / 2;
+const BACKED_UP_BYTES: usize = OUTPUT_BYTES_MAX / 2;
 
 /// Bytes of lists being written, as expected, beyond which no other is begun.
 pub const BEGUN_BYTES_MAX: usize = 8 << 20;
@@ -40,10 +40,10 @@ pub const BEGUN_BYTES_MAX: usize = 8 << 20;
 pub const READING_BYTES_MAX: usize = 8 << 20;
 
 /// Requests of a shard that may be set aside; those beyond are refused.
-pub const ASIDE_MAX: usize = 10_000;
+pub const DEFERRED_MAX: usize = 10_000;
 
 /// Bytes of their frames.
-pub const ASIDE_BYTES_MAX: usize = 16 << 20;
+pub const DEFERRED_BYTES_MAX: usize = 16 << 20;
 
 /// How much a request may be answered with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +86,7 @@ pub fn answer_of(body: &Body<'_>) -> Answer {
 
 /// Where a request waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Line {
+enum DeferredQueue {
     Jobs,
     Lists,
     Texts,
@@ -104,7 +104,7 @@ struct Waiting {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Aside {
+pub struct LargeReplies {
     jobs: VecDeque<Waiting>,
     lists: VecDeque<Waiting>,
     /// Those whose answers become JSON, while enough is becoming that.
@@ -115,10 +115,10 @@ pub struct Aside {
     /// Of large answers, written in this turn.
     written_bytes: usize,
     /// Of large answers, on their way to other shards.
-    abroad_bytes: usize,
+    in_transit_bytes: usize,
 }
 
-impl Aside {
+impl LargeReplies {
     /// How many wait.
     pub fn len(&self) -> usize {
         self.jobs.len() + self.lists.len() + self.texts.len()
@@ -126,23 +126,23 @@ impl Aside {
 
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
-        self.has_no_line() && self.texts.is_empty()
+        self.has_no_queue() && self.texts.is_empty()
     }
 
     /// Whether none waits but those whose answers become JSON.
-    fn has_no_line(&self) -> bool {
+    fn has_no_queue(&self) -> bool {
         self.jobs.is_empty() && self.lists.is_empty()
     }
 
     /// Bytes of large answers on their way to other shards.
-    pub fn abroad_bytes(&self) -> usize {
-        self.abroad_bytes
+    pub fn in_transit_bytes(&self) -> usize {
+        self.in_transit_bytes
     }
 
     /// Whether so much is on its way to other shards that no command may add to it. Each says when it has its part.
     #[inline]
-    pub fn is_far_ahead(&self) -> bool {
-        self.abroad_bytes >= FAR_AHEAD_BYTES
+    pub fn is_backed_up(&self) -> bool {
+        self.in_transit_bytes >= BACKED_UP_BYTES
     }
 
     /// Bytes of lists that are being written.
@@ -167,12 +167,12 @@ impl Aside {
 
     /// A large answer goes to another shard.
     pub fn note_sent(&mut self, bytes: usize) {
-        self.abroad_bytes += bytes;
+        self.in_transit_bytes += bytes;
     }
 
     /// It is there.
     pub fn note_taken(&mut self, bytes: usize) {
-        self.abroad_bytes = self.abroad_bytes.saturating_sub(bytes);
+        self.in_transit_bytes = self.in_transit_bytes.saturating_sub(bytes);
     }
 
     /// A turn begins.
@@ -181,16 +181,16 @@ impl Aside {
     }
 
     /// Takes a request in. False if there are too many.
-    fn put(&mut self, waiting: Waiting, line: Line) -> bool {
+    fn put(&mut self, waiting: Waiting, line: DeferredQueue) -> bool {
         let bytes = self.frame_bytes + waiting.frame.len();
-        if self.len() >= ASIDE_MAX || bytes > ASIDE_BYTES_MAX {
+        if self.len() >= DEFERRED_MAX || bytes > DEFERRED_BYTES_MAX {
             return false;
         }
         self.frame_bytes = bytes;
         let line = match line {
-            Line::Jobs => &mut self.jobs,
-            Line::Lists => &mut self.lists,
-            Line::Texts => &mut self.texts,
+            DeferredQueue::Jobs => &mut self.jobs,
+            DeferredQueue::Lists => &mut self.lists,
+            DeferredQueue::Texts => &mut self.texts,
         };
         line.push_back(waiting);
         true
@@ -227,16 +227,16 @@ impl Aside {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Whether enough of large answers is under way.
-    pub(crate) fn has_its_fill(&self) -> bool {
-        self.aside.written_bytes >= TURN_BYTES_MAX || self.waits_for_answers_to_go()
+    pub(crate) fn is_large_budget_spent(&self) -> bool {
+        self.large_replies.written_bytes >= TURN_BYTES_MAX || self.waits_for_answers_to_go()
     }
 
     /// The same but for what the next turn brings.
     pub(crate) fn waits_for_answers_to_go(&self) -> bool {
-        self.aside.abroad_bytes >= ABROAD_BYTES_MAX
-            || self.aside.begun_bytes >= BEGUN_BYTES_MAX
+        self.large_replies.in_transit_bytes >= IN_TRANSIT_BYTES_MAX
+            || self.large_replies.begun_bytes >= BEGUN_BYTES_MAX
             || self.reads_enough()
     }
 
@@ -249,7 +249,7 @@ impl Core {
     /// here go into its output at once, and it has no other while that is too long; but all connections together
     /// may ask for many in one turn, and what has to be read for them first is not in any output yet.
     #[inline]
-    pub(crate) fn has_to_wait(&self, origin: Origin, body: &Body<'_>) -> bool {
+    pub(crate) fn must_defer(&self, origin: Origin, body: &Body<'_>) -> bool {
         let answer = answer_of(body);
         let is_pull = matches!(body, Body::Pull(_));
         let may_wait = match answer {
@@ -257,21 +257,24 @@ impl Core {
             Answer::Jobs => usize::from(origin.shard) != self.me || self.defers_jobs(),
             Answer::List => true,
         };
-        may_wait && (!self.aside.has_no_line() || self.has_its_fill())
+        may_wait && (!self.large_replies.has_no_queue() || self.is_large_budget_spent())
             || (is_pull || answer != Answer::Short) && self.defers_texts(origin)
     }
 
     /// Whether what is asked for from there has to become JSON and enough does. Those who get frames do not wait for that.
     fn defers_texts(&self, origin: Origin) -> bool {
-        let waits = self.translations.writes_enough() || !self.aside.texts.is_empty();
+        let waits = self.transcodings.writes_enough() || !self.large_replies.texts.is_empty();
         waits
             && usize::from(origin.shard) == self.me
-            && self.sessions.speech(origin.conn).is_some_and(|speech| speech != Speech::Frames)
+            && self
+                .sessions
+                .protocol(origin.conn)
+                .is_some_and(|protocol| protocol != Protocol::Frames)
     }
 
     /// Whether even single jobs wait, or others that do come first.
     fn defers_jobs(&self) -> bool {
-        let Aside { jobs, written_bytes, .. } = &self.aside;
+        let LargeReplies { jobs, written_bytes, .. } = &self.large_replies;
         !jobs.is_empty() || *written_bytes >= TURN_BYTES_MAX || self.reads_enough()
     }
 
@@ -286,16 +289,21 @@ impl Core {
     }
 
     /// Sets a request aside.
-    pub(crate) fn set_aside(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
-        let Asked { origin, req_id, frame, lookup } = asked;
+    pub(crate) fn defer_large(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        body: &Body<'_>,
+    ) {
+        let RequestContext { origin, req_id, frame, lookup } = ctx;
         let pulls = matches!(body, Body::Pull(_) | Body::PullBatch(_));
         let waiting = Waiting { origin, lookup, pulls, frame: frame.into() };
         let line = match answer_of(body) {
-            _ if self.defers_texts(origin) => Line::Texts,
-            Answer::List => Line::Lists,
-            _ => Line::Jobs,
+            _ if self.defers_texts(origin) => DeferredQueue::Texts,
+            Answer::List => DeferredQueue::Lists,
+            _ => DeferredQueue::Jobs,
         };
-        if self.aside.put(waiting, line) {
+        if self.large_replies.put(waiting, line) {
             self.deferred(origin);
         } else {
             self.refuse(conns, origin, req_id, BUSY);
@@ -303,60 +311,66 @@ impl Core {
     }
 
     /// Takes up what was set aside, as far as that goes in this turn.
-    pub fn take_up_aside(&mut self, conns: &mut Connections) {
-        while !self.has_its_fill() && !self.must_pause() {
-            let text =
-                if self.translations.writes_enough() { None } else { self.aside.take_text() };
-            let Some(next) = text.or_else(|| self.aside.take()) else { return };
+    pub fn resume_deferred(&mut self, conns: &mut Connections) {
+        while !self.is_large_budget_spent() && !self.must_pause() {
+            let text = if self.transcodings.writes_enough() {
+                None
+            } else {
+                self.large_replies.take_text()
+            };
+            let Some(next) = text.or_else(|| self.large_replies.take()) else { return };
             let Waiting { origin, lookup, frame, .. } = next;
             self.answered(origin);
             // It was decoded before it was set aside.
             if let Ok(request) = decode(&frame) {
                 self.meter_command(request.op, frame.len());
-                let asked = Asked { origin, req_id: request.req_id, frame: &frame, lookup };
-                self.execute(conns, asked, &request.body);
+                let ctx = RequestContext { origin, req_id: request.req_id, frame: &frame, lookup };
+                self.execute(conns, ctx, &request.body);
             }
         }
     }
 
     /// Whether something can be taken up in the next turn that nothing else would begin.
-    pub(crate) fn has_aside(&self) -> bool {
-        let texts = !self.aside.texts.is_empty() && !self.translations.writes_enough();
-        (texts || !self.aside.has_no_line())
+    pub(crate) fn has_deferred(&self) -> bool {
+        let texts = !self.large_replies.texts.is_empty() && !self.transcodings.writes_enough();
+        (texts || !self.large_replies.has_no_queue())
             && !self.waits_for_answers_to_go()
-            && !self.engine.book.1.strained
+            && !self.engine.journal.pressure.stalled
     }
 
     /// A client is gone, or at least sends no more: then its pulls get no job, and are answered for.
-    pub(crate) fn forget_aside(&mut self, client: ClientId, gone: bool) {
-        if gone && !self.showings.is_empty() {
+    pub(crate) fn forget_deferred(&mut self, client: ClientId, gone: bool) {
+        if gone && !self.job_record_lists.is_empty() {
             self.stop_showing(client);
         }
-        if gone && !self.countings.is_empty() {
+        if gone && !self.priority_counts.is_empty() {
             self.stop_counting(client);
         }
-        if gone && !self.valuings.is_empty() {
-            self.stop_valuing(client);
+        if gone && !self.child_value_reads.is_empty() {
+            self.stop_child_values(client);
         }
-        if self.aside.is_empty() {
+        if self.large_replies.is_empty() {
             return;
         }
-        for origin in self.aside.forget(client, gone) {
+        for origin in self.large_replies.forget(client, gone) {
             self.answered(origin);
             let dest = usize::from(origin.shard);
             if dest != self.me {
-                self.post.tell(dest).messages.push(Message::Reply { origin, frame: 0..0 });
+                self.outbox
+                    .after_commit(dest)
+                    .messages
+                    .push(Message::Reply { origin, frame: 0..0 });
             }
         }
     }
 
     /// Counts an answer that has just been written, and has the shard that gets it say when it has it.
     pub(crate) fn note_large_answer(&mut self, dest: usize, bytes: usize) {
-        self.aside.note_written(bytes);
+        self.large_replies.note_written(bytes);
         if dest != self.me {
-            self.aside.note_sent(bytes);
+            self.large_replies.note_sent(bytes);
             let from = self.me as u16;
-            self.post.tell(dest).messages.push(Message::Carried { from, bytes });
+            self.outbox.after_commit(dest).messages.push(Message::Carried { from, bytes });
         }
     }
 }
@@ -374,8 +388,8 @@ mod tests {
         Waiting { origin, lookup: Lookup::Fresh, pulls, frame: vec![0; bytes].into() }
     }
 
-    fn next(aside: &mut Aside) -> Option<u64> {
-        aside.take().map(|one| one.origin.client.0)
+    fn next(large_replies: &mut LargeReplies) -> Option<u64> {
+        large_replies.take().map(|one| one.origin.client.0)
     }
 
     #[test]
@@ -403,41 +417,45 @@ mod tests {
 
     #[test]
     fn what_is_set_aside_is_taken_up_in_order_and_single_jobs_first() {
-        let mut aside = Aside::default();
-        for (client, line) in [(1, Line::Lists), (2, Line::Jobs), (3, Line::Lists), (4, Line::Jobs)]
-        {
-            assert!(aside.put(waiting(client, false, 10), line));
+        let mut large_replies = LargeReplies::default();
+        for (client, line) in [
+            (1, DeferredQueue::Lists),
+            (2, DeferredQueue::Jobs),
+            (3, DeferredQueue::Lists),
+            (4, DeferredQueue::Jobs),
+        ] {
+            assert!(large_replies.put(waiting(client, false, 10), line));
         }
-        let order: Vec<u64> = std::iter::from_fn(|| next(&mut aside)).collect();
-        assert_eq!((order, aside.frame_bytes), (vec![2, 4, 1, 3], 0));
+        let order: Vec<u64> = std::iter::from_fn(|| next(&mut large_replies)).collect();
+        assert_eq!((order, large_replies.frame_bytes), (vec![2, 4, 1, 3], 0));
     }
 
     #[test]
     fn what_is_set_aside_has_bounds_in_number_and_in_bytes() {
-        let mut aside = Aside::default();
-        for _ in 0..ASIDE_MAX {
-            assert!(aside.put(waiting(1, false, 1), Line::Lists));
+        let mut large_replies = LargeReplies::default();
+        for _ in 0..DEFERRED_MAX {
+            assert!(large_replies.put(waiting(1, false, 1), DeferredQueue::Lists));
         }
-        assert!(!aside.put(waiting(1, false, 1), Line::Jobs));
-        let mut aside = Aside::default();
-        assert!(aside.put(waiting(1, false, ASIDE_BYTES_MAX), Line::Lists));
-        assert!(!aside.put(waiting(1, false, 1), Line::Lists));
+        assert!(!large_replies.put(waiting(1, false, 1), DeferredQueue::Jobs));
+        let mut large_replies = LargeReplies::default();
+        assert!(large_replies.put(waiting(1, false, DEFERRED_BYTES_MAX), DeferredQueue::Lists));
+        assert!(!large_replies.put(waiting(1, false, 1), DeferredQueue::Lists));
     }
 
     #[test]
     fn pulls_of_a_client_that_sends_no_more_are_forgotten_and_all_of_one_that_is_gone() {
-        let mut aside = Aside::default();
+        let mut large_replies = LargeReplies::default();
         for client in [1, 2] {
-            assert!(aside.put(waiting(client, true, 10), Line::Jobs));
-            assert!(aside.put(waiting(client, false, 10), Line::Lists));
+            assert!(large_replies.put(waiting(client, true, 10), DeferredQueue::Jobs));
+            assert!(large_replies.put(waiting(client, false, 10), DeferredQueue::Lists));
         }
-        assert_eq!(aside.forget(ClientId(1), false).len(), 1);
-        assert_eq!((aside.jobs.len(), aside.lists.len()), (1, 2));
-        assert_eq!(aside.forget(ClientId(1), true).len(), 1);
+        assert_eq!(large_replies.forget(ClientId(1), false).len(), 1);
+        assert_eq!((large_replies.jobs.len(), large_replies.lists.len()), (1, 2));
+        assert_eq!(large_replies.forget(ClientId(1), true).len(), 1);
         assert_eq!(
-            (next(&mut aside), next(&mut aside), next(&mut aside)),
+            (next(&mut large_replies), next(&mut large_replies), next(&mut large_replies)),
             (Some(2), Some(2), None)
         );
-        assert_eq!(aside.frame_bytes, 0);
+        assert_eq!(large_replies.frame_bytes, 0);
     }
 }

@@ -5,8 +5,8 @@
 //! come for a while it gives that back.
 
 use crate::protocol::websocket::Closing;
-use crate::server::connection::session::{Backlog, Speech};
-use crate::server::shard_server::Core;
+use crate::server::connection::session::{Backlog, Protocol};
+use crate::server::shard_server::ShardServer;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub const FRAMES_BYTES_MAX: usize = 256 << 20;
 
 /// The same of those who have shown no token: one frame with it is small.
-pub const STRANGERS_BYTES_MAX: usize = 16 << 20;
+pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 << 20;
 
 /// More than this together leave enough behind to be given back.
 const LARGE_BYTES: usize = 32 << 20;
@@ -27,17 +27,17 @@ const NO_ROOM: &str = "The frames of all connections are too large together";
 
 /// What a connection has sent of what is not there yet, as it is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Held {
+pub struct ReceivedBytes {
     bytes: usize,
     /// Whether it is counted with those who have shown no token.
-    by_stranger: bool,
+    unauthenticated: bool,
     /// Whether it gives way to none: what it is part of is being done.
     firm: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct Partials {
+pub struct ReceiveMemory {
     /// Most bytes together.
     bytes_max: usize,
     bytes: usize,
@@ -46,7 +46,7 @@ pub struct Partials {
     large_at_ms: Option<u64>,
 }
 
-impl Partials {
+impl ReceiveMemory {
     /// None, of which all together may have `bytes_max`.
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes_max, bytes: 0, by_size: BTreeSet::new(), large_at_ms: None }
@@ -102,23 +102,23 @@ impl Partials {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Notes what a connection holds of a frame or a message that is not there yet, and makes room if need be.
-    pub(crate) fn note_partial(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(crate) fn note_received(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let incoming = match (session.speech, session.stream) {
-            (Speech::WebSocket, Some(key)) => self.streams.incoming_bytes(key),
+        let incoming = match (session.protocol, session.stream) {
+            (Protocol::WebSocket, Some(key)) => self.subscribers.incoming_bytes(key),
             // One that only listens from now on gives back what its head took.
             _ => 0,
         };
-        let waits = self.lengthy.held_by(conn) + session.translating.bytes;
+        let waits = self.long_commands.held_by(conn) + session.transcoding.bytes;
         let bytes = session.pending.capacity() + incoming + waits;
-        let firm = self.lengthy.acts(conn);
-        let held = Held { bytes, by_stranger: bytes > 0 && !session.is_known(), firm };
-        if held == session.held {
+        let firm = self.long_commands.acts(conn);
+        let held = ReceivedBytes { bytes, unauthenticated: bytes > 0 && !session.is_known(), firm };
+        if held == session.received_bytes {
             return;
         }
-        let before = std::mem::replace(&mut session.held, held);
+        let before = std::mem::replace(&mut session.received_bytes, held);
         self.uncount(conn, before);
         let pool = self.pool_of(held);
         if held.firm {
@@ -126,17 +126,21 @@ impl Core {
         } else {
             pool.note(conn, 0, held.bytes);
         }
-        self.frames.give_memory_back(self.now_ms);
+        self.receive_memory.give_memory_back(self.now_ms);
         while let Some(largest) = self.pool_of(held).crowd_out() {
             self.give_way(conns, largest);
         }
     }
 
-    fn pool_of(&mut self, held: Held) -> &mut Partials {
-        if held.by_stranger { &mut self.strangers } else { &mut self.frames }
+    fn pool_of(&mut self, held: ReceivedBytes) -> &mut ReceiveMemory {
+        if held.unauthenticated {
+            &mut self.unauthenticated_memory
+        } else {
+            &mut self.receive_memory
+        }
     }
 
-    fn uncount(&mut self, conn: ConnId, held: Held) {
+    fn uncount(&mut self, conn: ConnId, held: ReceivedBytes) {
         let pool = self.pool_of(held);
         if held.firm {
             pool.note_firm(held.bytes, 0);
@@ -148,16 +152,16 @@ impl Core {
     fn give_way(&mut self, conns: &mut Connections, conn: ConnId) {
         self.frames_crowded_out += 1;
         let Some(session) = self.sessions.get(conn) else { return };
-        session.held = Held::default();
+        session.received_bytes = ReceivedBytes::default();
         session.pending = Backlog::default();
-        let speech = session.speech;
-        if self.read_no_further(conn) && speech == Speech::Http {
+        let protocol = session.protocol;
+        if self.cancel_transcoding(conn) && protocol == Protocol::Http {
             self.conclude_crowded_out(conns, conn);
             return;
         }
-        match speech {
-            Speech::Http => self.crowd_out_head(conns, conn),
-            Speech::WebSocket => self.close_websocket(conns, conn, Some(Closing::NO_ROOM)),
+        match protocol {
+            Protocol::Http => self.crowd_out_head(conns, conn),
+            Protocol::WebSocket => self.close_websocket(conns, conn, Some(Closing::NO_ROOM)),
             _ => {
                 let origin = self.origin(conn);
                 self.refuse(conns, origin, None, NO_ROOM);
@@ -167,9 +171,9 @@ impl Core {
     }
 
     /// Forgets what a connection that goes has sent of a frame.
-    pub(crate) fn drop_partial(&mut self, conn: ConnId) {
+    pub(crate) fn drop_received(&mut self, conn: ConnId) {
         if let Some(session) = self.sessions.get(conn) {
-            let held = std::mem::take(&mut session.held);
+            let held = std::mem::take(&mut session.received_bytes);
             self.uncount(conn, held);
             self.leave_running(conn);
         }
@@ -183,23 +187,23 @@ mod tests {
     #[test]
     fn the_largest_gives_way_once_all_together_are_too_large() {
         let conn = |index| ConnId { index, generation: 0 };
-        let mut partials = Partials::new(128 << 20);
+        let mut memory = ReceiveMemory::new(128 << 20);
         for index in 0..8 {
-            partials.note(conn(index), 0, 1 << 20);
+            memory.note(conn(index), 0, 1 << 20);
         }
-        partials.note(conn(3), 1 << 20, 2 << 20);
-        partials.note(conn(9), 0, (128 << 20) - (9 << 20));
-        assert_eq!((partials.bytes(), partials.crowd_out()), ((128 << 20), None));
-        partials.note(conn(5), 1 << 20, 2 << 20);
-        assert_eq!(partials.crowd_out(), Some(conn(9)));
-        assert_eq!((partials.bytes(), partials.crowd_out()), (10 << 20, None));
-        partials.note_firm(0, 126 << 20);
-        assert_eq!(partials.crowd_out(), Some(conn(5)), "what is firm counts, and stays");
-        partials.note(conn(5), 0, 2 << 20);
-        partials.note_firm(126 << 20, 0);
+        memory.note(conn(3), 1 << 20, 2 << 20);
+        memory.note(conn(9), 0, (128 << 20) - (9 << 20));
+        assert_eq!((memory.bytes(), memory.crowd_out()), ((128 << 20), None));
+        memory.note(conn(5), 1 << 20, 2 << 20);
+        assert_eq!(memory.crowd_out(), Some(conn(9)));
+        assert_eq!((memory.bytes(), memory.crowd_out()), (10 << 20, None));
+        memory.note_firm(0, 126 << 20);
+        assert_eq!(memory.crowd_out(), Some(conn(5)), "what is firm counts, and stays");
+        memory.note(conn(5), 0, 2 << 20);
+        memory.note_firm(126 << 20, 0);
         for (index, bytes) in [1, 1, 1, 2, 1, 2, 1, 1].into_iter().enumerate() {
-            partials.note(conn(index as u32), bytes << 20, 0);
+            memory.note(conn(index as u32), bytes << 20, 0);
         }
-        assert_eq!((partials.bytes(), partials.by_size.len()), (0, 0));
+        assert_eq!((memory.bytes(), memory.by_size.len()), (0, 0));
     }
 }

@@ -5,7 +5,7 @@
 //! alone is too much, no more commands are taken. What becomes text is no connection's fault either and has a bound of its
 //! own (`translate.rs`): none is ended for it. When there was much and is no more, the allocator gives back what it keeps.
 
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::memory;
 use corq_io::net::Connections;
 
@@ -20,24 +20,24 @@ const KEPT_MS: u64 = 10_000;
 
 /// Unread output of all connections of a shard.
 #[derive(Debug, Default)]
-pub struct Outputs {
+pub struct SendMemory {
     /// Connections that were ended for the sake of the others.
     crowded_out: u64,
     /// Whether what waits for the log alone is too much.
-    held_up: bool,
+    waits_for_log: bool,
     /// When there was much last, if its memory has not been given back.
     large_at_ms: Option<u64>,
 }
 
-impl Outputs {
+impl SendMemory {
     /// Connections that were ended for the sake of the others.
     pub fn crowded_out(&self) -> u64 {
         self.crowded_out
     }
 
     /// Whether what waits for the log alone is too much: no command may make more.
-    pub fn is_held_up(&self) -> bool {
-        self.held_up
+    pub fn waits_for_log(&self) -> bool {
+        self.waits_for_log
     }
 }
 
@@ -46,10 +46,10 @@ pub fn is_tight(conns: &Connections) -> bool {
     conns.output_bytes() > OUTPUT_BYTES_MAX / 2
 }
 
-impl Core {
+impl ShardServer {
     /// How much there may be, with what is on its way to becoming text: ending a connection would not lower that.
     fn output_bytes_max(&self) -> usize {
-        OUTPUT_BYTES_MAX + self.translations.writing_bytes()
+        OUTPUT_BYTES_MAX + self.transcodings.writing_bytes()
     }
 
     /// Has those ended that do not read if there is too much of all. The kernel has been offered what there is: this
@@ -58,8 +58,8 @@ impl Core {
         let most = self.output_bytes_max();
         if conns.output_bytes() > most {
             let overdue = conns.overdue(most);
-            self.outputs.crowded_out += overdue.len() as u64;
-            self.deaf.extend(overdue);
+            self.send_memory.crowded_out += overdue.len() as u64;
+            self.slow_readers.extend(overdue);
         }
     }
 
@@ -69,7 +69,7 @@ impl Core {
         let most = self.output_bytes_max();
         let too_much = conns.output_bytes() > most;
         let goes_on = too_much && !conns.overdue(most).is_empty();
-        self.outputs.held_up = too_much && gated && !goes_on;
+        self.send_memory.waits_for_log = too_much && gated && !goes_on;
         goes_on
     }
 
@@ -77,15 +77,15 @@ impl Core {
     pub(crate) fn give_back_output(&mut self, conns: &Connections) -> u64 {
         let now_ms = self.now_ms;
         if conns.output_bytes() > LARGE_BYTES {
-            self.outputs.large_at_ms = Some(now_ms);
+            self.send_memory.large_at_ms = Some(now_ms);
         }
-        let Some(at_ms) = self.outputs.large_at_ms else { return u64::MAX };
+        let Some(at_ms) = self.send_memory.large_at_ms else { return u64::MAX };
         if now_ms < at_ms + KEPT_MS {
             return at_ms + KEPT_MS;
         }
         // If another shard has done so just now, it was for all.
         memory::give_back();
-        self.outputs.large_at_ms = None;
+        self.send_memory.large_at_ms = None;
         u64::MAX
     }
 }

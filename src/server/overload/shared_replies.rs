@@ -11,10 +11,10 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::protocol::websocket::{Head, MESSAGE_BYTES_MAX};
 use crate::server::commands::wait_job::write_ending_head;
-use crate::server::connection::session::Speech;
+use crate::server::connection::session::Protocol;
 use crate::server::connection::websocket::write_too_large;
 use crate::server::shard_mail::message::{Message, Origin};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::effect::Ending;
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ const UNSENT_BYTES_MAX: usize = 64 << 10;
 
 /// An answer that waits for its connection.
 #[derive(Debug)]
-pub struct Owed {
+pub struct SharedReply {
     origin: Origin,
     /// The reply up to its last value.
     head: Box<[u8]>,
@@ -36,16 +36,16 @@ pub struct Owed {
 
 /// What a connection is owed, in order; without memory while that is nothing.
 #[derive(Debug, Default)]
-pub struct Debts(Option<Box<Queue>>);
+pub struct SharedReplies(Option<Box<Queue>>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    owed: VecDeque<Owed>,
+    owed: VecDeque<SharedReply>,
     /// Of all its values together, each as often as it is owed.
     bytes: usize,
 }
 
-impl Debts {
+impl SharedReplies {
     /// Bytes of all that is owed, a value that is owed twice counted twice.
     pub fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |queue| queue.bytes)
@@ -55,17 +55,17 @@ impl Debts {
         self.0.is_none()
     }
 
-    fn push(&mut self, owed: Owed) {
+    fn push(&mut self, owed: SharedReply) {
         let queue = self.0.get_or_insert_default();
         queue.bytes += owed.value.bytes().bytes().len();
         queue.owed.push_back(owed);
     }
 
-    fn first(&mut self) -> Option<&mut Owed> {
+    fn first(&mut self) -> Option<&mut SharedReply> {
         self.0.as_mut()?.owed.front_mut()
     }
 
-    fn pop(&mut self) -> Option<Owed> {
+    fn pop(&mut self) -> Option<SharedReply> {
         let queue = self.0.as_mut()?;
         let owed = queue.owed.pop_front()?;
         queue.bytes -= owed.value.bytes().bytes().len();
@@ -76,9 +76,9 @@ impl Debts {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Answers with an ending whose value others get as well, as soon as the connection has room.
-    pub(crate) fn owe(
+    pub(crate) fn send_shared_reply(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -89,70 +89,70 @@ impl Core {
         write_ending_head(&mut head, req_id, Some(ending));
         let dest = usize::from(origin.shard);
         if dest != self.me {
-            let batch = self.post.tell(dest);
+            let batch = self.outbox.after_commit(dest);
             let head = batch.keep(&head);
-            batch.messages.push(Message::Owed { origin, head, value });
+            batch.messages.push(Message::SharedReply { origin, head, value });
             return;
         }
-        self.owe_here(conns, origin, &head, &value);
+        self.queue_shared_reply(conns, origin, &head, &value);
     }
 
     /// Answers a connection of this shard with `head` and a value that others get as well.
-    pub(crate) fn owe_here(
+    pub(crate) fn queue_shared_reply(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
         head: &[u8],
         value: &Arc<Vec<u8>>,
     ) {
-        let value = self.values.value_of(value, conns);
+        let value = self.shared_values.value_of(value, conns);
         let Some(session) = self.sessions.get(origin.conn) else { return };
-        let owed = Owed { origin, head: head.into(), value, asked: false };
-        let waits = !session.debts.is_empty();
-        session.debts.push(owed);
-        conns.note_owed(origin.conn, session.debts.bytes());
+        let owed = SharedReply { origin, head: head.into(), value, asked: false };
+        let waits = !session.shared_replies.is_empty();
+        session.shared_replies.push(owed);
+        conns.note_owed(origin.conn, session.shared_replies.bytes());
         if !waits {
-            self.pay_next(conns, origin.conn);
+            self.send_next_shared(conns, origin.conn);
         }
     }
 
     /// A connection has taken its output: what it is owed comes next.
-    pub(crate) fn pay_next(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(crate) fn send_next_shared(&mut self, conns: &mut Connections, conn: ConnId) {
         loop {
             let unsent = conns.unsent(conn);
             let Some(session) = self.sessions.get(conn) else { return };
-            let Some(owed) = session.debts.first() else { return };
+            let Some(owed) = session.shared_replies.first() else { return };
             if unsent > UNSENT_BYTES_MAX {
                 conns.tell_when_drained(conn);
                 return;
             }
-            let tally = self.values.tally(conns);
-            if session.speech == Speech::WebSocket && !owed.value.has_text(&tally) {
+            let tally = self.shared_values.tally(conns);
+            if session.protocol == Protocol::WebSocket && !owed.value.has_text(&tally) {
                 if !std::mem::replace(&mut owed.asked, true) {
                     let value = owed.value.clone();
                     self.write_value_in_slices(conns, conn, &value, MESSAGE_BYTES_MAX);
                 }
                 return;
             }
-            let Some(owed) = session.debts.pop() else { return };
-            conns.note_owed(conn, session.debts.bytes());
-            self.pay(conns, &owed);
+            let Some(owed) = session.shared_replies.pop() else { return };
+            conns.note_owed(conn, session.shared_replies.bytes());
+            self.send_queued(conns, &owed);
         }
     }
 
-    fn pay(&mut self, conns: &mut Connections, owed: &Owed) {
-        let Owed { origin, head, value, .. } = owed;
+    fn send_queued(&mut self, conns: &mut Connections, owed: &SharedReply) {
+        let SharedReply { origin, head, value, .. } = owed;
         self.answered(*origin);
         let conn = origin.conn;
-        match self.sessions.speech(conn) {
-            Some(Speech::Frames) => {
+        match self.sessions.protocol(conn) {
+            Some(Protocol::Frames) => {
                 let Some(out) = conns.output(conn) else { return };
                 let length = (head.len() + value.bytes().bytes().len()) as u32;
                 out.extend_from_slice(&length.to_be_bytes());
                 out.extend_from_slice(head);
                 conns.append_shared(conn, value.bytes());
             }
-            Some(Speech::WebSocket) => {
+            Some(Protocol::WebSocket) => {
                 let Some(out) = conns.output(conn) else { return };
                 let Some(text) = value.text() else {
                     let mut refusal = Vec::new();
@@ -171,7 +171,7 @@ impl Core {
                 conns.append_shared(conn, text);
             }
             // No command of these waits for a job.
-            Some(Speech::Http | Speech::Events) | None => return,
+            Some(Protocol::Http | Protocol::Events) | None => return,
         }
         self.touch(conn);
     }

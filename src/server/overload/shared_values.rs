@@ -7,8 +7,8 @@ use crate::protocol::websocket::MESSAGE_BYTES_MAX;
 use crate::server::commands::DAMAGED;
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
-use crate::server::storage::cold_reads::Then;
+use crate::server::shard_server::ShardServer;
+use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::{ConnId, Connections, Shared, Tally};
 use corq_shards::command::ClientId;
@@ -108,7 +108,7 @@ struct Arrived {
 
 /// Values by where they are, for as long as they are in memory.
 #[derive(Debug, Default)]
-struct Alive {
+struct LiveValues {
     records: BTreeMap<u64, Weak<Vec<u8>>>,
     /// Bytes of another shard have no record here.
     bytes: BTreeMap<usize, Weak<Value>>,
@@ -116,7 +116,7 @@ struct Alive {
     most: usize,
 }
 
-impl Alive {
+impl LiveValues {
     fn note_bytes(&mut self, position: u64, bytes: &Arc<Vec<u8>>) {
         self.records.insert(position, Arc::downgrade(bytes));
         self.tidy();
@@ -148,12 +148,12 @@ impl Alive {
 
 /// The long values that are on their way to clients.
 #[derive(Debug, Default)]
-pub struct Values {
+pub struct SharedValues {
     /// What was asked for lately, the last behind the others.
     kept: Vec<Kept>,
     kept_bytes: usize,
     /// All that are in memory.
-    alive: Alive,
+    alive: LiveValues,
     /// Who waits for what is being read, by the place of its record.
     reading: BTreeMap<u64, Vec<Waiting>>,
     /// What has been read, or could not be, with those who have not been told of it.
@@ -163,7 +163,7 @@ pub struct Values {
     tally: Option<Tally>,
 }
 
-impl Values {
+impl SharedValues {
     /// A turn begins: what the last one had no use for goes.
     pub fn begin_turn(&mut self) {
         self.kept.retain_mut(|kept| std::mem::take(&mut kept.used));
@@ -234,9 +234,9 @@ impl Values {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Answers a wait if its job has ended with a long value. False if it has not.
-    pub(crate) fn owe_ending(
+    pub(crate) fn send_shared_ending(
         &mut self,
         conns: &mut Connections,
         (origin, req_id): (Origin, Option<&[u8]>),
@@ -247,7 +247,7 @@ impl Core {
             return false;
         }
         match self.value_of_ending(ending, stored) {
-            Ok(value) => self.owe(conns, origin, (req_id, ending), value),
+            Ok(value) => self.send_shared_reply(conns, origin, (req_id, ending), value),
             Err(Absent::Cold) => self.read_value(origin, req_id, ending, stored),
             // As any other answer that cannot be completed.
             Err(Absent::Damaged) => return false,
@@ -256,12 +256,12 @@ impl Core {
     }
 
     fn value_of_ending(&mut self, ending: Ending, stored: Stored) -> Result<Arc<Vec<u8>>, Absent> {
-        if let Some(bytes) = self.values.find(stored.position) {
+        if let Some(bytes) = self.shared_values.find(stored.position) {
             return Ok(bytes);
         }
-        let payload = Records::new(&self.engine.book, &[]).payload(&stored)?;
+        let payload = Records::new(&self.engine.journal, &[]).payload(&stored)?;
         let bytes = value_bytes(ending, payload);
-        self.values.note(stored.position, &bytes);
+        self.shared_values.note(stored.position, &bytes);
         Ok(bytes)
     }
 
@@ -274,41 +274,48 @@ impl Core {
         stored: Stored,
     ) {
         let waiting = Waiting { origin, req_id: req_id.map(Into::into), ending };
-        let list = self.values.reading.entry(stored.position).or_default();
+        let list = self.shared_values.reading.entry(stored.position).or_default();
         list.push(waiting);
         if list.len() == 1 {
-            self.values.reads += 1;
+            self.shared_values.reads += 1;
             let (shard, client) = (self.me as u16, ClientId::default());
             let for_several =
                 Origin { shard, conn: NO_CONN, client, tokenless: false, lists: false };
-            self.read_first(for_several, Then::Owed(stored), &[stored], Vec::new());
+            self.read_first(for_several, Continuation::SharedValue(stored), &[stored], Vec::new());
         }
     }
 
     /// A value has been read, or could not be.
     pub(crate) fn value_arrived(&mut self, stored: Stored, fetched: &[Fetched]) {
-        let Some(waiting) = self.values.reading.remove(&stored.position) else { return };
-        let payload = Records::new(&self.engine.book, fetched).payload(&stored).ok();
+        let Some(waiting) = self.shared_values.reading.remove(&stored.position) else { return };
+        let payload = Records::new(&self.engine.journal, fetched).payload(&stored).ok();
         let ending = waiting.first().map(|first| first.ending);
         let bytes = payload.zip(ending).map(|(payload, ending)| value_bytes(ending, payload));
         if let Some(bytes) = &bytes {
-            self.values.note(stored.position, bytes);
+            self.shared_values.note(stored.position, bytes);
         }
-        self.values.read.push_back(Arrived { bytes, waiting });
+        self.shared_values.read.push_back(Arrived { bytes, waiting });
     }
 
     /// Answers some of those who have waited for what has been read.
-    pub(crate) fn tell_readers(&mut self, conns: &mut Connections) {
-        let Some(Arrived { bytes, mut waiting }) = self.values.read.pop_front() else { return };
+    pub(crate) fn answer_value_readers(&mut self, conns: &mut Connections) {
+        let Some(Arrived { bytes, mut waiting }) = self.shared_values.read.pop_front() else {
+            return;
+        };
         let told: Vec<Waiting> = waiting.drain(..waiting.len().min(TOLD_PER_TURN)).collect();
         self.meter.note(told.len());
         if !waiting.is_empty() {
-            self.values.read.push_back(Arrived { bytes: bytes.clone(), waiting });
+            self.shared_values.read.push_back(Arrived { bytes: bytes.clone(), waiting });
         }
         for Waiting { origin, req_id, ending } in told {
             match &bytes {
                 Some(bytes) => {
-                    self.owe(conns, origin, (req_id.as_deref(), ending), bytes.clone());
+                    self.send_shared_reply(
+                        conns,
+                        origin,
+                        (req_id.as_deref(), ending),
+                        bytes.clone(),
+                    );
                 }
                 None => {
                     self.answered(origin);
@@ -335,7 +342,7 @@ fn value_bytes(ending: Ending, payload: &[u8]) -> Arc<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn note(values: &mut Values, position: u64, bytes: usize) -> Arc<Vec<u8>> {
+    fn note(values: &mut SharedValues, position: u64, bytes: usize) -> Arc<Vec<u8>> {
         let bytes = Arc::new(vec![0; bytes]);
         values.note(position, &bytes);
         bytes
@@ -343,7 +350,7 @@ mod tests {
 
     #[test]
     fn values_that_are_asked_for_in_turns_are_kept_as_long_as_they_are() {
-        let mut values = Values::default();
+        let mut values = SharedValues::default();
         for position in 0..3 {
             note(&mut values, position, 10);
         }
@@ -360,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_in_memory_is_found_however_long_that_takes() {
-        let mut values = Values::default();
+        let mut values = SharedValues::default();
         let bytes = note(&mut values, 7, 10);
         for position in 100..1000 {
             note(&mut values, position, 10);
@@ -372,7 +379,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_bounds_in_number_and_in_bytes() {
-        let mut values = Values::default();
+        let mut values = SharedValues::default();
         for position in 0..2 * KEPT_MAX as u64 {
             note(&mut values, position, 10);
         }

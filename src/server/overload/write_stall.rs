@@ -5,20 +5,20 @@
 //! The same holds while other shards have much to learn of jobs that came or went here: a few commands can be news to
 //! hundreds of thousands of jobs, and those who hear late may ask about jobs that are forgotten by then.
 
-use crate::server::multi_shard::flow::FlowMail;
-use crate::server::multi_shard::long_batch::LongMail;
-use crate::server::multi_shard::long_push::PushMail;
-use crate::server::multi_shard::parent_links::KinMail;
-use crate::server::shard_mail::inbox::MAIL_STEPS_MAX;
+use crate::server::multi_shard::flow::FlowMessage;
+use crate::server::multi_shard::long_batch::LongBatchMessage;
+use crate::server::multi_shard::long_push::LongPushMessage;
+use crate::server::multi_shard::parent_links::ParentLinkMessage;
+use crate::server::shard_mail::inbox::MESSAGE_STEPS_MAX;
 use crate::server::shard_mail::message::{Batch, Message};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::Engine;
 use corq_io::log::Lack;
 use corq_io::net::Connections;
 use std::collections::VecDeque;
 
 /// Mail that waits, in order. No more than all connections may have unanswered.
-pub type PutOff = VecDeque<Batch>;
+pub type StalledMessages = VecDeque<Batch>;
 
 /// Notices that may wait before no other command is begun; one command more may leave its own.
 const NOTICES_WAITING_MAX: u64 = 4000;
@@ -28,13 +28,13 @@ const ROOM_LASTS_MS: u64 = 10_000;
 
 /// Whether it has been said that pushes are refused: once, and not again at each file that comes back for a moment.
 #[derive(Debug, Default)]
-pub struct Fullness {
+pub struct DiskFullNotice {
     said: bool,
     /// Since when there is room again.
     room_since_ms: Option<u64>,
 }
 
-impl Fullness {
+impl DiskFullNotice {
     /// Whether it is full now. True or false if that is to be said.
     fn note(&mut self, full: bool, now_ms: u64) -> Option<bool> {
         if full {
@@ -58,10 +58,10 @@ pub(crate) fn lacking(lack: Option<Lack>) -> &'static str {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Whether the next command has to wait: a look at a flag and a number, unless the disk is full.
     #[inline]
-    pub(crate) fn is_busy(&mut self) -> bool {
+    pub(crate) fn must_stall(&mut self) -> bool {
         if !self.saturated && self.must_pause() {
             self.saturated = true;
         }
@@ -73,22 +73,22 @@ impl Core {
     #[inline]
     pub(crate) fn must_pause(&mut self) -> bool {
         self.engine.shard.notices_waiting() > NOTICES_WAITING_MAX
-            || self.translations.writes_too_much()
-            || self.aside.is_far_ahead()
-            || self.is_strained()
+            || self.transcodings.writes_too_much()
+            || self.large_replies.is_backed_up()
+            || self.is_stalled()
     }
 
     #[inline]
-    pub(crate) fn is_strained(&mut self) -> bool {
-        let Engine { shard, book } = &mut self.engine;
+    pub(crate) fn is_stalled(&mut self) -> bool {
+        let Engine { shard, journal } = &mut self.engine;
         // At the end no more commands come, and those under way have their room.
-        !self.stopping && book.is_strained(shard)
+        !self.stopping && journal.is_stalled(shard)
     }
 
     /// Says so, once, if there is no room left for what is to be written: it waits in memory, and nobody
     /// gets an answer that tells of it.
     pub fn note_exhaustion(&mut self) {
-        let log = &self.engine.book.0;
+        let log = &self.engine.journal.log;
         let lack = log.lack();
         let exhausted = lack.is_some() && log.unwritten_bytes() > 0 && log.room_bytes() == 0;
         let megabytes = log.segment_bytes() >> 20;
@@ -108,8 +108,8 @@ impl Core {
             }
         }
         self.exhausted = exhausted;
-        if self.fullness.said || lack == Some(Lack::Space) {
-            self.note_fullness(lack);
+        if self.disk_full_notice.said || lack == Some(Lack::Space) {
+            self.log_disk_full(lack);
         }
         let lack = lack.filter(|&lack| lack != Lack::Space);
         if lack.is_some() && lack != self.said_lack {
@@ -126,15 +126,15 @@ impl Core {
 
     /// Says, once, that pushes are refused for want of space, and that they are taken again.
     #[cold]
-    fn note_fullness(&mut self, lack: Option<Lack>) {
-        let Engine { shard, book } = &self.engine;
-        let full = lack == Some(Lack::Space) && book.is_full(&shard.upkeep());
-        match self.fullness.note(full, self.now_ms) {
+    fn log_disk_full(&mut self, lack: Option<Lack>) {
+        let Engine { shard, journal } = &self.engine;
+        let full = lack == Some(Lack::Space) && journal.is_full(&shard.upkeep());
+        match self.disk_full_notice.note(full, self.now_ms) {
             Some(true) => tracing::error!(
                 "shard {}: the disk is full, or the log has all of DATA_MAX_MB: pushes are refused, jobs that are there can \
                  be worked off, which makes room; another {} MB are asked for every second",
                 self.me,
-                book.0.segment_bytes() >> 20,
+                journal.log.segment_bytes() >> 20,
             ),
             Some(false) => {
                 tracing::info!("shard {}: there is room again: pushes are taken", self.me);
@@ -144,39 +144,39 @@ impl Core {
     }
 
     /// Whether a message has to wait behind others or for room.
-    pub(crate) fn puts_off(&mut self, message: &Message, others_wait: bool) -> bool {
+    pub(crate) fn stalls(&mut self, message: &Message, others_wait: bool) -> bool {
         let writes = matches!(
             message,
             Message::Request { .. }
                 | Message::Push { .. }
-                | Message::Part { .. }
+                | Message::BatchPart { .. }
                 | Message::Leave { .. }
                 | Message::Notice(_)
                 | Message::Report { .. }
-                | Message::Kin(
-                    KinMail::Edge { .. } | KinMail::Patch { .. } | KinMail::Abandon { .. }
+                | Message::ParentLink(
+                    ParentLinkMessage::Edge { .. } | ParentLinkMessage::Patch { .. } | ParentLinkMessage::Abandon { .. }
                 )
                 // What is decided of a flow must not come behind the word that all has been said.
-                | Message::Flow(FlowMail::Stage { .. })
+                | Message::Flow(FlowMessage::Stage { .. })
                 // In the order in which they were said.
                 | Message::Long(
-                    LongMail::Forgo { .. }
-                        | LongMail::Push(PushMail::Promise { .. } | PushMail::Piece(_))
+                    LongBatchMessage::Forgo { .. }
+                        | LongBatchMessage::Push(LongPushMessage::Promise { .. } | LongPushMessage::Piece(_))
                 )
         );
         // What jobs are to learn, and clients that go, bring others no further behind.
         let is_news =
             matches!(message, Message::Notice(_) | Message::Report { .. } | Message::Leave { .. });
-        writes && (others_wait || if is_news { self.is_strained() } else { self.must_pause() })
+        writes && (others_wait || if is_news { self.is_stalled() } else { self.must_pause() })
     }
 
     /// Reads the mail that has waited, as far as there is room.
-    pub fn read_put_off(&mut self, conns: &mut Connections) {
-        let until = self.steps() + MAIL_STEPS_MAX;
-        while !self.put_off.is_empty() && !self.must_pause() && self.steps() < until {
-            let Some(batch) = self.put_off.pop_front() else { return };
+    pub fn read_stalled_messages(&mut self, conns: &mut Connections) {
+        let until = self.steps() + MESSAGE_STEPS_MAX;
+        while !self.stalled_messages.is_empty() && !self.must_pause() && self.steps() < until {
+            let Some(batch) = self.stalled_messages.pop_front() else { return };
             if let Some(rest) = self.read_again(conns, batch, until) {
-                self.put_off.push_front(rest);
+                self.stalled_messages.push_front(rest);
             }
         }
     }
@@ -188,16 +188,20 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_said_once_and_room_only_when_it_lasts() {
-        let mut fullness = Fullness::default();
-        assert_eq!(fullness.note(false, 0), None);
-        assert_eq!(fullness.note(true, 1), Some(true));
+        let mut disk_full_notice = DiskFullNotice::default();
+        assert_eq!(disk_full_notice.note(false, 0), None);
+        assert_eq!(disk_full_notice.note(true, 1), Some(true));
         for now_ms in 2..50 {
-            assert_eq!(fullness.note(now_ms % 3 == 0, now_ms * 1000), None, "it comes and goes");
+            assert_eq!(
+                disk_full_notice.note(now_ms % 3 == 0, now_ms * 1000),
+                None,
+                "it comes and goes"
+            );
         }
-        assert_eq!(fullness.note(true, 50_000), None);
-        assert_eq!(fullness.note(false, 51_000), None);
-        assert_eq!(fullness.note(false, 61_000), Some(false));
-        assert_eq!(fullness.note(false, 99_000), None);
-        assert_eq!(fullness.note(true, 99_001), Some(true));
+        assert_eq!(disk_full_notice.note(true, 50_000), None);
+        assert_eq!(disk_full_notice.note(false, 51_000), None);
+        assert_eq!(disk_full_notice.note(false, 61_000), Some(false));
+        assert_eq!(disk_full_notice.note(false, 99_000), None);
+        assert_eq!(disk_full_notice.note(true, 99_001), Some(true));
     }
 }

@@ -6,17 +6,17 @@ use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;
 use crate::protocol::decode::{decode, is_auth};
 use crate::protocol::{reply, uuid_text};
-use crate::server::multi_shard::cron::KEEPER;
+use crate::server::multi_shard::cron::REGISTRY_SHARD;
 use crate::server::multi_shard::long_batch::is_long;
 use crate::server::overload::large_replies::{Answer, answer_of};
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use crate::server::storage::data_presence::GONE;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::job::id::JobId;
 
 /// A command on its way: who asked, under which name, and the bytes it came in.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RequestContext<'a> {
     /// Who asked.
     pub origin: Origin,
     /// The client's name for the request.
@@ -38,7 +38,7 @@ pub enum Lookup {
     Done(Option<JobId>),
 }
 
-impl Asked<'_> {
+impl RequestContext<'_> {
     /// The id that `job` stands for; `None` if no job bears it.
     pub fn id_of(&self, job: JobRef<'_>) -> Option<JobId> {
         match (self.lookup, job) {
@@ -49,12 +49,12 @@ impl Asked<'_> {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// A frame of a connection here.
     pub(crate) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
         let origin = self.origin(conn);
         let trusted = self.sessions.get(conn).is_some_and(|session| {
-            session.habit.note_command();
+            session.affinity.note_command();
             session.trusted
         });
         // Looked at where it is: a request is some hundred bytes, and moving it would copy them for each job.
@@ -64,7 +64,7 @@ impl Core {
                 let accepted = self.guard.accepts(token);
                 self.note_trust(conn, accepted);
                 if accepted {
-                    self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id));
+                    self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id));
                 } else {
                     self.refuse(conns, origin, req_id, "Invalid token");
                 }
@@ -72,7 +72,7 @@ impl Core {
             Ok(request) if trusted && is_long(&request.body) => {
                 self.begin_long(conns, conn, (frame.to_vec(), 0), request.op);
             }
-            Ok(request) if trusted && self.has_no_ground(&request.body) => {
+            Ok(request) if trusted && self.lacks_data_dir(&request.body) => {
                 self.refuse(conns, origin, request.req_id, GONE);
             }
             Ok(request) if trusted && self.runs_too_often(conns, origin, request) => {}
@@ -86,8 +86,8 @@ impl Core {
                 let req_id = request.req_id;
                 let lists = answer_of(&request.body) == Answer::List;
                 let origin = Origin { lists, ..origin };
-                let asked = Asked { origin, req_id, frame, lookup: Lookup::Fresh };
-                self.dispatch(conns, asked, &request.body);
+                let ctx = RequestContext { origin, req_id, frame, lookup: Lookup::Fresh };
+                self.dispatch(conns, ctx, &request.body);
             }
             Err(refused) if trusted => self.refuse(conns, origin, refused.req_id, &refused.error),
             &Ok(Request { req_id, .. }) => self.refuse(conns, origin, req_id, "Not authenticated"),
@@ -99,41 +99,46 @@ impl Core {
     }
 
     /// Finds the shard a command belongs to, and carries it out if it is this one.
-    pub(crate) fn dispatch(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+    pub(crate) fn dispatch(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        body: &Body<'_>,
+    ) {
         match route(body) {
-            Route::Here => self.answer_here(conns, asked, body),
+            Route::Here => self.answer_here(conns, ctx, body),
             Route::Queue(queue) => {
                 let owner = self.slots.of_queue(queue);
-                self.hand_over(conns, asked, body, owner);
+                self.hand_over(conns, ctx, body, owner);
             }
-            Route::Job(job) => self.dispatch_job(conns, asked, body, job, None),
+            Route::Job(job) => self.dispatch_job(conns, ctx, body, job, None),
             Route::JobInQueue(queue, job) => {
-                self.dispatch_job(conns, asked, body, job, Some(queue));
+                self.dispatch_job(conns, ctx, body, job, Some(queue));
             }
-            Route::Prepared => self.begin_push(conns, asked, body),
-            Route::Flow(jobs) => self.dispatch_flow(conns, asked, jobs),
-            Route::Kin(child, parent) => self.begin_kin(conns, asked, child, parent),
-            Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
-            Route::Worker(id) => self.hand_over(conns, asked, body, self.slots.of_name(id)),
-            Route::Keeper => self.hand_over(conns, asked, body, KEEPER),
-            Route::All if matches!(body, Body::BackupPoint) => self.ask_backup_point(conns, asked),
-            Route::All if self.has_to_wait(asked.origin, body) => {
-                self.set_aside(conns, asked, body);
+            Route::Prepared => self.begin_push(conns, ctx, body),
+            Route::Flow(jobs) => self.dispatch_flow(conns, ctx, jobs),
+            Route::ParentLink(child, parent) => self.begin_parent_link(conns, ctx, child, parent),
+            Route::Jobs(jobs) => self.dispatch_jobs(conns, ctx, body, jobs),
+            Route::Worker(id) => self.hand_over(conns, ctx, body, self.slots.of_name(id)),
+            Route::Registry => self.hand_over(conns, ctx, body, REGISTRY_SHARD),
+            Route::All if matches!(body, Body::BackupPoint) => self.ask_backup_point(conns, ctx),
+            Route::All if self.must_defer(ctx.origin, body) => {
+                self.defer_large(conns, ctx, body);
             }
-            Route::All => self.ask_all(asked, body),
+            Route::All => self.scatter(ctx, body),
         }
     }
 
     fn dispatch_job(
         &mut self,
         conns: &mut Connections,
-        mut asked: Asked<'_>,
+        mut ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
         queue: Option<&str>,
     ) {
         let text;
-        let name = match (asked.lookup, job) {
+        let name = match (ctx.lookup, job) {
             (Lookup::Fresh | Lookup::AsName, JobRef::Custom(name)) => Some(name),
             (Lookup::AsName, JobRef::Id(id)) => {
                 text = uuid_text::format(id.0);
@@ -143,50 +148,50 @@ impl Core {
             _ => None,
         };
         if let Some(name) = name {
-            let keeper = self.slots.of_name(name);
-            if keeper != self.me {
-                self.forward(asked, keeper);
+            let name_owner = self.slots.of_name(name);
+            if name_owner != self.me {
+                self.forward(ctx, name_owner);
                 return;
             }
-            asked.lookup = Lookup::Done(self.directory.find(name));
+            ctx.lookup = Lookup::Done(self.directory.find(name));
         }
-        let owner = match (queue, asked.id_of(job)) {
+        let owner = match (queue, ctx.id_of(job)) {
             (Some(queue), _) => self.slots.of_queue(queue),
             (None, Some(id)) => self.slots.of_job(id),
             // Nobody knows it: this shard can say so.
             (None, None) => self.me,
         };
-        self.hand_over(conns, asked, body, owner);
+        self.hand_over(conns, ctx, body, owner);
     }
 
     fn hand_over(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         owner: usize,
     ) {
         if owner != self.me {
-            self.forward(asked, owner);
-        } else if self.has_to_wait(asked.origin, body) {
-            self.set_aside(conns, asked, body);
+            self.forward(ctx, owner);
+        } else if self.must_defer(ctx.origin, body) {
+            self.defer_large(conns, ctx, body);
         } else {
-            self.execute(conns, asked, body);
+            self.execute(conns, ctx, body);
         }
     }
 
     /// Passes a command on as it came.
-    pub(crate) fn forward(&mut self, asked: Asked<'_>, dest: usize) {
-        if usize::from(asked.origin.shard) == self.me {
-            self.deferred(asked.origin);
-            if let Some(session) = self.sessions.get(asked.origin.conn) {
+    pub(crate) fn forward(&mut self, ctx: RequestContext<'_>, dest: usize) {
+        if usize::from(ctx.origin.shard) == self.me {
+            self.deferred(ctx.origin);
+            if let Some(session) = self.sessions.get(ctx.origin.conn) {
                 session.seen_elsewhere = true;
-                session.habit.note_abroad(dest);
+                session.affinity.note_forwarded(dest);
             }
         }
-        let batch = self.post.ask(dest);
-        let frame = batch.keep(asked.frame);
-        let Asked { origin, lookup, .. } = asked;
+        let batch = self.outbox.immediate(dest);
+        let frame = batch.keep(ctx.frame);
+        let RequestContext { origin, lookup, .. } = ctx;
         batch.messages.push(Message::Request { origin, frame, lookup });
     }
 
@@ -195,32 +200,32 @@ impl Core {
     pub(crate) fn try_as_name(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
     ) -> bool {
         let JobRef::Id(id) = job else { return false };
-        if asked.lookup != Lookup::Fresh || self.engine.shard.find(id).is_some() {
+        if ctx.lookup != Lookup::Fresh || self.engine.shard.find(id).is_some() {
             return false;
         }
-        let asked = Asked { lookup: Lookup::AsName, ..asked };
-        self.dispatch_job(conns, asked, body, job, None);
+        let ctx = RequestContext { lookup: Lookup::AsName, ..ctx };
+        self.dispatch_job(conns, ctx, body, job, None);
         true
     }
 
     /// A command from another shard.
-    pub(crate) fn requested(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    pub(crate) fn requested(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         // By way of its name's keeper a command can come back to where it was asked: there it counts
         // from the beginning, as it is answered without another message.
-        self.answered(asked.origin);
-        match &decode(asked.frame) {
+        self.answered(ctx.origin);
+        match &decode(ctx.frame) {
             Ok(request) => {
-                self.meter_command(request.op, asked.frame.len());
-                let asked = Asked { req_id: request.req_id, ..asked };
-                self.dispatch(conns, asked, &request.body);
+                self.meter_command(request.op, ctx.frame.len());
+                let ctx = RequestContext { req_id: request.req_id, ..ctx };
+                self.dispatch(conns, ctx, &request.body);
             }
             // The sender has decoded it before; only a mistake in this program leads here.
-            Err(refused) => self.refuse(conns, asked.origin, refused.req_id, &refused.error),
+            Err(refused) => self.refuse(conns, ctx.origin, refused.req_id, &refused.error),
         }
     }
 }

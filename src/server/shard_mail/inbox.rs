@@ -1,11 +1,11 @@
 //! Mail from other shards, and from this one to itself.
 
-use super::dispatch::Asked;
-use super::message::{Batch, Message, Question, Span};
+use super::dispatch::RequestContext;
+use super::message::{Batch, Message, ScatterQuery, Span};
 use crate::api::spec::Op;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::multi_shard::dependencies::UnmetOf;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -13,7 +13,7 @@ use std::vec::IntoIter;
 
 /// Steps of mail in one turn, after which the rest waits for the next: a batch can hold any number of messages, and
 /// each of them can be work.
-pub(crate) const MAIL_STEPS_MAX: u64 = 2000;
+pub(crate) const MESSAGE_STEPS_MAX: u64 = 2000;
 
 /// A batch that a turn has begun to read.
 #[derive(Debug)]
@@ -23,16 +23,16 @@ pub struct Unread {
     messages: IntoIter<Message>,
 }
 
-impl Core {
+impl ShardServer {
     /// Reads one batch, or what was left of one, up to so many steps in all. True if there was one.
-    pub fn read_mail(&mut self, conns: &mut Connections, until: u64) -> bool {
+    pub fn read_messages(&mut self, conns: &mut Connections, until: u64) -> bool {
         let unread = self.unread.take().or_else(|| {
-            let mut batch = self.post.receive()?;
+            let mut batch = self.outbox.receive()?;
             let messages = std::mem::take(&mut batch.messages).into_iter();
             Some(Unread { batch, messages })
         });
         let Some(Unread { mut batch, mut messages }) = unread else { return false };
-        let others_wait = !self.put_off.is_empty();
+        let others_wait = !self.stalled_messages.is_empty();
         while let Some(message) = messages.next() {
             self.read_or_put_off(conns, &mut batch, message, others_wait);
             // What is put off points into the same bytes: such a batch is read to its end, and costs little.
@@ -42,7 +42,7 @@ impl Core {
             }
         }
         if !batch.messages.is_empty() {
-            self.put_off.push_back(batch);
+            self.stalled_messages.push_back(batch);
         }
         true
     }
@@ -79,7 +79,7 @@ impl Core {
                 self.answered(origin);
                 self.send_whole(conns, origin, frame);
             }
-            message if self.puts_off(&message, others_wait || !batch.messages.is_empty()) => {
+            message if self.stalls(&message, others_wait || !batch.messages.is_empty()) => {
                 batch.messages.push(message);
             }
             message => {
@@ -94,8 +94,8 @@ impl Core {
         match message {
             Message::Request { origin, frame, lookup } => {
                 let frame = &batch.bytes[frame.clone()];
-                let asked = Asked { origin: *origin, req_id: None, frame, lookup: *lookup };
-                self.requested(conns, asked);
+                let ctx = RequestContext { origin: *origin, req_id: None, frame, lookup: *lookup };
+                self.requested(conns, ctx);
             }
             Message::Push { origin, frame, taken, unmet, open } => {
                 let frame = &batch.bytes[frame.clone()];
@@ -113,14 +113,14 @@ impl Core {
                     self.send_frame(conns, *origin, &batch.bytes[frame.clone()]);
                 }
             }
-            Message::Owed { origin, head, value } => {
-                self.owe_here(conns, *origin, &batch.bytes[head.clone()], value);
+            Message::SharedReply { origin, head, value } => {
+                self.queue_shared_reply(conns, *origin, &batch.bytes[head.clone()], value);
             }
             // Taken out before, since a socket has one owner, and a long answer is not copied.
             Message::Adopt(_) | Message::List { .. } => {}
             Message::Leave { client, gone } => self.leave(conns, *client, *gone),
             Message::Carried { from, bytes } => self.carried(*from, *bytes),
-            Message::Taken { bytes } => self.aside.note_taken(*bytes),
+            Message::Taken { bytes } => self.large_replies.note_taken(*bytes),
             Message::Claim { step, names } => self.claim(batch, *step, names),
             Message::Claimed { step, taken } => self.claimed(conns, *step, taken),
             Message::Reserve { name } => self.reserve(batch.text(name)),
@@ -128,8 +128,8 @@ impl Core {
             Message::Named { name, id, known } => {
                 self.named(batch.text(name), *id, *known);
             }
-            Message::Sound { from, number } => self.answer_sounding(*from, *number),
-            Message::Sounded { number } => self.sounded(*number),
+            Message::Probe { from, number } => self.answer_probe(*from, *number),
+            Message::Probed { number } => self.probed(*number),
             Message::Seen { client } => self.saw_client(*client),
             Message::Attend { queue, came } => {
                 let command = Command::Attend { queue: batch.text(queue), came: *came };
@@ -146,27 +146,30 @@ impl Core {
                 let value = &batch.bytes[value.clone()];
                 self.take_report(conns, report, value);
             }
-            Message::Flow(mail) => self.read_flow_mail(conns, batch, mail),
-            Message::Kin(mail) => self.read_kin_mail(conns, batch, mail),
-            Message::Long(mail) => self.read_long_mail(conns, batch, mail),
-            Message::Part { step, origin, kind, items, of } => {
+            Message::Flow(mail) => self.read_flow_message(conns, batch, mail),
+            Message::ParentLink(mail) => self.read_parent_link_message(conns, batch, mail),
+            Message::Long(mail) => self.read_long_batch_message(conns, batch, mail),
+            Message::BatchPart { step, origin, kind, items, of } => {
                 self.part(conns, batch, (*step, *of), *origin, *kind, items);
             }
-            Message::Parted { step, outcome } => self.parted(conns, *step, outcome),
-            Message::Ask { step, question: Question::BackupPoint } | Message::Cut { step } => {
+            Message::BatchPartDone { step, outcome } => self.parted(conns, *step, outcome),
+            Message::Scatter { step, question: ScatterQuery::BackupPoint }
+            | Message::Cut { step } => {
                 self.cut(*step);
             }
-            Message::Ask { step, question } => self.answer_share(conns, *step, *question),
-            Message::Answer { step, census, entries, count, share } => {
+            Message::Scatter { step, question } => {
+                self.answer_scatter_query(conns, *step, *question)
+            }
+            Message::Gather { step, census, entries, count, share } => {
                 let entries = &batch.bytes[entries.clone()];
                 self.answer_came(conns, *step, *census, entries, *count, share.as_ref());
             }
-            Message::Rows(mail) => self.read_rows_mail(conns, batch, mail),
-            Message::Toll { origin, client } => self.toll(batch, *origin, client),
-            Message::Tolled { conn, verdict } => self.tolled(*conn, *verdict),
-            Message::Events(mail) => self.read_event_mail(conns, batch, mail),
-            Message::Cron(mail) => self.read_cron_mail(conns, batch, mail),
-            Message::Webhook(mail) => self.read_webhook_mail(conns, mail),
+            Message::Rows(mail) => self.read_rows_message(conns, batch, mail),
+            Message::CountRequest { origin, client } => self.count_request(batch, *origin, client),
+            Message::RequestCounted { conn, verdict } => self.request_counted(*conn, *verdict),
+            Message::Events(mail) => self.read_event_message(conns, batch, mail),
+            Message::Cron(mail) => self.read_cron_message(conns, batch, mail),
+            Message::Webhook(mail) => self.read_webhook_message(conns, mail),
             Message::Open => {
                 self.closed_shards -= 1;
                 if self.closed_shards == 0 {
@@ -186,9 +189,9 @@ fn work_of(message: &Message) -> Work {
         | Message::Long(_)
         | Message::Claim { .. }
         | Message::Claimed { .. } => Work::of(Op::PushBatch),
-        Message::Part { .. } | Message::Parted { .. } => Work::of(Op::AckBatch),
+        Message::BatchPart { .. } | Message::BatchPartDone { .. } => Work::of(Op::AckBatch),
         Message::Flow(_) => Work::of(Op::PushFlow),
-        Message::Ask { question: Question::Prometheus, .. } => Work::of(Op::Prometheus),
+        Message::Scatter { question: ScatterQuery::Prometheus, .. } => Work::of(Op::Prometheus),
         Message::Rows(mail) => mail.work(),
         Message::Cron(_) => Work::of(Op::Cron),
         Message::Webhook(_) => Work::of(Op::AddWebhook),

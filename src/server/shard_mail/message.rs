@@ -2,18 +2,18 @@
 //! buffer behind it.
 
 use super::dispatch::Lookup;
-use crate::server::connection::migration::Moved;
-use crate::server::events::EventMail;
+use crate::server::connection::migration::MigratingConnection;
+use crate::server::events::EventMessage;
 use crate::server::http::TooMany;
 use crate::server::http::health::Figures;
 use crate::server::metrics::Metrics;
-use crate::server::multi_shard::cron::CronMail;
+use crate::server::multi_shard::cron::CronMessage;
 use crate::server::multi_shard::dependencies::UnmetOf;
-use crate::server::multi_shard::flow::FlowMail;
-use crate::server::multi_shard::long_batch::LongMail;
-use crate::server::multi_shard::parent_links::KinMail;
-use crate::server::multi_shard::row_pages::RowsMail;
-use crate::server::webhooks::WebhookMail;
+use crate::server::multi_shard::flow::FlowMessage;
+use crate::server::multi_shard::long_batch::LongBatchMessage;
+use crate::server::multi_shard::parent_links::ParentLinkMessage;
+use crate::server::multi_shard::row_pages::RowsMessage;
+use crate::server::webhooks::WebhookMessage;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
 use corq_shards::dependency::{Notice, Standing};
@@ -128,7 +128,7 @@ pub enum Message {
         frame: Vec<u8>,
     },
     /// An answer whose value others get as well.
-    Owed {
+    SharedReply {
         /// Who asked.
         origin: Origin,
         /// The reply up to the value.
@@ -149,7 +149,7 @@ pub enum Message {
         bytes: usize,
     },
     /// A connection for the receiver, all of whose commands are answered.
-    Adopt(Box<Moved>),
+    Adopt(Box<MigratingConnection>),
     /// A connection is gone, or sends no more.
     Leave {
         /// Whose.
@@ -198,14 +198,14 @@ pub enum Message {
         came: bool,
     },
     /// Asks for an answer that comes behind all that the receiver has told so far.
-    Sound {
+    Probe {
         /// Who asks.
         from: u16,
         /// What for.
         number: u64,
     },
     /// The answer.
-    Sounded {
+    Probed {
         /// What for.
         number: u64,
     },
@@ -252,13 +252,13 @@ pub enum Message {
         value: Span,
     },
     /// About parents and children.
-    Kin(KinMail),
+    ParentLink(ParentLinkMessage),
     /// About flows.
-    Flow(FlowMail),
+    Flow(FlowMessage),
     /// About long commands.
-    Long(LongMail),
+    Long(LongBatchMessage),
     /// A part of a command on many jobs.
-    Part {
+    BatchPart {
         /// Who waits.
         step: Step,
         /// Who asked.
@@ -272,21 +272,21 @@ pub enum Message {
         of: Option<Step>,
     },
     /// What became of a part. Places in it are those of the whole command.
-    Parted {
+    BatchPartDone {
         /// Who waits.
         step: Step,
         /// The outcome.
         outcome: Reply,
     },
     /// Asks for the receiver's share of a question to all shards.
-    Ask {
+    Scatter {
         /// Who waits.
         step: Step,
         /// The question.
-        question: Question,
+        question: ScatterQuery,
     },
     /// The share.
-    Answer {
+    Gather {
         /// Who waits.
         step: Step,
         /// Its numbers.
@@ -296,42 +296,42 @@ pub enum Message {
         /// How many entries.
         count: usize,
         /// What is more than numbers and entries.
-        share: Option<Share>,
+        share: Option<GatheredPart>,
     },
     /// About lists of what all shards have.
-    Rows(RowsMail),
+    Rows(RowsMessage),
     /// The sender has cut its log for a backup.
     Cut {
         /// Who waits.
         step: Step,
     },
     /// A client wants to be counted whose window the receiver keeps.
-    Toll {
+    CountRequest {
         /// The connection that it came by.
         origin: Origin,
         /// Its name.
         client: Span,
     },
     /// The answer.
-    Tolled {
+    RequestCounted {
         /// The connection.
         conn: ConnId,
         /// Whether it may come in.
         verdict: Result<(), TooMany>,
     },
     /// About events.
-    Events(EventMail),
+    Events(EventMessage),
     /// About schedules.
-    Cron(CronMail),
+    Cron(CronMessage),
     /// About webhooks.
-    Webhook(WebhookMail),
+    Webhook(WebhookMessage),
     /// The sender has recovered and has told its custom ids.
     Open,
 }
 
 /// A question to all shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Question {
+pub enum ScatterQuery {
     /// Stats.
     Stats,
     /// Metrics.
@@ -352,7 +352,7 @@ pub enum Question {
 
 /// A share of an answer that has to be put together by whoever asked.
 #[derive(Debug)]
-pub enum Share {
+pub enum GatheredPart {
     /// Of the metrics.
     Metrics(Box<Metrics>),
     /// Of what only HTTP asks for.

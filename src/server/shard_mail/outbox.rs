@@ -6,43 +6,43 @@ use corq_io::mesh::{Endpoint, Refused};
 use std::collections::VecDeque;
 
 /// Messages to other shards: sent at once, or after the durability gate.
-pub struct Post {
+pub struct Outbox {
     endpoint: Endpoint<Batch>,
-    asks: Vec<Batch>,
-    tells: Vec<Batch>,
+    immediate: Vec<Batch>,
+    after_commit: Vec<Batch>,
     /// Batches that found the destination's inbox full, oldest first.
     stuck: VecDeque<(usize, Batch)>,
     /// Mail to this shard itself, read in the same turn.
     own: VecDeque<Batch>,
 }
 
-impl Post {
+impl Outbox {
     /// Mail through `endpoint` among `shards` shards.
     pub fn new(endpoint: Endpoint<Batch>, shards: usize) -> Self {
         let batches = || (0..shards).map(|_| Batch::default()).collect();
         Self {
             endpoint,
-            asks: batches(),
-            tells: batches(),
+            immediate: batches(),
+            after_commit: batches(),
             stuck: VecDeque::new(),
             own: VecDeque::new(),
         }
     }
 
     /// The batch for questions and commands to `dest`.
-    pub fn ask(&mut self, dest: usize) -> &mut Batch {
-        &mut self.asks[dest]
+    pub fn immediate(&mut self, dest: usize) -> &mut Batch {
+        &mut self.immediate[dest]
     }
 
     /// The batch for answers and news to `dest`.
-    pub fn tell(&mut self, dest: usize) -> &mut Batch {
-        &mut self.tells[dest]
+    pub fn after_commit(&mut self, dest: usize) -> &mut Batch {
+        &mut self.after_commit[dest]
     }
 
     /// Takes this turn's answers and news, to be kept until the log has what they tell of.
-    pub fn take_tells(&mut self) -> Vec<(usize, Batch)> {
+    pub fn take_after_commit(&mut self) -> Vec<(usize, Batch)> {
         let mut taken = Vec::new();
-        for (dest, batch) in self.tells.iter_mut().enumerate() {
+        for (dest, batch) in self.after_commit.iter_mut().enumerate() {
             if !batch.messages.is_empty() {
                 taken.push((dest, std::mem::take(batch)));
             }
@@ -51,20 +51,20 @@ impl Post {
     }
 
     /// Sends this turn's answers and news at once.
-    pub fn send_tells(&mut self) {
-        for dest in 0..self.tells.len() {
-            if !self.tells[dest].messages.is_empty() {
-                let batch = std::mem::take(&mut self.tells[dest]);
+    pub fn send_after_commit(&mut self) {
+        for dest in 0..self.after_commit.len() {
+            if !self.after_commit[dest].messages.is_empty() {
+                let batch = std::mem::take(&mut self.after_commit[dest]);
                 self.send(dest, batch);
             }
         }
     }
 
     /// Sends the questions and commands of this turn.
-    pub fn send_asks(&mut self) {
-        for dest in 0..self.asks.len() {
-            if !self.asks[dest].messages.is_empty() {
-                let batch = std::mem::take(&mut self.asks[dest]);
+    pub fn send_immediate(&mut self) {
+        for dest in 0..self.immediate.len() {
+            if !self.immediate[dest].messages.is_empty() {
+                let batch = std::mem::take(&mut self.immediate[dest]);
                 self.send(dest, batch);
             }
         }
@@ -111,7 +111,7 @@ impl Post {
     /// Whether there is mail that this turn has not dealt with: to this shard from itself, or
     /// questions asked too late in the turn to be sent with it.
     pub fn has_left(&self) -> bool {
-        !self.own.is_empty() || self.asks.iter().any(|batch| !batch.messages.is_empty())
+        !self.own.is_empty() || self.immediate.iter().any(|batch| !batch.messages.is_empty())
     }
 
     /// Announces sleep; false if there is mail.
@@ -119,7 +119,7 @@ impl Post {
         self.own.is_empty() && self.endpoint.prepare_to_sleep()
     }
 
-    /// Ends what [`Post::prepare_to_sleep`] announced.
+    /// Ends what [`Outbox::prepare_to_sleep`] announced.
     pub fn awake(&self) {
         self.endpoint.awake();
     }
@@ -141,14 +141,14 @@ mod tests {
     fn batches_that_found_a_full_inbox_arrive_later_and_in_order() {
         let mut mesh = Mesh::<Batch>::with_capacity(2, 2).unwrap();
         let mut receiver = mesh.pop().unwrap();
-        let mut post = Post::new(mesh.pop().unwrap(), 2);
-        (0..7).for_each(|number| post.send(1, numbered(number)));
+        let mut outbox = Outbox::new(mesh.pop().unwrap(), 2);
+        (0..7).for_each(|number| outbox.send(1, numbered(number)));
         let mut got = Vec::new();
         for _ in 0..10 {
-            post.flush();
+            outbox.flush();
             got.extend(std::iter::from_fn(|| receiver.receive()).map(|batch| batch.bytes[0]));
         }
         assert_eq!(got, [0, 1, 2, 3, 4, 5, 6]);
-        assert!(!post.flush());
+        assert!(!outbox.flush());
     }
 }

@@ -72,11 +72,11 @@ pub enum Route<'a> {
     /// The owners of several jobs.
     Jobs(&'a [JobRef<'a>]),
     /// The owners of a parent and a child.
-    Kin(JobRef<'a>, Option<JobRef<'a>>),
+    ParentLink(JobRef<'a>, Option<JobRef<'a>>),
     /// The shard that keeps a worker's registration.
     Worker(&'a str),
     /// The shard that keeps the names of schedules, and webhooks.
-    Keeper,
+    Registry,
     /// Every shard.
     All,
 }
@@ -165,8 +165,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::Progress { job, .. }
         | Body::AddLog { job, .. }
         | Body::WaitJob { job, .. } => Route::Job(*job),
-        Body::UpdateParent { child, parent } => Route::Kin(*child, Some(*parent)),
-        Body::RemoveChildDependency(child) => Route::Kin(*child, None),
+        Body::UpdateParent { child, parent } => Route::ParentLink(*child, Some(*parent)),
+        Body::RemoveChildDependency(child) => Route::ParentLink(*child, None),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
             Route::Jobs(&batch.ids)
@@ -177,7 +177,7 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::SetWebhookEnabled { .. }
         | Body::AddWebhook(_)
         | Body::RemoveWebhook(_)
-        | Body::ListWebhooks => Route::Keeper,
+        | Body::ListWebhooks => Route::Registry,
         Body::ListQueues
         | Body::Stats
         | Body::CronList

@@ -4,7 +4,7 @@
 
 use super::engine::Fetched;
 use crate::server::commands::job_record::Show;
-use crate::server::multi_shard::child_values::Valuing;
+use crate::server::multi_shard::child_values::ChildValueRead;
 use crate::server::multi_shard::parent_links::Link;
 use crate::server::numbered::Entries;
 use crate::server::shard_mail::dispatch::Lookup;
@@ -14,7 +14,7 @@ use corq_shards::job::Stored;
 
 /// A payload that is missing in a reply.
 #[derive(Clone, Copy, Debug)]
-pub struct Hole {
+pub struct Placeholder {
     /// Where it goes.
     pub at: usize,
     /// Which it is.
@@ -23,13 +23,13 @@ pub struct Hole {
 
 /// What to do once the records are there.
 #[derive(Debug)]
-pub enum Then {
+pub enum Continuation {
     /// Fill the holes of this frame and send it.
     Send {
         /// The frame.
         frame: Vec<u8>,
         /// Its holes, from the frame's start.
-        holes: Vec<Hole>,
+        placeholders: Vec<Placeholder>,
     },
     /// Ask again.
     Ask {
@@ -41,25 +41,25 @@ pub enum Then {
     /// Show these jobs.
     Show(Show),
     /// Go on with what became of children.
-    Values(Box<Valuing>),
+    ChildValues(Box<ChildValueRead>),
     /// Answer those who wait for this value.
-    Owed(Stored),
+    SharedValue(Stored),
     /// Tell webhooks of the event at this place.
-    Trigger {
+    PostWebhook {
         /// See [`crate::server::webhooks::outbox`].
         place: u64,
     },
     /// Tell a parent.
     Report(Box<Report>),
     /// Write a parent into the data of a child.
-    Kin {
+    ParentLink {
         /// Who waits.
         step: Step,
         /// Which.
         link: Link,
     },
     /// Tell of the event at this place.
-    Tell {
+    PublishEvent {
         /// See `events`.
         place: u64,
     },
@@ -71,7 +71,7 @@ pub struct Waiting {
     /// Who asked.
     pub origin: Origin,
     /// What follows.
-    pub then: Then,
+    pub continuation: Continuation,
     /// What has been read so far.
     pub fetched: Vec<Fetched>,
     missing: usize,
@@ -100,25 +100,32 @@ impl ColdReplies {
     pub fn wait(
         &mut self,
         origin: Origin,
-        then: Then,
+        continuation: Continuation,
         records: &[Stored],
         mut fetched: Vec<Fetched>,
     ) -> Vec<(u64, Stored)> {
         fetched.reserve(records.len());
         let missing = records.len();
         let of_records = || records.iter().chain(fetched.iter().map(|one| &one.stored));
-        let bytes: usize = match &then {
-            Then::Send { frame, .. } => {
+        let bytes: usize = match &continuation {
+            Continuation::Send { frame, .. } => {
                 frame.len() + of_records().map(|one| one.record_bytes as usize).sum::<usize>()
             }
-            Then::Ask { .. } | Then::Show(_) | Then::Values(_) | Then::Owed(_) => {
+            Continuation::Ask { .. }
+            | Continuation::Show(_)
+            | Continuation::ChildValues(_)
+            | Continuation::SharedValue(_) => {
                 of_records().map(|one| one.record_bytes as usize).sum()
             }
             // These answer nobody.
-            Then::Trigger { .. } | Then::Report(_) | Then::Kin { .. } | Then::Tell { .. } => 0,
+            Continuation::PostWebhook { .. }
+            | Continuation::Report(_)
+            | Continuation::ParentLink { .. }
+            | Continuation::PublishEvent { .. } => 0,
         };
         self.bytes += bytes;
-        let waiting = self.waiting.insert(Waiting { origin, then, fetched, missing, bytes });
+        let waiting =
+            self.waiting.insert(Waiting { origin, continuation, fetched, missing, bytes });
         let read =
             |&stored: &Stored| (u64::from(self.reads.insert(Read { waiting, stored })), stored);
         records.iter().map(read).collect()
@@ -155,12 +162,14 @@ impl ColdReplies {
 
 impl Waiting {
     /// Fills the holes. False if a payload could not be read.
-    pub fn fill(frame: &mut [u8], holes: &[Hole], fetched: &[Fetched]) -> bool {
-        holes.iter().all(|hole| {
-            let found = fetched.iter().find(|one| one.stored.position == hole.stored.position);
+    pub fn fill(frame: &mut [u8], placeholders: &[Placeholder], fetched: &[Fetched]) -> bool {
+        placeholders.iter().all(|placeholder| {
+            let found =
+                fetched.iter().find(|one| one.stored.position == placeholder.stored.position);
             let Some(record) = found.and_then(|one| one.bytes.as_deref()) else { return false };
-            let Some((_, payload)) = hole.stored.parted(record) else { return false };
-            let place = frame.get_mut(hole.at..).and_then(|behind| behind.get_mut(..payload.len()));
+            let Some((_, payload)) = placeholder.stored.parted(record) else { return false };
+            let place =
+                frame.get_mut(placeholder.at..).and_then(|behind| behind.get_mut(..payload.len()));
             place.map(|place| place.copy_from_slice(payload)).is_some()
         })
     }
@@ -176,7 +185,7 @@ mod tests {
         let filled = |at: usize, record: Option<&[u8]>| {
             let mut frame = *b"....----";
             let fetched = [Fetched { stored, bytes: record.map(Into::into) }];
-            Waiting::fill(&mut frame, &[Hole { at, stored }], &fetched).then_some(frame)
+            Waiting::fill(&mut frame, &[Placeholder { at, stored }], &fetched).then_some(frame)
         };
         assert_eq!(filled(4, Some(b"abcdef")), Some(*b"....cdef"));
         for (at, record) in

@@ -3,9 +3,9 @@
 //! follows what is written, and at leisure when nobody asks for anything.
 
 use super::engine::Engine;
-use super::journal::Book;
+use super::journal::LogJournal;
 use crate::server::overload::write_stall::lacking;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::log::Scan;
 use corq_io::net::Connections;
 use corq_shards::Out;
@@ -26,31 +26,31 @@ const CREDIT_BYTES_MAX: u64 = 16 * SLICE_BYTES;
 const PAUSE_MS: u64 = 2;
 /// The pace of compaction of a shard.
 #[derive(Debug, Default)]
-pub struct Reclaim {
+pub struct Compaction {
     /// The head of the log when the last slice had been done.
     head: u64,
     /// Bytes that may be read.
     credit: u64,
     /// All records of the oldest segment have been handed over.
     ending: bool,
-    walk: Walk,
+    pass: Pass,
     /// A record on its way from the beginning of the log to its end.
     record: Vec<u8>,
     /// Bytes of records that were written again.
     pub rewritten_bytes: u64,
     /// Completed jobs are making room.
-    yielding: bool,
+    evicting: bool,
     /// Completed jobs that were forgotten to make room.
-    pub yielded_jobs: u64,
+    pub evicted_jobs: u64,
     /// Jobs that were refused for want of room.
     pub refused_pushes: u64,
-    patience: Patience,
+    retry: ReadRetry,
 }
 
-impl Reclaim {
+impl Compaction {
     /// Reads of the oldest segment that failed.
     pub fn scan_failures(&self) -> u64 {
-        self.patience.failures
+        self.retry.failures
     }
 }
 
@@ -61,14 +61,14 @@ const RETRY_MS_MAX: u64 = 60_000;
 
 /// How long a segment that cannot be read is left alone.
 #[derive(Debug, Default)]
-struct Patience {
+struct ReadRetry {
     failures: u64,
     /// Since the last success.
     pause_ms: u64,
     again_ms: u64,
 }
 
-impl Patience {
+impl ReadRetry {
     /// Whether it is too early.
     fn lasts(&self, now_ms: u64) -> bool {
         now_ms < self.again_ms
@@ -90,7 +90,7 @@ impl Patience {
 
 /// One way from the beginning of the log to where its end was when it was set out on.
 #[derive(Debug, Default)]
-struct Walk {
+struct Pass {
     until: u64,
     /// What was needed when it began.
     live: u64,
@@ -120,58 +120,59 @@ fn size_of(used: u64, needed: u64, segment_bytes: u64) -> Size {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// One slice. Returns when to come again, in milliseconds since the epoch.
-    pub fn reclaim(&mut self) -> u64 {
-        let next_ms = self.reclaim_slice();
+    pub fn compact(&mut self) -> u64 {
+        let next_ms = self.compact_slice();
         // Whoever waits is let in by a look at the room, which nothing else may bring about.
-        let pause_ms = if self.engine.book.1.strained { PAUSE_MS } else { u64::MAX };
+        let pause_ms = if self.engine.journal.pressure.stalled { PAUSE_MS } else { u64::MAX };
         next_ms.min(self.now_ms.saturating_add(pause_ms))
     }
 
-    fn reclaim_slice(&mut self) -> u64 {
-        let Engine { shard, book } = &mut self.engine;
+    fn compact_slice(&mut self) -> u64 {
+        let Engine { shard, journal } = &mut self.engine;
         let upkeep = shard.upkeep();
-        let stopped = book.1.stopped || self.stopping;
-        book.1.behind = false;
-        book.note_needs(&upkeep);
-        let Some(oldest) = book.0.oldest().filter(|_| !stopped) else { return u64::MAX };
-        if self.reclaim.patience.lasts(self.now_ms) {
-            return self.reclaim.patience.again_ms;
+        let stopped = journal.pressure.stopped || self.stopping;
+        journal.pressure.behind = false;
+        journal.note_needs(&upkeep);
+        let Some(oldest) = journal.log.oldest().filter(|_| !stopped) else { return u64::MAX };
+        if self.compaction.retry.lasts(self.now_ms) {
+            return self.compaction.retry.again_ms;
         }
         let needed_there = shard.needed_in_span_of(oldest.start.0);
-        let room = book.room().of_segment(needed_there, &upkeep);
-        book.1.stuck &= needed_there > 0 && !book.0.has_room(room);
-        let pressed = book.is_pressed(&upkeep);
-        let size = match size_of(book.0.used_bytes(), upkeep.live, book.0.segment_bytes()) {
+        let room = journal.room().of_segment(needed_there, &upkeep);
+        journal.pressure.stuck &= needed_there > 0 && !journal.log.has_room(room);
+        let pressed = journal.is_pressed(&upkeep);
+        let size = match size_of(journal.log.used_bytes(), upkeep.live, journal.log.segment_bytes())
+        {
             // Every byte counts.
             _ if pressed => Size::TooLarge,
             size => size,
         };
         let pace = match size {
             _ if pressed => {
-                if self.reclaim.walk.until <= oldest.start.0 {
-                    book.end_walk(&mut self.reclaim.walk, &upkeep);
+                if self.compaction.pass.until <= oldest.start.0 {
+                    journal.end_pass(&mut self.compaction.pass, &upkeep);
                 }
-                let way = self.reclaim.walk.until.saturating_sub(oldest.start.0);
-                book.room().pace(way, &upkeep).max(PACE_URGENT)
+                let way = self.compaction.pass.until.saturating_sub(oldest.start.0);
+                journal.room().pace(way, &upkeep).max(PACE_URGENT)
             }
             Size::TooLarge => PACE_URGENT,
             _ => PACE,
         };
-        let log = &mut book.0;
+        let log = &mut journal.log;
         if size == Size::Fair && needed_there > 0 {
-            self.reclaim.head = log.head().0;
+            self.compaction.head = log.head().0;
             return u64::MAX;
         }
-        let appended = log.head().0.saturating_sub(self.reclaim.head);
-        let credit = self.reclaim.credit;
-        self.reclaim.credit = match appended {
+        let appended = log.head().0.saturating_sub(self.compaction.head);
+        let credit = self.compaction.credit;
+        self.compaction.credit = match appended {
             0 => credit.max(SLICE_BYTES),
             _ => credit + appended * pace,
         };
         if needed_there > 0 && !log.make_room(room) {
-            if !book.1.stuck {
+            if !journal.pressure.stuck {
                 tracing::error!(
                     "shard {}: {}, and there is no room to write the oldest part of the log again: {} MB of it \
                      are needed",
@@ -180,32 +181,32 @@ impl Core {
                     needed_there.div_ceil(1 << 20)
                 );
             }
-            book.1.stuck = true;
+            journal.pressure.stuck = true;
             return u64::MAX;
         }
-        let budget = self.reclaim.credit.min(SLICE_BYTES);
-        self.reclaim.credit -= budget;
+        let budget = self.compaction.credit.min(SLICE_BYTES);
+        self.compaction.credit -= budget;
         if pressed {
             // What is owed is worked off before anything else is taken: whoever writes pays for the room
             // with a little time, and nobody with a lot.
-            self.engine.book.1.behind = self.reclaim.credit > CREDIT_BYTES_MAX;
+            self.engine.journal.pressure.behind = self.compaction.credit > CREDIT_BYTES_MAX;
         } else {
             // What has been saved up is not kept for ever.
-            self.reclaim.credit = self.reclaim.credit.min(CREDIT_BYTES_MAX);
+            self.compaction.credit = self.compaction.credit.min(CREDIT_BYTES_MAX);
         }
-        let before = self.engine.book.0.head().0;
+        let before = self.engine.journal.log.head().0;
         let (waits, left) = self.scan(budget, needed_there == 0);
-        self.reclaim.credit += left;
-        self.reclaim.head = self.engine.book.0.head().0;
-        self.reclaim.walk.appended += self.reclaim.head - before;
-        if self.reclaim.patience.lasts(self.now_ms) {
-            return self.reclaim.patience.again_ms;
+        self.compaction.credit += left;
+        self.compaction.head = self.engine.journal.log.head().0;
+        self.compaction.pass.appended += self.compaction.head - before;
+        if self.compaction.retry.lasts(self.now_ms) {
+            return self.compaction.retry.again_ms;
         }
         match (waits, appended) {
             // Its end wakes the shard.
             (true, _) => u64::MAX,
             (false, 0) => self.now_ms,
-            (false, _) if self.reclaim.credit >= SLICE_BYTES => self.now_ms,
+            (false, _) if self.compaction.credit >= SLICE_BYTES => self.now_ms,
             (false, _) => self.now_ms + PAUSE_MS,
         }
     }
@@ -213,25 +214,25 @@ impl Core {
     /// Hands over records of the oldest segment, and lets it go after the last. True if the disk has to
     /// be waited for; and what of the budget is left.
     fn scan(&mut self, mut budget: u64, nothing_needed: bool) -> (bool, u64) {
-        let Engine { shard, book } = &mut self.engine;
-        let reclaim = &mut self.reclaim;
-        reclaim.ending |= nothing_needed;
-        while !reclaim.ending {
-            let failed = match book.0.scan() {
+        let Engine { shard, journal } = &mut self.engine;
+        let compaction = &mut self.compaction;
+        compaction.ending |= nothing_needed;
+        while !compaction.ending {
+            let failed = match journal.log.scan() {
                 Scan::Record(position, body) => {
                     let bytes = body.len() as u64;
                     let outcome = match shard.needs(position.0, body) {
                         Ok(true) => {
-                            reclaim.record.clear();
-                            reclaim.record.extend_from_slice(body);
-                            reclaim.rewritten_bytes += bytes;
-                            shard.keep(position.0, &reclaim.record, book)
+                            compaction.record.clear();
+                            compaction.record.extend_from_slice(body);
+                            compaction.rewritten_bytes += bytes;
+                            shard.keep(position.0, &compaction.record, journal)
                         }
                         other => other.map(|_| ()),
                     };
                     budget = budget.saturating_sub(bytes + 8);
                     if outcome.is_ok() {
-                        if reclaim.patience.succeeded() {
+                        if compaction.retry.succeeded() {
                             tracing::info!("shard {}: the log is reclaimed again", self.me);
                         }
                         if budget == 0 {
@@ -243,11 +244,11 @@ impl Core {
                 }
                 Scan::Reading => return (true, budget),
                 Scan::End => {
-                    reclaim.ending = true;
+                    compaction.ending = true;
                     break;
                 }
                 Scan::Failed(error) => {
-                    let pause_ms = reclaim.patience.failed(self.now_ms);
+                    let pause_ms = compaction.retry.failed(self.now_ms);
                     tracing::error!(
                         "shard {}: the log is not reclaimed: {error}; tried again in {} s",
                         self.me,
@@ -256,65 +257,66 @@ impl Core {
                     return (true, budget);
                 }
             };
-            book.stop(self.me, &failed.unwrap_or_default());
+            journal.stop(self.me, &failed.unwrap_or_default());
             return (true, 0);
         }
-        let Some(oldest) = book.0.oldest() else { return (false, 0) };
+        let Some(oldest) = journal.log.oldest() else { return (false, 0) };
         if shard.needed_in_span_of(oldest.start.0) > 0 {
             // This cannot be, and if it were, what is needed would be lost.
             let why = "something is still needed of a segment that was read to its end";
-            book.stop(self.me, why);
+            journal.stop(self.me, why);
             return (true, 0);
         }
-        if shard.end_keeping(oldest.end.0, book) {
-            reclaim.ending = false;
-            reclaim.record.shrink_to(SLICE_BYTES as usize);
-            book.0.forget_oldest();
-            if oldest.end.0 >= reclaim.walk.until {
-                book.end_walk(&mut reclaim.walk, &shard.upkeep());
+        if shard.end_keeping(oldest.end.0, journal) {
+            compaction.ending = false;
+            compaction.record.shrink_to(SLICE_BYTES as usize);
+            journal.log.forget_oldest();
+            if oldest.end.0 >= compaction.pass.until {
+                journal.end_pass(&mut compaction.pass, &shard.upkeep());
             }
         }
         (false, 0)
     }
 
     /// Has completed jobs make room if nothing else can. Returns when to come again.
-    pub fn yield_history(&mut self, conns: &mut Connections) -> u64 {
-        let Engine { shard, book } = &mut self.engine;
+    pub fn evict_history(&mut self, conns: &mut Connections) -> u64 {
+        let Engine { shard, journal } = &mut self.engine;
         let upkeep = shard.upkeep();
-        self.reclaim.yielding =
-            shard.has_history() && book.is_crowded(&upkeep, self.reclaim.yielding);
-        if !self.reclaim.yielding {
+        self.compaction.evicting =
+            shard.has_history() && journal.is_crowded(&upkeep, self.compaction.evicting);
+        if !self.compaction.evicting {
             return u64::MAX;
         }
         self.effects.clear();
-        let mut out = Out { journal: book, effects: &mut self.effects };
-        self.reclaim.yielded_jobs += shard.forget_history(&mut out);
+        let mut out = Out { journal: journal, effects: &mut self.effects };
+        self.compaction.evicted_jobs += shard.forget_history(&mut out);
         self.follow_up(conns);
         self.now_ms
     }
 }
 
-impl Book {
+impl LogJournal {
     /// Nothing goes any more, until the next start.
     fn stop(&mut self, shard: usize, why: &str) {
         tracing::error!("shard {shard}: the log is not reclaimed any more: {why}");
-        self.1.stopped = true;
+        self.pressure.stopped = true;
     }
 
     /// Whether the log has to be walked through for room, however small it is.
     fn is_pressed(&mut self, upkeep: &Upkeep) -> bool {
-        let lacks = self.1.strained || self.is_full(upkeep) && !self.is_crowded(upkeep, false);
+        let lacks =
+            self.pressure.stalled || self.is_full(upkeep) && !self.is_crowded(upkeep, false);
         lacks && self.has_to_gain(upkeep)
     }
 
     /// The log has been walked through. What is dead now, and did not die meanwhile, stays so.
-    fn end_walk(&mut self, walk: &mut Walk, upkeep: &Upkeep) {
-        let head = self.0.head().0;
+    fn end_pass(&mut self, pass: &mut Pass, upkeep: &Upkeep) {
+        let head = self.log.head().0;
         let room = self.room();
-        let others = (head - walk.until).saturating_sub(walk.appended + room.blocks(walk.appended));
-        let died = others + walk.live.saturating_sub(upkeep.live);
-        self.1.residue_bytes = room.dead(upkeep).saturating_sub(died);
-        *walk = Walk { until: head, live: upkeep.live, appended: 0 };
+        let others = (head - pass.until).saturating_sub(pass.appended + room.blocks(pass.appended));
+        let died = others + pass.live.saturating_sub(upkeep.live);
+        self.pressure.residue_bytes = room.dead(upkeep).saturating_sub(died);
+        *pass = Pass { until: head, live: upkeep.live, appended: 0 };
     }
 }
 
@@ -337,16 +339,16 @@ mod tests {
 
     #[test]
     fn a_segment_that_cannot_be_read_is_tried_again_ever_later() {
-        let mut patience = Patience::default();
-        assert!(!patience.lasts(5) && !patience.succeeded());
+        let mut retry = ReadRetry::default();
+        assert!(!retry.lasts(5) && !retry.succeeded());
         let mut now_ms = 5;
         for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
-            assert_eq!(patience.failed(now_ms), expected * 1000);
-            assert!(patience.lasts(now_ms) && patience.lasts(now_ms + expected * 1000 - 1));
+            assert_eq!(retry.failed(now_ms), expected * 1000);
+            assert!(retry.lasts(now_ms) && retry.lasts(now_ms + expected * 1000 - 1));
             now_ms += expected * 1000;
-            assert!(!patience.lasts(now_ms));
+            assert!(!retry.lasts(now_ms));
         }
-        assert!(patience.succeeded() && !patience.succeeded());
-        assert_eq!((patience.failed(now_ms), patience.failures), (1000, 9));
+        assert!(retry.succeeded() && !retry.succeeded());
+        assert_eq!((retry.failed(now_ms), retry.failures), (1000, 9));
     }
 }

@@ -2,7 +2,7 @@
 //! a part of it was removed or renamed, all that would be acknowledged is refused, until they are back.
 
 use crate::api::request::Body;
-use crate::server::shard_server::Core;
+use crate::server::shard_server::ShardServer;
 use corq_io::log::Presence;
 use corq_io::net::Connections;
 use corq_shards::Caller;
@@ -23,7 +23,7 @@ pub struct Home {
 
 /// Whether the data directory is still there, and what is refused when it is not.
 #[derive(Debug, Default)]
-pub struct Ground {
+pub struct DataPresence {
     /// None without a data directory.
     presence: Option<Arc<Presence>>,
     /// Which data directory it is.
@@ -34,7 +34,7 @@ pub struct Ground {
     published: Option<(usize, u64)>,
 }
 
-impl Ground {
+impl DataPresence {
     /// Of a shard with files that somebody looks after; or of one without any.
     pub fn new(presence: Option<Arc<Presence>>, home: Option<Arc<Home>>) -> Self {
         Self { presence, home, ..Self::default() }
@@ -104,30 +104,30 @@ fn is_question(body: &Body<'_>) -> bool {
     )
 }
 
-impl Core {
+impl ShardServer {
     /// Whether a command must be refused because what it writes would be lost.
     #[inline]
-    pub(crate) fn has_no_ground(&self, body: &Body<'_>) -> bool {
-        self.ground.is_gone() && !is_question(body)
+    pub(crate) fn lacks_data_dir(&self, body: &Body<'_>) -> bool {
+        self.data_presence.is_gone() && !is_question(body)
     }
 
     /// Once per turn. Pulls that wait get their empty answer when the files are gone: a job that they got could not
     /// be acknowledged.
-    pub fn note_ground(&mut self, conns: &mut Connections) {
-        let gone = self.ground.is_gone();
-        if gone && !std::mem::replace(&mut self.ground.was_gone, gone) {
+    pub fn check_data_presence(&mut self, conns: &mut Connections) {
+        let gone = self.data_presence.is_gone();
+        if gone && !std::mem::replace(&mut self.data_presence.was_gone, gone) {
             self.apply(conns, Caller::default(), &Command::EndWaits);
         }
-        self.ground.was_gone = gone;
+        self.data_presence.was_gone = gone;
     }
 
     /// Says which files are in use: before one that is not any more is let go.
     pub fn publish_files(&mut self) {
-        let Some(presence) = &self.ground.presence else { return };
-        let log = &self.engine.book.0;
+        let Some(presence) = &self.data_presence.presence else { return };
+        let log = &self.engine.journal.log;
         let mark = Some(log.use_mark());
-        if self.ground.published != mark {
-            self.ground.published = mark;
+        if self.data_presence.published != mark {
+            self.data_presence.published = mark;
             presence.publish(self.me, log.in_use());
         }
     }

@@ -2,7 +2,7 @@
 //! its connections. The fear: an end that is refused, or a walk that finds no room.
 #![allow(clippy::unwrap_used)]
 
-use super::journal::Book;
+use super::journal::LogJournal;
 use corq_io::log::{Log, LogConfig, Mode, Scan};
 use corq_io::log_ring::Store;
 use corq_shards::collections::hash_key::HashKey;
@@ -32,7 +32,7 @@ struct Bed {
     /// Files that there may be.
     segments: u64,
     shard: Shard,
-    book: Book,
+    journal: LogJournal,
     effects: Effects,
     now_ms: u64,
     request: u64,
@@ -54,7 +54,7 @@ fn fresh_shard() -> Shard {
     })
 }
 
-fn open(mode: Mode, segments: u64, disk: Store) -> (Shard, Book) {
+fn open(mode: Mode, segments: u64, disk: Store) -> (Shard, LogJournal) {
     let mut shard = fresh_shard();
     let config = LogConfig {
         segment_bytes: SEGMENT_BYTES,
@@ -67,47 +67,51 @@ fn open(mode: Mode, segments: u64, disk: Store) -> (Shard, Book) {
     };
     let replay = |position: corq_io::log::Position, record: &[u8]| shard.replay(position.0, record);
     let (log, _) = Log::open(&config, disk, replay).unwrap();
-    (shard, Book::new(log))
+    (shard, LogJournal::new(log))
 }
 
 impl Bed {
     fn new(mode: Mode, segments: u64) -> Self {
         let disk = Store::Memory(corq_io::log::MemoryDisk::new());
-        let (shard, book) = open(mode, segments, disk);
-        Self::of(mode, segments, shard, book, 1_700_000_000_000)
+        let (shard, journal) = open(mode, segments, disk);
+        Self::of(mode, segments, shard, journal, 1_700_000_000_000)
     }
 
-    fn of(mode: Mode, segments: u64, mut shard: Shard, book: Book, now_ms: u64) -> Self {
+    fn of(mode: Mode, segments: u64, mut shard: Shard, journal: LogJournal, now_ms: u64) -> Self {
         shard.restart(now_ms);
         let effects = Effects::default();
-        Self { mode, segments, shard, book, effects, now_ms, request: 0, walked: 0 }
+        Self { mode, segments, shard, journal, effects, now_ms, request: 0, walked: 0 }
     }
 
     /// The process is killed after what it has written.
     fn kill(self) -> Self {
         let facts = self.shard.facts();
-        let (shard, book) = open(self.mode, self.segments, self.book.0.into_disk());
+        let (shard, journal) = open(self.mode, self.segments, self.journal.log.into_disk());
         assert!(facts == shard.facts(), "what was written is there");
-        Self::of(self.mode, self.segments, shard, book, self.now_ms)
+        Self::of(self.mode, self.segments, shard, journal, self.now_ms)
     }
 
     /// The end of a turn: what was appended is written, and the walk goes on as it does when pressed.
     fn end_turn(&mut self) {
         self.now_ms += 1;
         let upkeep = self.shard.upkeep();
-        self.book.note_needs(&upkeep);
-        if self.shard.has_history() && self.book.is_crowded(&upkeep, false) {
-            let mut out = Out { journal: &mut self.book, effects: &mut self.effects };
+        self.journal.note_needs(&upkeep);
+        if self.shard.has_history() && self.journal.is_crowded(&upkeep, false) {
+            let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
             self.shard.forget_history(&mut out);
         }
-        self.book.0.flush(self.now_ms).unwrap();
-        assert_eq!(self.book.0.released(), self.book.0.head(), "what was appended found its room");
+        self.journal.log.flush(self.now_ms).unwrap();
+        assert_eq!(
+            self.journal.log.released(),
+            self.journal.log.head(),
+            "what was appended found its room"
+        );
     }
 
     /// Waits as everybody does while there is too little room.
     fn wait(&mut self) {
         let mut turns = 0;
-        while self.book.is_strained(&self.shard) {
+        while self.journal.is_stalled(&self.shard) {
             self.walk();
             self.end_turn();
             turns += 1;
@@ -117,25 +121,25 @@ impl Bed {
 
     /// A slice of reclaiming.
     fn walk(&mut self) {
-        let Self { shard, book, .. } = self;
+        let Self { shard, journal, .. } = self;
         let mut left = 128 << 10;
-        let Some(oldest) = book.0.oldest() else { return };
+        let Some(oldest) = journal.log.oldest() else { return };
         let needed = shard.needed_in_span_of(oldest.start.0);
-        let room = book.room().of_segment(needed, &shard.upkeep());
-        assert!(needed == 0 || book.0.has_room(room), "the walk has the room it needs");
+        let room = journal.room().of_segment(needed, &shard.upkeep());
+        assert!(needed == 0 || journal.log.has_room(room), "the walk has the room it needs");
         while left > 0 {
-            match book.0.scan() {
+            match journal.log.scan() {
                 Scan::Record(position, body) => {
                     let body = body.to_vec();
                     left -= (body.len() as i64 + 8).min(left);
                     if shard.needs(position.0, &body).unwrap() {
-                        shard.keep(position.0, &body, book).unwrap();
+                        shard.keep(position.0, &body, journal).unwrap();
                     }
                 }
                 Scan::End => {
-                    if shard.end_keeping(oldest.end.0, book) {
+                    if shard.end_keeping(oldest.end.0, journal) {
                         assert_eq!(shard.needed_in_span_of(oldest.start.0), 0);
-                        book.0.forget_oldest();
+                        journal.log.forget_oldest();
                         self.walked += 1;
                     }
                     return;
@@ -150,7 +154,7 @@ impl Bed {
         self.effects.clear();
         self.request += 1;
         let caller = Caller { client: ClientId(1), request: RequestId(self.request) };
-        let mut out = Out { journal: &mut self.book, effects: &mut self.effects };
+        let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
         self.shard.apply(self.now_ms, caller, command, &mut out);
         self.end_turn();
         let own = self.effects.replies.iter().find(|(request, _)| *request == caller.request);
@@ -245,7 +249,7 @@ fn live(mode: Mode, bytes: u64, failures: u64, seed: u64) {
             bed.run(&Command::Drain { queue: "a" });
             while bed
                 .shard
-                .tick(bed.now_ms, &mut Out { journal: &mut bed.book, effects: &mut bed.effects })
+                .tick(bed.now_ms, &mut Out { journal: &mut bed.journal, effects: &mut bed.effects })
                 <= bed.now_ms
             {
                 bed.end_turn();
@@ -262,13 +266,13 @@ fn live(mode: Mode, bytes: u64, failures: u64, seed: u64) {
         bed.run(&Command::PurgeFailed { queue });
     }
     for _ in 0..2000 {
-        let mut out = Out { journal: &mut bed.book, effects: &mut bed.effects };
+        let mut out = Out { journal: &mut bed.journal, effects: &mut bed.effects };
         bed.shard.tick(bed.now_ms, &mut out);
         bed.walk();
         bed.end_turn();
     }
     let upkeep = bed.shard.upkeep();
-    assert!(bed.book.takes_more(1 << 20, || upkeep), "there is room again");
+    assert!(bed.journal.takes_more(1 << 20, || upkeep), "there is room again");
     assert!(bed.walked > 0);
 }
 
@@ -303,7 +307,7 @@ fn a_walk_through_jobs_that_all_get_longer_has_room_to_its_end() {
     }
     assert_eq!(held.len() as u64, jobs);
     let error = "e".repeat(20_000);
-    let segments = bed.book.0.segments().0;
+    let segments = bed.journal.log.segments().0;
     let mut failures = held.into_iter();
     while bed.walked < segments {
         let (job, token) = failures.next().unwrap();

@@ -1,6 +1,6 @@
 //! The deciding part of a shard: its state machine, and the log that holds what it decided.
 
-use super::journal::Book;
+use super::journal::LogJournal;
 use corq_shards::Shard;
 use corq_shards::job::Stored;
 
@@ -9,7 +9,7 @@ pub struct Engine {
     /// The state machine.
     pub shard: Shard,
     /// The journal, with the log behind it.
-    pub book: Book,
+    pub journal: LogJournal,
 }
 
 /// A record that had to be read back from the disk.
@@ -23,7 +23,7 @@ pub struct Fetched {
 
 /// Where records are looked up while a reply is written: in memory, and among those fetched for it.
 pub struct Records<'a> {
-    book: &'a Book,
+    journal: &'a LogJournal,
     fetched: &'a [Fetched],
 }
 
@@ -37,16 +37,16 @@ pub enum Absent {
 }
 
 impl<'a> Records<'a> {
-    /// Looks in `book` and `fetched`.
-    pub fn new(book: &'a Book, fetched: &'a [Fetched]) -> Self {
-        Self { book, fetched }
+    /// Looks in `journal` and `fetched`.
+    pub fn new(journal: &'a LogJournal, fetched: &'a [Fetched]) -> Self {
+        Self { journal, fetched }
     }
 
     /// A whole record.
     #[inline]
     pub fn record(&self, stored: &Stored) -> Result<&'a [u8], Absent> {
         let position = corq_io::log::Position(stored.position);
-        if let Some(bytes) = self.book.0.read(position, stored.record_bytes as usize) {
+        if let Some(bytes) = self.journal.log.read(position, stored.record_bytes as usize) {
             return Ok(bytes);
         }
         let found = self.fetched.iter().find(|one| one.stored.position == stored.position);

@@ -2,7 +2,7 @@
 
 use super::compaction::SLICE_BYTES;
 use super::space::Room;
-use corq_io::log::{Disk, Lack as Lacking, Log};
+use corq_io::log::{Disk, Lack, Log};
 use corq_io::log_ring::Store;
 use corq_shards::Shard;
 use corq_shards::compaction::space_forecast::Upkeep;
@@ -20,13 +20,18 @@ const NEEDS_PER_BYTE: u64 = 16;
 const COMMON_BYTES: u64 = 4 << 10;
 
 /// The log, and what its lack of room has come to.
-pub struct Book<D = Store>(pub Log<D>, pub Lack);
+pub struct LogJournal<D = Store> {
+    /// The log.
+    pub log: Log<D>,
+    /// What its lack of space has come to.
+    pub pressure: SpacePressure,
+}
 
-/// See [`Book`].
+/// See [`LogJournal`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Lack {
+pub struct SpacePressure {
     /// Everybody waits for room to be brought back.
-    pub strained: bool,
+    pub stalled: bool,
     /// What was written has not been paid for with reclaiming as much as it must be.
     pub behind: bool,
     /// The most that was asked for in vain since something came last.
@@ -44,15 +49,15 @@ pub struct Lack {
     ample_bytes: u64,
 }
 
-impl<D: Disk> Book<D> {
+impl<D: Disk> LogJournal<D> {
     /// A log that lacks nothing yet.
     pub fn new(log: Log<D>) -> Self {
-        Self(log, Lack::default())
+        Self { log, pressure: SpacePressure::default() }
     }
 
     /// The log in numbers.
     pub fn room(&self) -> Room {
-        let log = &self.0;
+        let log = &self.log;
         Room {
             segment: log.segment_bytes(),
             free: log.room_bytes(),
@@ -66,24 +71,26 @@ impl<D: Disk> Book<D> {
     /// Once per turn: what room there must be from now on, and how far nobody need ask for it.
     pub fn note_needs(&mut self, upkeep: &Upkeep) {
         let room = self.room();
-        let reserve = room.for_more(self.1.promised_bytes, upkeep);
-        self.0.reserve(reserve);
+        let reserve = room.for_more(self.pressure.promised_bytes, upkeep);
+        self.log.reserve(reserve);
         // What is not written and yet changes the needs, pulls without locks and ends of retention, does
         // so by less than this in a turn.
         let common = Upkeep { largest: upkeep.largest.max(COMMON_BYTES), ..*upkeep };
         let spared = room.free.saturating_sub(room.for_more(0, &common) + room.segment / 16);
-        self.1.ample_until = self.0.head().0 + spared / NEEDS_PER_BYTE;
-        self.1.ample_bytes = common.largest;
-        if self.0.lack().is_none() {
-            self.1.wanted_bytes = 0;
+        self.pressure.ample_until = self.log.head().0 + spared / NEEDS_PER_BYTE;
+        self.pressure.ample_bytes = common.largest;
+        if self.log.lack().is_none() {
+            self.pressure.wanted_bytes = 0;
         }
     }
 
     /// Whether there is plenty of room: most commands need not know how much.
     #[inline]
     fn is_ample(&self, bytes: u64) -> bool {
-        let until = self.0.head().0 + bytes + self.1.promised_bytes;
-        until <= self.1.ample_until && bytes <= self.1.ample_bytes && !self.1.behind
+        let until = self.log.head().0 + bytes + self.pressure.promised_bytes;
+        until <= self.pressure.ample_until
+            && bytes <= self.pressure.ample_bytes
+            && !self.pressure.behind
     }
 
     /// Whether there is, or can be made, as much room as is `needed` of a log like this.
@@ -91,32 +98,32 @@ impl<D: Disk> Book<D> {
         let room = self.room();
         // A disk that gives no more says how little it has, and with that less may be needed.
         room.free >= needed(&room)
-            || self.0.make_room(needed(&room))
-            || self.0.has_room(needed(&self.room()))
+            || self.log.make_room(needed(&room))
+            || self.log.has_room(needed(&self.room()))
     }
 
     #[cold]
     fn finds_more(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        let promised = self.1.promised_bytes;
+        let promised = self.pressure.promised_bytes;
         let finds = self.makes_room(|room| room.for_more(bytes + promised, upkeep));
         // For a batch without measure not all that was done is forgotten.
-        let wanted = self.1.wanted_bytes.max(bytes.min(self.0.segment_bytes()));
-        self.1.wanted_bytes = if finds { 0 } else { wanted };
+        let wanted = self.pressure.wanted_bytes.max(bytes.min(self.log.segment_bytes()));
+        self.pressure.wanted_bytes = if finds { 0 } else { wanted };
         finds
     }
 
     #[cold]
     fn finds_asides(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        let promised = self.1.promised_bytes;
+        let promised = self.pressure.promised_bytes;
         self.makes_room(|room| room.for_asides(bytes + promised, upkeep))
     }
 
     #[cold]
     fn finds_ends(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        if self.1.behind {
+        if self.pressure.behind {
             return false;
         }
-        let bytes = bytes + self.1.promised_bytes;
+        let bytes = bytes + self.pressure.promised_bytes;
         if self.makes_room(|room| room.behind_ends(upkeep) + bytes) {
             return true;
         }
@@ -129,7 +136,7 @@ impl<D: Disk> Book<D> {
     /// Whether pushes are refused for want of room: not whether a very large one was.
     pub fn is_full(&self, upkeep: &Upkeep) -> bool {
         let room = self.room();
-        self.0.lack().is_some() && room.free < room.for_more(ROOM_BYTES, upkeep)
+        self.log.lack().is_some() && room.free < room.for_more(ROOM_BYTES, upkeep)
     }
 
     /// Whether completed jobs have to make room: nothing else is left to give way. Once they do, they
@@ -137,11 +144,11 @@ impl<D: Disk> Book<D> {
     pub fn is_crowded(&mut self, upkeep: &Upkeep, already: bool) -> bool {
         // What gives way to a log that is reclaimed no more, or where it is not space that is lacking, is lost for
         // nothing.
-        if self.0.lack() != Some(Lacking::Space) || self.1.stopped {
+        if self.log.lack() != Some(Lack::Space) || self.pressure.stopped {
             return false;
         }
         let room = self.room();
-        let least = ROOM_BYTES.max(self.1.wanted_bytes);
+        let least = ROOM_BYTES.max(self.pressure.wanted_bytes);
         let least = if already { least + room.segment / 2 } else { least };
         // Some of what is dead stays so until more is.
         let stays = room.free < room.for_more(least, upkeep) && !self.has_to_gain(upkeep);
@@ -152,33 +159,34 @@ impl<D: Disk> Book<D> {
     pub fn has_to_gain(&mut self, upkeep: &Upkeep) -> bool {
         let room = self.room();
         let dead = room.dead(upkeep);
-        self.1.residue_bytes = self.1.residue_bytes.min(dead);
-        let gain = dead > self.1.residue_bytes + room.segment / 8;
-        gain && self.0.has_older() && !self.1.stopped && !self.1.stuck
+        self.pressure.residue_bytes = self.pressure.residue_bytes.min(dead);
+        let gain = dead > self.pressure.residue_bytes + room.segment / 8;
+        gain && self.log.has_older() && !self.pressure.stopped && !self.pressure.stuck
     }
 
     /// Whether nothing more may be begun until there is room: what is under way still has some.
     #[inline]
-    pub fn is_strained(&mut self, shard: &Shard) -> bool {
+    pub fn is_stalled(&mut self, shard: &Shard) -> bool {
         // A debt stays one when a file has just come back: who is let in must not be refused for it.
-        self.1.strained = self.1.behind || self.0.lack().is_some() && self.is_strained_by(shard);
-        self.1.strained
+        self.pressure.stalled =
+            self.pressure.behind || self.log.lack().is_some() && self.is_stalled_by(shard);
+        self.pressure.stalled
     }
 
     #[cold]
-    fn is_strained_by(&mut self, shard: &Shard) -> bool {
+    fn is_stalled_by(&mut self, shard: &Shard) -> bool {
         let upkeep = shard.upkeep();
         // Completed jobs that are there make room as well, which takes some turns.
         let waits_for =
             self.has_to_gain(&upkeep) || shard.has_history() && self.is_crowded(&upkeep, false);
-        waits_for && self.room().is_strained(&upkeep, self.1.strained)
+        waits_for && self.room().is_stalled(&upkeep, self.pressure.stalled)
     }
 }
 
-impl<D: Disk> Journal for Book<D> {
+impl<D: Disk> Journal for LogJournal<D> {
     fn append(&mut self, record: &Record<'_>) -> Stored {
         let record_bytes = record.encoded_len();
-        let (position, bytes) = self.0.append(record_bytes);
+        let (position, bytes) = self.log.append(record_bytes);
         record.encode(bytes);
         Stored {
             position: position.0,
@@ -188,7 +196,7 @@ impl<D: Disk> Journal for Book<D> {
     }
 
     fn require_sync(&mut self) {
-        self.0.require_sync();
+        self.log.require_sync();
     }
 
     #[inline]

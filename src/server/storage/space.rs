@@ -59,7 +59,7 @@ impl Room {
     }
 
     /// 1. for all of them.
-    pub fn of_walk(&self, upkeep: &Upkeep) -> u64 {
+    pub fn of_pass(&self, upkeep: &Upkeep) -> u64 {
         self.of_any_segment(upkeep) + upkeep.rewriting + self.blocks(upkeep.live)
     }
 
@@ -80,11 +80,11 @@ impl Room {
 
     /// What must be left behind by what ends jobs.
     pub fn behind_ends(&self, upkeep: &Upkeep) -> u64 {
-        self.of_walk(upkeep) + self.of_restarts()
+        self.of_pass(upkeep) + self.of_restarts()
     }
 
     /// Whether ends have used so much of theirs that everybody waits for the walk; `already` if they do.
-    pub fn is_strained(&self, upkeep: &Upkeep, already: bool) -> bool {
+    pub fn is_stalled(&self, upkeep: &Upkeep, already: bool) -> bool {
         let quarters = if already { 3 } else { 2 };
         self.free < self.behind_ends(upkeep) + self.of_ends() * quarters / 4
     }

@@ -17,12 +17,12 @@ pub(super) mod delivery;
 pub(super) mod outbox;
 
 use super::commands::framed;
-use super::multi_shard::cron::KEEPER;
+use super::multi_shard::cron::REGISTRY_SHARD;
 use super::multi_shard::task::Task;
-use super::shard_mail::dispatch::Asked;
+use super::shard_mail::dispatch::RequestContext;
 use super::shard_mail::message::{Message, Origin, Step};
-use super::shard_server::{Core, Pen};
-use super::webhooks::outbox::Outbox;
+use super::shard_server::{ReplyWriter, ShardServer};
+use super::webhooks::outbox::WebhookOutbox;
 use crate::api::request::{AddWebhook, Body};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
@@ -43,7 +43,7 @@ const NOT_FOUND: &str = "Webhook not found";
 
 /// What the shards tell each other about webhooks.
 #[derive(Debug)]
-pub enum WebhookMail {
+pub enum WebhookMessage {
     /// There is a webhook.
     Known {
         /// Who waits until the receiver knows it; nobody after a restart.
@@ -101,7 +101,7 @@ pub struct Webhooks {
     /// The way to those who deliver.
     pub feed: Feed,
     /// Events on their way there.
-    pub outbox: Outbox,
+    pub outbox: WebhookOutbox,
     allow_private: bool,
     known: BTreeMap<u128, Known>,
     /// Those that watch one queue of this shard.
@@ -115,7 +115,7 @@ impl Webhooks {
     pub fn new(feed: Feed, allow_private: bool) -> Self {
         Self {
             feed,
-            outbox: Outbox::default(),
+            outbox: WebhookOutbox::default(),
             allow_private,
             known: BTreeMap::new(),
             by_queue: BTreeMap::new(),
@@ -174,34 +174,34 @@ fn wants(events: Triggers) -> u32 {
 }
 
 /// The keeper's part.
-impl Core {
+impl ShardServer {
     /// Carries out a command on webhooks.
     pub(super) fn on_webhooks(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         body: &Body<'_>,
     ) {
         let refused = match body {
-            Body::AddWebhook(webhook) => self.add_webhook(conns, asked, webhook),
-            Body::RemoveWebhook(id) => self.remove_webhook(conns, asked, id),
+            Body::AddWebhook(webhook) => self.add_webhook(conns, ctx, webhook),
+            Body::RemoveWebhook(id) => self.remove_webhook(conns, ctx, id),
             Body::SetWebhookEnabled { id, enabled } => {
-                self.enable_webhook(conns, asked, id, *enabled)
+                self.enable_webhook(conns, ctx, id, *enabled)
             }
             _ => {
-                self.list_webhooks(conns, asked);
+                self.list_webhooks(conns, ctx);
                 Ok(())
             }
         };
         if let Err(text) = refused {
-            self.refuse(conns, asked.origin, asked.req_id, &text);
+            self.refuse(conns, ctx.origin, ctx.req_id, &text);
         }
     }
 
     fn add_webhook(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         webhook: &AddWebhook<'_>,
     ) -> Result<(), String> {
         if self.engine.shard.webhooks().len() >= WEBHOOKS_MAX {
@@ -212,15 +212,15 @@ impl Core {
         let id = uuid::Uuid::new_v4().as_u128();
         let events = Triggers::named(webhook.events.iter());
         let add = command::AddWebhook { id, url, events, queue, secret };
-        self.apply(conns, Self::caller(&asked), &Command::AddWebhook(&add));
+        self.apply(conns, Self::caller(&ctx), &Command::AddWebhook(&add));
         let Some(webhook) = self.engine.shard.webhook(id) else {
             return Err(self.no_room().into());
         };
-        let frame = frame_of(asked.req_id, |writer| write_added(writer, webhook));
+        let frame = frame_of(ctx.req_id, |writer| write_added(writer, webhook));
         let known = Self::known_webhook(webhook)?;
-        self.tell_all_of_change(asked.origin, frame, |step| {
+        self.send_change_to_all(ctx.origin, frame, |step| {
             let Known { hook, queue, enabled } = known.clone();
-            WebhookMail::Known { step: Some(step), hook, queue, enabled }
+            WebhookMessage::Known { step: Some(step), hook, queue, enabled }
         });
         Ok(())
     }
@@ -228,32 +228,32 @@ impl Core {
     fn remove_webhook(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         id: &str,
     ) -> Result<(), String> {
         let id = uuid_text::parse(id).ok_or(NOT_FOUND)?;
-        self.apply(conns, Self::caller(&asked), &Command::RemoveWebhook { id });
+        self.apply(conns, Self::caller(&ctx), &Command::RemoveWebhook { id });
         if self.own_reply() == Some(Reply::Count(0)) {
             return Err(NOT_FOUND.into());
         }
-        let frame = frame_of(asked.req_id, |writer| {
+        let frame = frame_of(ctx.req_id, |writer| {
             writer.map(1);
             writer.str("removed");
             writer.bool(true);
         });
-        self.tell_all_of_change(asked.origin, frame, |step| WebhookMail::Gone { step, id });
+        self.send_change_to_all(ctx.origin, frame, |step| WebhookMessage::Gone { step, id });
         Ok(())
     }
 
     fn enable_webhook(
         &mut self,
         conns: &mut Connections,
-        asked: Asked<'_>,
+        ctx: RequestContext<'_>,
         id: &str,
         enabled: bool,
     ) -> Result<(), String> {
         let id = uuid_text::parse(id).ok_or(NOT_FOUND)?;
-        self.apply(conns, Self::caller(&asked), &Command::EnableWebhook { id, enabled });
+        self.apply(conns, Self::caller(&ctx), &Command::EnableWebhook { id, enabled });
         if self.own_reply() == Some(Reply::Count(0)) {
             return Err(NOT_FOUND.into());
         }
@@ -262,9 +262,9 @@ impl Core {
             known.hook.set_enabled(enabled);
         }
         let mut frame = Vec::new();
-        reply::ok(&mut frame, asked.req_id);
-        let mail = |step| WebhookMail::Enabled { step, id, enabled };
-        self.tell_all_of_change(asked.origin, frame.into(), mail);
+        reply::ok(&mut frame, ctx.req_id);
+        let mail = |step| WebhookMessage::Enabled { step, id, enabled };
+        self.send_change_to_all(ctx.origin, frame.into(), mail);
         Ok(())
     }
 
@@ -280,18 +280,18 @@ impl Core {
     }
 
     /// Tells all shards, and the client once they know.
-    fn tell_all_of_change(
+    fn send_change_to_all(
         &mut self,
         origin: Origin,
         frame: Box<[u8]>,
-        mail: impl Fn(Step) -> WebhookMail,
+        mail: impl Fn(Step) -> WebhookMessage,
     ) {
         let left = self.slots.shards();
         self.deferred(origin);
         let task = WebhookTask { origin, frame, left };
         let step = self.tasks.start(self.me, Task::Webhook(task));
         for dest in 0..left {
-            self.post.tell(dest).messages.push(Message::Webhook(mail(step)));
+            self.outbox.after_commit(dest).messages.push(Message::Webhook(mail(step)));
         }
     }
 
@@ -309,8 +309,8 @@ impl Core {
     }
 
     /// Tells all shards of the webhooks that the log has, after recovery.
-    pub(super) fn tell_all_webhooks(&mut self) {
-        if self.me != KEEPER {
+    pub(super) fn send_all_webhooks(&mut self) {
+        if self.me != REGISTRY_SHARD {
             return;
         }
         let mut found = Vec::new();
@@ -326,13 +326,13 @@ impl Core {
         for known in found {
             for dest in 0..self.slots.shards() {
                 let Known { hook, queue, enabled } = known.clone();
-                let known = WebhookMail::Known { step: None, hook, queue, enabled };
-                self.post.tell(dest).messages.push(Message::Webhook(known));
+                let known = WebhookMessage::Known { step: None, hook, queue, enabled };
+                self.outbox.after_commit(dest).messages.push(Message::Webhook(known));
             }
         }
     }
 
-    fn list_webhooks(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    fn list_webhooks(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         let counts = |id: u128| {
             let known = self.webhooks.known.get(&id);
             known.map(|known| known.hook.counts()).unwrap_or_default()
@@ -340,9 +340,9 @@ impl Core {
         let counts: Vec<Counts> =
             self.engine.shard.webhooks().map(|webhook| counts(webhook.id)).collect();
         self.meter.note(counts.len());
-        self.respond(conns, asked.origin, |engine, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+        self.respond(conns, ctx.origin, |engine, sink| {
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("data");
                 writer.map(2);
                 writer.str("webhooks");
@@ -363,11 +363,11 @@ impl Core {
 }
 
 /// Every shard's part.
-impl Core {
+impl ShardServer {
     /// For metrics: events delivered, failed attempts, events abandoned and lost; events that wait, their
     /// memory, and threads. All shards share what delivers, so that one of them tells of it.
     pub(super) fn load_of_webhooks(&self) -> [u64; 7] {
-        if self.me != KEEPER {
+        if self.me != REGISTRY_SHARD {
             return [0; 7];
         }
         let load = self.webhooks.feed.load();
@@ -384,25 +384,25 @@ impl Core {
     }
 
     /// Reads mail about webhooks.
-    pub(super) fn read_webhook_mail(&mut self, conns: &mut Connections, mail: &WebhookMail) {
+    pub(super) fn read_webhook_message(&mut self, conns: &mut Connections, mail: &WebhookMessage) {
         let (step, queue) = match mail {
-            WebhookMail::Known { step, hook, queue, enabled } => {
+            WebhookMessage::Known { step, hook, queue, enabled } => {
                 let (hook, queue) = (Arc::clone(hook), queue.clone());
                 let known = Known { hook, queue: queue.clone(), enabled: *enabled };
                 self.webhooks.known.insert(known.hook.id(), known);
                 (*step, queue)
             }
-            WebhookMail::Enabled { step, id, enabled } => {
+            WebhookMessage::Enabled { step, id, enabled } => {
                 let Some(known) = self.webhooks.known.get_mut(id) else { return };
                 known.enabled = *enabled;
                 (Some(*step), known.queue.clone())
             }
-            WebhookMail::Gone { step, id } => {
+            WebhookMessage::Gone { step, id } => {
                 let Some(known) = self.webhooks.known.remove(id) else { return };
                 known.hook.remove();
                 (Some(*step), known.queue)
             }
-            WebhookMail::Noted { step } => {
+            WebhookMessage::Noted { step } => {
                 self.webhook_noted(conns, *step);
                 return;
             }
@@ -412,17 +412,17 @@ impl Core {
             self.listen_as_needed();
         }
         if let Some(step) = step {
-            let noted = Message::Webhook(WebhookMail::Noted { step });
-            self.post.ask(usize::from(step.shard)).messages.push(noted);
+            let noted = Message::Webhook(WebhookMessage::Noted { step });
+            self.outbox.immediate(usize::from(step.shard)).messages.push(noted);
         }
     }
 }
 
 /// A whole reply with `data`.
 fn frame_of(req_id: Option<&[u8]>, write: impl FnOnce(&mut Writer<'_>)) -> Box<[u8]> {
-    let (mut out, mut holes) = (Vec::new(), Vec::new());
-    framed(&mut Pen { out: &mut out, holes: &mut holes }, req_id, |pen| {
-        let mut writer = reply::head(pen.out, true, req_id, 1);
+    let (mut out, mut placeholders) = (Vec::new(), Vec::new());
+    framed(&mut ReplyWriter { out: &mut out, placeholders: &mut placeholders }, req_id, |sink| {
+        let mut writer = reply::head(sink.out, true, req_id, 1);
         writer.str("data");
         write(&mut writer);
     });

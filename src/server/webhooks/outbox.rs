@@ -8,8 +8,8 @@ use crate::protocol::json;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::uuid_text;
 use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::Core;
-use crate::server::storage::cold_reads::Then;
+use crate::server::shard_server::ShardServer;
+use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Fetched, Records};
 use corq_io::log::Position;
 use corq_io::net::ConnId;
@@ -66,14 +66,14 @@ struct Waiting {
 
 /// Events for webhooks, held until the log has their records.
 #[derive(Default)]
-pub struct Outbox {
+pub struct WebhookOutbox {
     waiting: VecDeque<Waiting>,
     /// How many have left the front of `waiting`.
     left: u64,
     bytes: usize,
 }
 
-impl Outbox {
+impl WebhookOutbox {
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -116,7 +116,7 @@ impl Outbox {
     }
 }
 
-impl Core {
+impl ShardServer {
     /// Takes up what the last command or the time has brought about.
     #[inline]
     pub(crate) fn trigger_webhooks(&mut self) {
@@ -143,7 +143,7 @@ impl Core {
             self.webhooks.feed.refuse(&hooks, bit(trigger));
             return;
         }
-        let records = Records::new(&self.engine.book, &[]);
+        let records = Records::new(&self.engine.journal, &[]);
         let more = match event.step {
             Step::Progress(progress) => More::Progress(progress),
             Step::Failed { error } => {
@@ -160,11 +160,11 @@ impl Core {
             let place = self.webhooks.outbox.next_place();
             let (shard, client) = (self.me as u16, ClientId::default());
             let origin = Origin { shard, conn: NOBODY, client, tokenless: false, lists: false };
-            self.read_first(origin, Then::Trigger { place }, &[event.data], Vec::new());
+            self.read_first(origin, Continuation::PostWebhook { place }, &[event.data], Vec::new());
         }
         let (at_ms, queue, job) = (event.at_ms, Arc::clone(&event.queue), job_text(event));
         let told = Told { trigger, at_ms, job, queue, data, more };
-        let until = self.engine.book.0.head();
+        let until = self.engine.journal.log.head();
         self.webhooks.outbox.push(Waiting { until, hooks, told, cold, bytes });
     }
 
@@ -272,14 +272,14 @@ mod tests {
         }
     }
 
-    fn waiting(outbox: &mut Outbox, at_ms: u64, until: u64, cold: bool) {
+    fn waiting(outbox: &mut WebhookOutbox, at_ms: u64, until: u64, cold: bool) {
         let mut told = told(NIL, More::Nothing);
         told.at_ms = at_ms;
         let hooks = [Arc::default(), Arc::default()];
         outbox.push(Waiting { until: Position(until), hooks, told, cold, bytes: 1000 });
     }
 
-    fn released(outbox: &mut Outbox, upto: u64) -> Vec<u64> {
+    fn released(outbox: &mut WebhookOutbox, upto: u64) -> Vec<u64> {
         let mut gone = Vec::new();
         outbox.release(Position(upto), |_, notice| gone.push(notice.at_ms()));
         gone
@@ -288,7 +288,7 @@ mod tests {
     /// The fear: a webhook is told of what a crash then undoes.
     #[test]
     fn events_go_in_order_once_the_log_has_them_and_their_payload_is_there() {
-        let mut outbox = Outbox::default();
+        let mut outbox = WebhookOutbox::default();
         for (at_ms, until, cold) in [(1, 10, false), (2, 10, true), (3, 20, false), (4, 30, false)]
         {
             waiting(&mut outbox, at_ms, until, cold);
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_the_log_has_a_limit() {
-        let mut outbox = Outbox::default();
+        let mut outbox = WebhookOutbox::default();
         assert!(outbox.has_room(usize::MAX), "one event is always taken");
         for at_ms in 0..WAITING_MAX as u64 {
             assert!(outbox.has_room(1000));

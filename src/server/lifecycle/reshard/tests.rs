@@ -36,7 +36,7 @@ fn queue(number: u64) -> String {
 /// A shard at work, with a log in files.
 struct Bed {
     shard: Shard,
-    book: Book<BlockingDisk>,
+    journal: LogJournal<BlockingDisk>,
     effects: Effects,
 }
 
@@ -49,7 +49,7 @@ impl Bed {
         };
         let disk = BlockingDisk::open(data.path(), index).unwrap();
         let nothing = |_: Position, _: &[u8]| Ok::<(), String>(());
-        let book = Book::new(Log::open(&log_config, disk, nothing).unwrap().0);
+        let journal = LogJournal::new(Log::open(&log_config, disk, nothing).unwrap().0);
         // The same tokens each time: what is made twice is compared.
         let token_key = SecretKey::of_seed(u64::from(index));
         let mut shard = Shard::new(corq_shards::Config {
@@ -57,12 +57,12 @@ impl Bed {
             ..shard_config(&config(), u64::from(index))
         });
         shard.restart(NOW_MS);
-        Self { shard, book, effects: Effects::default() }
+        Self { shard, journal, effects: Effects::default() }
     }
 
     fn run(&mut self, command: &Command<'_>) {
         self.effects.clear();
-        let mut out = Out { journal: &mut self.book, effects: &mut self.effects };
+        let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
         self.shard.apply(NOW_MS, Caller::default(), command, &mut out);
     }
 
@@ -143,7 +143,7 @@ fn made(path: &Path, shards: u16) -> DataDir {
     };
     beds[0].run(&Command::AddWebhook(&webhook));
     for mut bed in beds {
-        close(&mut bed.book.0, Instant::now()).unwrap();
+        close(&mut bed.journal.log, Instant::now()).unwrap();
     }
     data
 }
