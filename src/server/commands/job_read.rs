@@ -147,13 +147,13 @@ impl ShardServer {
             }
             Continuation::Show(show) => self.show(conns, origin, show, fetched),
             Continuation::ChildValues(valuing) => {
-                self.read_child_values_on(conns, *valuing, &fetched)
+                self.read_child_values_on(conns, *valuing, &fetched);
             }
             Continuation::SharedValue(stored) => self.value_arrived(stored, &fetched),
             Continuation::PostWebhook { place } => self.trigger_record_arrived(place, &fetched),
             Continuation::Report(report) => self.report_record_arrived(report, &fetched),
             Continuation::ParentLink { step, link } => {
-                self.patch_child(conns, step, link, &fetched)
+                self.patch_child(conns, step, link, &fetched);
             }
             Continuation::PublishEvent { place } => self.told_record_arrived(place, &fetched),
         }

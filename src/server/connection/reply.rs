@@ -56,7 +56,7 @@ impl ShardServer {
             let before = if becomes_text { conns.appended(origin.conn) } else { 0 };
             match protocol {
                 None => {
-                    self.outbox.after_commit(dest).messages.push(Message::Reply { origin, frame })
+                    self.outbox.after_commit(dest).messages.push(Message::Reply { origin, frame });
                 }
                 Some(Protocol::Frames) => self.touch(origin.conn),
                 Some(Protocol::Http) => self.answer_http_or_begin(conns, origin, scratch),

@@ -75,7 +75,7 @@ impl BoundListener {
 #[derive(Debug)]
 pub struct Listeners {
     /// Those of each shard.
-    pub listeners: Vec<Vec<BoundListener>>,
+    pub of_shards: Vec<Vec<BoundListener>>,
     /// How they are shown to people.
     pub shown: String,
     /// The files of paths, which are removed when this goes.
@@ -93,7 +93,8 @@ impl Listeners {
         let mut listeners = Vec::with_capacity(shards);
         listeners.resize_with(shards, Vec::new);
         let keeper = keeper.cloned();
-        let mut ports = Self { listeners, shown: String::new(), files: Vec::new(), keeper };
+        let mut ports =
+            Self { of_shards: listeners, shown: String::new(), files: Vec::new(), keeper };
         ports.bind_port(config, (config.tcp_port, "TCP_PORT"), ("tcp", Protocol::Frames))?;
         ports.bind_port(config, (config.http_port, "HTTP_PORT"), ("http", Protocol::Http))?;
         let mode = config.unix_socket_mode;
@@ -121,7 +122,7 @@ impl Listeners {
         let probe = patiently(|| net::listen(wished, false)).map_err(fail)?;
         let address = probe.local_addr().map_err(fail)?;
         drop(probe);
-        for listeners in &mut self.listeners {
+        for listeners in &mut self.of_shards {
             let socket: TcpListener = net::listen(address, true).map_err(fail)?;
             let port = Port { protocol, seats: false };
             let acceptor = acceptor(self.keeper.as_ref(), port);
@@ -141,7 +142,7 @@ impl Listeners {
         let bound = patiently(|| net::listen_at(path, mode));
         let (socket, file) = bound.map_err(|error| refused(setting, &path.display(), &error))?;
         let port = Port { protocol, seats: true };
-        self.listeners[PORTER].push(BoundListener { socket, port, acceptor: None });
+        self.of_shards[PORTER].push(BoundListener { socket, port, acceptor: None });
         self.files.push(file);
         self.show(name, &path.display());
         Ok(())
@@ -155,7 +156,7 @@ impl Listeners {
 
     /// Second handles of the sockets where HTTP is spoken.
     pub fn https(&self) -> io::Result<Vec<BoundListener>> {
-        let all = self.listeners.iter().flatten();
+        let all = self.of_shards.iter().flatten();
         let https = all.filter(|entrance| entrance.port.protocol == Protocol::Http);
         let second = |entrance: &BoundListener| {
             let (socket, port) = (entrance.socket.try_clone()?, entrance.port);

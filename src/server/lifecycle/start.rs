@@ -176,7 +176,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         keeper,
         config,
     });
-    let Listeners { listeners, shown, files, .. } = ports;
+    let Listeners { of_shards: listeners, shown, files, .. } = ports;
     let (running, ready) = spawn(&host, &common, mesh, listeners)?;
     let mut vigil = None;
     match await_shards(&common, &ready, &signal_handler, &door) {

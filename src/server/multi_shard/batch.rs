@@ -179,7 +179,7 @@ impl ShardServer {
             }
             Reply::Gone { renewed, places } => {
                 self.respond(conns, origin, |_, sink| {
-                    write_renewed(sink, req_id, *renewed, places)
+                    write_renewed(sink, req_id, *renewed, places);
                 });
             }
             Reply::Late(places) => {

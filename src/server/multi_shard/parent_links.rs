@@ -473,7 +473,7 @@ impl ShardServer {
                 self.change_parent_link(conns, *step, *child, Change::Abandon);
             }
             ParentLinkMessage::Patch { step, link } => {
-                self.patch_child(conns, *step, link.clone(), &[])
+                self.patch_child(conns, *step, link.clone(), &[]);
             }
             ParentLinkMessage::Child { step, about } => {
                 if let Some(task) = self.parent_link_task(*step) {

@@ -221,7 +221,7 @@ impl ShardServer {
     ) {
         match mail {
             RowsMessage::Ask { step, kind, from, most } => {
-                self.give_page(*step, *kind, from, *most)
+                self.give_page(*step, *kind, from, *most);
             }
             RowsMessage::Page { step, from, page, next } => {
                 self.page_came(conns, batch, *step, *from, page, next.as_ref());

@@ -154,14 +154,18 @@ impl ShardServer {
                 | Message::Notice(_)
                 | Message::Report { .. }
                 | Message::ParentLink(
-                    ParentLinkMessage::Edge { .. } | ParentLinkMessage::Patch { .. } | ParentLinkMessage::Abandon { .. }
+                    ParentLinkMessage::Edge { .. }
+                        | ParentLinkMessage::Patch { .. }
+                        | ParentLinkMessage::Abandon { .. }
                 )
                 // What is decided of a flow must not come behind the word that all has been said.
                 | Message::Flow(FlowMessage::Stage { .. })
                 // In the order in which they were said.
                 | Message::Long(
                     LongBatchMessage::Forgo { .. }
-                        | LongBatchMessage::Push(LongPushMessage::Promise { .. } | LongPushMessage::Piece(_))
+                        | LongBatchMessage::Push(
+                            LongPushMessage::Promise { .. } | LongPushMessage::Piece(_)
+                        )
                 )
         );
         // What jobs are to learn, and clients that go, bring others no further behind.

@@ -158,7 +158,7 @@ impl ShardServer {
                 self.cut(*step);
             }
             Message::Scatter { step, question } => {
-                self.answer_scatter_query(conns, *step, *question)
+                self.answer_scatter_query(conns, *step, *question);
             }
             Message::Gather { step, census, entries, count, share } => {
                 let entries = &batch.bytes[entries.clone()];

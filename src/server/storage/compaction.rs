@@ -288,7 +288,7 @@ impl ShardServer {
             return u64::MAX;
         }
         self.effects.clear();
-        let mut out = Out { journal: journal, effects: &mut self.effects };
+        let mut out = Out { journal, effects: &mut self.effects };
         self.compaction.evicted_jobs += shard.forget_history(&mut out);
         self.follow_up(conns);
         self.now_ms
