@@ -4,12 +4,13 @@
 use super::dlq::write_dlq_stats;
 use super::job_record::{Show, Wanted};
 use super::pending_replies::Shape;
-use super::{framed, refusal_text, write_data};
+use super::refusal_text;
 use crate::api::request::{Body, DlqFilter, JobRef, StateFilter};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::RequestContext;
-use crate::server::shard_mail::message::Origin;
+use crate::server::connection::reply_writer::{framed, write_data};
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;

@@ -1,11 +1,11 @@
 //! Dead letters: what a dead-letter queue says of its jobs beside the jobs themselves, and the rules of queues.
 
-use super::framed;
 use super::job_record::{Show, Wanted};
 use super::job_view::{buried_of, write_job};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::connection::reply_writer::framed;
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Records};
 use corq_io::net::Connections;

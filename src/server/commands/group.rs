@@ -1,10 +1,10 @@
 //! Commands on groups of jobs: what is set for them, and what they have.
 
-use super::{framed, write_data};
 use crate::api::request::{Answer, GroupAsk, JobRef};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::connection::reply_writer::{framed, write_data};
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::{Command, GroupLimit};

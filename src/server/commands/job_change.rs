@@ -1,10 +1,11 @@
 //! Commands that change one job of this shard, in whatever state it may be.
 
 use super::job_view::pushed_of;
-use super::{DAMAGED, refusal_text, write_data};
+use super::{DAMAGED, refusal_text};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::decode::job::over_size_limit;
-use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::connection::reply_writer::write_data;
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;

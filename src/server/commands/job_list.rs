@@ -3,8 +3,8 @@
 use super::job_record::{Show, Wanted};
 use crate::api::request::StateFilter;
 use crate::api::spec::STATES;
-use crate::server::shard_mail::dispatch::RequestContext;
-use crate::server::shard_mail::message::Origin;
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::job::State;

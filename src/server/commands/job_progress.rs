@@ -1,11 +1,12 @@
 //! Questions about what was told of a job: its progress, its log.
 
 use super::job_view::text_of;
-use super::{DAMAGED, NOT_FOUND, framed};
+use super::{DAMAGED, NOT_FOUND};
 use crate::api::request::{Body, JobRef};
 use crate::api::spec::LOG_LEVELS;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::connection::reply_writer::framed;
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;

@@ -4,14 +4,15 @@
 use super::job_list::{states_of, views_of};
 use super::job_record::{Show, Wanted};
 use super::job_view::write_id;
-use super::{DAMAGED, NOT_FOUND, framed, write_data};
+use super::{DAMAGED, NOT_FOUND};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::decode::decode;
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::RequestContext;
-use crate::server::shard_mail::message::Origin;
+use crate::server::connection::reply_writer::{framed, write_data};
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::{Continuation, Waiting};
 use crate::server::storage::engine::{Absent, Fetched, Records};

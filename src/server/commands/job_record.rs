@@ -3,12 +3,13 @@
 
 use super::dlq::write_letter;
 use super::job_view::{records_of, write_job};
-use super::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
+use super::{DAMAGED, NOT_FOUND};
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
+use crate::server::connection::reply_writer::{TOO_LARGE, framed};
 use crate::server::overload::large_replies::TURN_BYTES_MAX;
-use crate::server::shard_mail::message::Origin;
+use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};

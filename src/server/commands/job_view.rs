@@ -2,7 +2,7 @@
 
 use crate::api::spec::GROWTHS;
 use crate::protocol::msgpack::writer::Writer;
-use crate::server::storage::cold_reads::Placeholder;
+use crate::server::connection::reply_writer::Placeholder;
 use crate::server::storage::engine::{Absent, Engine, Records};
 use corq_shards::effect::PushedJob;
 use corq_shards::family::{Kin, Policy};

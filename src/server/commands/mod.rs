@@ -37,16 +37,16 @@ pub(super) mod worker;
 use super::commands::group::group_full;
 use super::commands::job_view::{write_delivery, write_pushed};
 use super::commands::pending_replies::{CURRENT, Parked, Shape};
-use super::shard_mail::dispatch::RequestContext;
-use super::shard_mail::message::Origin;
-use super::shard_server::{ReplyWriter, ShardServer};
+use super::connection::reply_writer::{ReplyWriter, framed, write_data};
+use super::shard_mail::envelope::Origin;
+use super::shard_mail::request_context::RequestContext;
+use super::shard_server::ShardServer;
 use super::storage::engine::Engine;
 use crate::api::{
     self,
     request::{Body, JobRef},
 };
-use crate::protocol::msgpack::writer::Writer;
-use crate::protocol::reply::{self, Frame};
+use crate::protocol::reply;
 use corq_io::log::Lack;
 use corq_io::net::Connections;
 use corq_shards::command::{Ack, Beat, Command, Fail, Limit, PerSpan};
@@ -71,7 +71,6 @@ pub(super) const BUSY: &str = "Too many long commands wait already";
 /// Why the outcome of an attempt is not taken that the server has ended for its time.
 pub(super) const TOO_LATE: &str = "already-finalized";
 pub(super) const DAMAGED: &str = "The stored job is damaged";
-pub(super) const TOO_LARGE: &str = "The reply does not fit a frame";
 
 impl ShardServer {
     /// Carries out a command that belongs to this shard.
@@ -457,21 +456,6 @@ pub(super) fn lack_text(lack: Option<Lack>) -> &'static str {
     }
 }
 
-/// Frames what `write` writes; a reply too large for a frame becomes an error.
-pub(super) fn framed(
-    sink: &mut ReplyWriter<'_>,
-    req_id: Option<&[u8]>,
-    write: impl FnOnce(&mut ReplyWriter<'_>),
-) {
-    let placeholders = sink.placeholders.len();
-    let frame = Frame::begin(sink.out);
-    write(sink);
-    if frame.finish(sink.out).is_err() {
-        sink.placeholders.truncate(placeholders);
-        reply::error(sink.out, req_id, TOO_LARGE);
-    }
-}
-
 fn write_deliveries(
     sink: &mut ReplyWriter<'_>,
     engine: &Engine,
@@ -511,22 +495,6 @@ fn write_deliveries(
     for token in deliveries.iter().filter(there).filter_map(|delivery| delivery.token) {
         writer.uuid(token.0);
     }
-}
-
-/// An answer that says one thing, in `data`.
-pub(super) fn write_data(
-    sink: &mut ReplyWriter<'_>,
-    req_id: Option<&[u8]>,
-    name: &str,
-    write: impl FnOnce(&mut Writer<'_>),
-) {
-    framed(sink, req_id, |sink| {
-        let mut writer = reply::head(sink.out, true, req_id, 1);
-        writer.str("data");
-        writer.map(1);
-        writer.str(name);
-        write(&mut writer);
-    });
 }
 
 /// The answer to whoever says how an attempt went that is over already.

@@ -1,7 +1,8 @@
 //! Commands that the engine answers later: who asked, and how the answer is written.
 
 use crate::server::event_loop::turn_meter::Work;
-use crate::server::shard_mail::message::{Message, Origin};
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::RequestId;

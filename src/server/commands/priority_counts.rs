@@ -1,11 +1,11 @@
 //! `GetCountsPerPriority`: a queue may have a row for each of two million priorities, so the answer is written slice
 //! by slice, a slice a turn. Priorities that come, go or change meanwhile may or may not be in it as they are.
 
-use super::TOO_LARGE;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use crate::server::shard_mail::dispatch::RequestContext;
-use crate::server::shard_mail::message::Origin;
+use crate::server::connection::reply_writer::TOO_LARGE;
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;

@@ -1,8 +1,8 @@
 //! Questions about a queue as a whole: what limits it, and what it has done by the minute.
 
-use super::{framed, write_data};
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::connection::reply_writer::{framed, write_data};
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::job::State;

@@ -1,10 +1,10 @@
 //! Commands that any shard can answer.
 
-use super::framed;
 use crate::api::request::Body;
 use crate::api::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::RequestContext;
+use crate::server::connection::reply_writer::framed;
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 

@@ -1,14 +1,14 @@
 //! `WaitJob`: parked until its job ends, its time is over or its connection goes.
 
-use super::framed;
 use super::pending_replies::Shape;
 use crate::api::request::{Body, JobRef};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::dispatch::RequestContext;
-use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::{ReplyWriter, ShardServer};
-use crate::server::storage::cold_reads::Placeholder;
+use crate::server::connection::reply_writer::framed;
+use crate::server::connection::reply_writer::{Placeholder, ReplyWriter};
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::request_context::RequestContext;
+use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Engine, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;

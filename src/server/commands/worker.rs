@@ -5,14 +5,15 @@
 //! What a worker does is counted where its jobs are, by the connection that pulled them: two workers
 //! that share a connection share its numbers.
 
-use super::{framed, write_alive};
+use super::write_alive;
 use crate::api::request::{Body, RegisterWorker};
 use crate::protocol::msgpack::Texts;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
+use crate::server::connection::reply_writer::framed;
 use crate::server::multi_shard::row_pages::{PAGE_BYTES, PAGE_ROWS};
-use crate::server::shard_mail::dispatch::RequestContext;
 use crate::server::shard_mail::message::Message;
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;

@@ -1,11 +1,13 @@
 //! The one place where replies are written: into a connection's output, into mail for the shard that
 //! has the connection, or aside, where they have to become something else first.
 
+use super::reply_writer::ReplyWriter;
 use super::session::{Protocol, UNSENT_BYTES_MAX};
 use crate::protocol::reply;
 use crate::server::overload::large_replies::LARGE_BYTES;
-use crate::server::shard_mail::message::{Message, Origin};
-use crate::server::shard_server::{ReplyWriter, ShardServer};
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::message::Message;
+use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::Engine;
 use corq_io::net::{ConnId, Connections};

@@ -15,7 +15,8 @@ use crate::protocol::json::{EXPANSION_MAX, JsonError, Parse, Print, TEXT_BYTES_M
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::overload::send_memory::OUTPUT_BYTES_MAX;
 use crate::server::overload::shared_values::Value;
-use crate::server::shard_mail::message::{Message, Origin};
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections, Counted, Shared, Tally};
 use std::collections::VecDeque;

@@ -1,6 +1,7 @@
 //! WebSocket connections: messages of a client become frames as they come over TCP, and replies to them
 //! become messages.
 
+use super::input::TOO_OFTEN;
 use super::long_requests::Judged;
 use super::session::{IN_FLIGHT_MAX, Protocol, UNAUTHENTICATED_FRAME_BYTES_MAX};
 use super::transcode::{LONG_REPLY_BYTES, SLICE_BYTES};
@@ -12,10 +13,10 @@ use crate::protocol::json::{self, Fault, JsonError, Parse, TEXT_BYTES_MAX, Unsho
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::protocol::websocket::{self, Begun, Closing, Frame, Head, Kind, MESSAGE_BYTES_MAX};
-use crate::server::commands::TOO_LARGE;
+use crate::server::connection::reply_writer::TOO_LARGE;
 use crate::server::overload::send_memory::is_tight;
-use crate::server::shard_mail::message::Origin;
-use crate::server::shard_server::{ShardServer, TOO_OFTEN};
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
 /// Memory that is kept for the next message.

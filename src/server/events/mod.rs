@@ -19,7 +19,8 @@ pub(super) mod subscribe;
 pub(super) mod subscribers;
 
 use super::commands::job_view::text_of;
-use super::shard_mail::message::{Batch, Message, Origin, Span};
+use super::shard_mail::envelope::{Origin, Span};
+use super::shard_mail::message::{Batch, Message};
 use super::shard_server::ShardServer;
 use super::storage::cold_reads::Continuation;
 use super::storage::engine::{Absent, Engine, Fetched, Records};

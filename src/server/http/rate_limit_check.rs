@@ -4,7 +4,8 @@
 
 use super::rate_limit::TooMany;
 use crate::protocol::http1::head::Head;
-use crate::server::shard_mail::message::{Batch, Message, Origin, Span};
+use crate::server::shard_mail::envelope::{Origin, Span};
+use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_server::ShardServer;
 use corq_io::net::ConnId;
 

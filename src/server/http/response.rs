@@ -10,10 +10,11 @@ use crate::protocol::http1::answer::{self, Standing};
 use crate::protocol::json::{self, Unshown};
 use crate::protocol::msgpack::Reader;
 use crate::server::commands::{
-    DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE,
+    DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND,
 };
+use crate::server::connection::reply_writer::TOO_LARGE;
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
-use crate::server::shard_mail::message::Origin;
+use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::data_presence::GONE;
 use chrono::{DateTime, Datelike, Timelike};

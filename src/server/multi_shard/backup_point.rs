@@ -12,8 +12,9 @@
 //! copies them, up to the cuts.
 
 use crate::protocol::msgpack::writer::Writer;
-use crate::server::shard_mail::dispatch::RequestContext;
-use crate::server::shard_mail::message::{Message, ScatterQuery, Step};
+use crate::server::shard_mail::envelope::Step;
+use crate::server::shard_mail::message::{Message, ScatterQuery};
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::log_ring::Store;
 use corq_io::net::Connections;

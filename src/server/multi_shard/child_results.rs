@@ -2,7 +2,8 @@
 //! the log. What is asked about them later is in [`super::child_values`].
 
 use crate::server::events::NOBODY;
-use crate::server::shard_mail::message::{Message, Origin};
+use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};

@@ -2,7 +2,7 @@
 
 use crate::api::limits::INTEGER_MAX;
 use crate::api::request::{Body, Cadence, Cron, Request};
-use crate::server::shard_mail::message::Origin;
+use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::job::new_job::NewJob;

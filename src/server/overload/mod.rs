@@ -2,6 +2,7 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `backpressure` | when connections are not read, and when no command begins |
 //! | `fair_share` | how many request bytes one connection may use of a turn |
 //! | `large_replies` | defers requests whose replies may be large |
 //! | `receive_memory` | the memory of requests that have not come whole |
@@ -10,6 +11,7 @@
 //! | `shared_values` | values that many are answered with, as they came and as JSON |
 //! | `write_stall` | on a full disk: puts writes off until compaction has made room |
 
+pub(super) mod backpressure;
 pub(super) mod fair_share;
 pub(super) mod large_replies;
 pub(super) mod receive_memory;

@@ -6,7 +6,7 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::websocket::MESSAGE_BYTES_MAX;
 use crate::server::commands::DAMAGED;
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
-use crate::server::shard_mail::message::Origin;
+use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};

@@ -1,6 +1,8 @@
 //! From a frame to the shard that carries it out.
 
-use super::message::{Message, Origin};
+use super::envelope::Origin;
+use super::message::Message;
+use super::request_context::{Lookup, RequestContext};
 use super::slots::{Route, route};
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;
@@ -12,42 +14,6 @@ use crate::server::overload::large_replies::{Answer, answer_of};
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::data_presence::GONE;
 use corq_io::net::{ConnId, Connections};
-use corq_shards::job::id::JobId;
-
-/// A command on its way: who asked, under which name, and the bytes it came in.
-#[derive(Clone, Copy)]
-pub struct RequestContext<'a> {
-    /// Who asked.
-    pub origin: Origin,
-    /// The client's name for the request.
-    pub req_id: Option<&'a [u8]>,
-    /// The frame, for those who have to pass it on.
-    pub frame: &'a [u8],
-    /// What the directory knows of the job it names.
-    pub lookup: Lookup,
-}
-
-/// How far the name of a job has been looked up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lookup {
-    /// Not yet.
-    Fresh,
-    /// The owner of the id does not know it: the directory has to be asked for it as a name.
-    AsName,
-    /// The directory has answered.
-    Done(Option<JobId>),
-}
-
-impl RequestContext<'_> {
-    /// The id that `job` stands for; `None` if no job bears it.
-    pub fn id_of(&self, job: JobRef<'_>) -> Option<JobId> {
-        match (self.lookup, job) {
-            (Lookup::Done(named), _) => named,
-            (_, JobRef::Id(id)) => Some(id),
-            (_, JobRef::Custom(_)) => None,
-        }
-    }
-}
 
 impl ShardServer {
     /// A frame of a connection here.

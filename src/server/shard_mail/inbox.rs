@@ -1,7 +1,8 @@
 //! Mail from other shards, and from this one to itself.
 
-use super::dispatch::RequestContext;
-use super::message::{Batch, Message, ScatterQuery, Span};
+use super::envelope::Span;
+use super::message::{Batch, Message, ScatterQuery};
+use super::request_context::RequestContext;
 use crate::api::spec::Op;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::multi_shard::dependencies::UnmetOf;

@@ -1,7 +1,7 @@
-//! What shards tell each other: one batch per destination and turn, its texts and frames in one
-//! buffer behind it.
+//! What shards say to each other, message by message.
 
-use super::dispatch::Lookup;
+use super::envelope::{self, Origin, Span, Step};
+use super::request_context::Lookup;
 use crate::server::connection::migration::MigratingConnection;
 use crate::server::events::EventMessage;
 use crate::server::http::TooMany;
@@ -21,44 +21,7 @@ use corq_shards::effect::Reply;
 use corq_shards::family::Report;
 use corq_shards::job::id::JobId;
 use corq_shards::stats::Census;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// Where an answer goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin {
-    /// The shard that has the connection.
-    pub shard: u16,
-    /// The connection.
-    pub conn: ConnId,
-    /// The same as the engine knows it, wherever it goes.
-    pub client: ClientId,
-    /// Whether it may finish locked jobs without their tokens, as over HTTP.
-    pub tokenless: bool,
-    /// Whether a list is asked for, of which a connection gets one at a time.
-    pub lists: bool,
-}
-
-impl Origin {
-    /// The token that counts where this one was shown.
-    pub fn token(self, shown: Option<Token>) -> Option<Token> {
-        if self.tokenless { shown.or(Some(Token::ANY)) } else { shown }
-    }
-}
-
-/// A piece of [`Batch::bytes`].
-pub type Span = Range<usize>;
-
-/// One of several steps that a command takes over several shards: who waits for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Step {
-    /// The shard that coordinates.
-    pub shard: u16,
-    /// Its number for the command.
-    pub task: u32,
-    /// Tells the command from an earlier one of the same number, whose last answers may come late.
-    pub round: u32,
-}
 
 /// What a shard has to do with its part of a command on many jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +50,9 @@ pub struct PartItem {
     /// For how long it is to be held, if that was said.
     pub ttl_ms: Option<u32>,
 }
+
+/// The messages of a turn for one shard.
+pub type Batch = envelope::Batch<Message>;
 
 /// One message.
 #[derive(Debug)]
@@ -357,28 +323,4 @@ pub enum GatheredPart {
     Metrics(Box<Metrics>),
     /// Of what only HTTP asks for.
     Figures(Box<Figures>),
-}
-
-/// All that one shard tells another in one turn.
-#[derive(Debug, Default)]
-pub struct Batch {
-    /// The messages, in order.
-    pub messages: Vec<Message>,
-    /// What their spans point into.
-    pub bytes: Vec<u8>,
-}
-
-impl Batch {
-    /// Copies `bytes` in.
-    pub fn keep(&mut self, bytes: &[u8]) -> Span {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        start..self.bytes.len()
-    }
-
-    /// A text that was copied in.
-    pub fn text(&self, span: &Span) -> &str {
-        // Only texts are kept where a text is read; anything else is a mistake in this program.
-        std::str::from_utf8(&self.bytes[span.clone()]).unwrap_or_default()
-    }
 }

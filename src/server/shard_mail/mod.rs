@@ -3,13 +3,17 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `dispatch` | brings a frame to the shard that carries it out |
+//! | `envelope` | whom an answer goes to, who waits for it, a batch of messages |
 //! | `inbox` | reads batches of other shards |
-//! | `message` | the messages and their batch |
+//! | `message` | the messages |
 //! | `outbox` | what a turn sends to each shard |
+//! | `request_context` | what a command brings along: who sent it, in which bytes |
 //! | `slots` | queue, job id or name to slot to shard |
 
 pub(super) mod dispatch;
+pub(super) mod envelope;
 pub(super) mod inbox;
 pub(super) mod message;
 pub(super) mod outbox;
+pub(super) mod request_context;
 pub(super) mod slots;

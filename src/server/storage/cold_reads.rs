@@ -4,22 +4,14 @@
 
 use super::engine::Fetched;
 use crate::server::commands::job_record::Show;
+use crate::server::connection::reply_writer::Placeholder;
 use crate::server::multi_shard::child_values::ChildValueRead;
 use crate::server::multi_shard::parent_links::Link;
 use crate::server::numbered::Entries;
-use crate::server::shard_mail::dispatch::Lookup;
-use crate::server::shard_mail::message::{Origin, Step};
+use crate::server::shard_mail::envelope::{Origin, Step};
+use crate::server::shard_mail::request_context::Lookup;
 use corq_shards::family::Report;
 use corq_shards::job::Stored;
-
-/// A payload that is missing in a reply.
-#[derive(Clone, Copy, Debug)]
-pub struct Placeholder {
-    /// Where it goes.
-    pub at: usize,
-    /// Which it is.
-    pub stored: Stored,
-}
 
 /// What to do once the records are there.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 
 use super::engine::Engine;
 use super::journal::LogJournal;
+use super::space::SLICE_BYTES;
 use crate::server::overload::write_stall::lacking;
 use crate::server::shard_server::ShardServer;
 use corq_io::log::Scan;
@@ -13,8 +14,6 @@ use corq_shards::compaction::space_forecast::Upkeep;
 
 /// Segments that may be in use whatever is needed: the one being written and one more.
 const SLACK_SEGMENTS: u64 = 2;
-/// Read by one slice.
-pub const SLICE_BYTES: u64 = 128 << 10;
 /// Read for each byte that others append. With one half of the log needed, every byte read gives back
 /// half of one, so two would do; the rest is for stretches of the log in which all is needed.
 const PACE: u64 = 6;

@@ -1,7 +1,6 @@
 //! The shard's log as the engine's journal, which takes only what it has room for: see [`super::space`].
 
-use super::compaction::SLICE_BYTES;
-use super::space::Room;
+use super::space::{Room, SLICE_BYTES};
 use corq_io::log::{Disk, Lack, Log};
 use corq_io::log_ring::Store;
 use corq_shards::Shard;

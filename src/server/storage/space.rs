@@ -24,6 +24,9 @@ use corq_shards::compaction::space_forecast::Upkeep;
 /// completed jobs that are remembered, and notes.
 const MARGIN_BYTES: u64 = 3 << 20;
 
+/// Bytes of the log that one slice of compaction reads: the block that it then writes ends with it.
+pub const SLICE_BYTES: u64 = 128 << 10;
+
 /// A log in numbers; bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Room {

@@ -16,17 +16,19 @@
 pub(super) mod delivery;
 pub(super) mod outbox;
 
-use super::commands::framed;
+use super::connection::reply_writer::ReplyWriter;
 use super::multi_shard::cron::REGISTRY_SHARD;
 use super::multi_shard::task::Task;
-use super::shard_mail::dispatch::RequestContext;
-use super::shard_mail::message::{Message, Origin, Step};
-use super::shard_server::{ReplyWriter, ShardServer};
+use super::shard_mail::envelope::{Origin, Step};
+use super::shard_mail::message::Message;
+use super::shard_mail::request_context::RequestContext;
+use super::shard_server::ShardServer;
 use super::webhooks::outbox::WebhookOutbox;
 use crate::api::request::{AddWebhook, Body};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::protocol::uuid_text;
+use crate::server::connection::reply_writer::framed;
 use corq_io::net::Connections;
 use corq_io::webhook::{Counts, Feed, Hook, Hooks, Target};
 use corq_shards::command::{self, Command};

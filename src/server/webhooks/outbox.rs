@@ -7,7 +7,7 @@ use super::Webhooks;
 use crate::protocol::json;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::uuid_text;
-use crate::server::shard_mail::message::Origin;
+use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Fetched, Records};

@@ -1,0 +1,58 @@
+//! Where a reply is written: into the output of a connection, or into a batch for the shard that has the connection. A
+//! payload that has to be read from the disk first leaves a placeholder of its length.
+//!
+//! A ground type: it imports nothing of the server.
+
+use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::reply::{self, Frame};
+use corq_shards::job::Stored;
+
+pub(crate) const TOO_LARGE: &str = "The reply does not fit a frame";
+
+/// A payload that is missing in a reply.
+#[derive(Clone, Copy, Debug)]
+pub struct Placeholder {
+    /// Where it goes.
+    pub at: usize,
+    /// Which it is.
+    pub stored: Stored,
+}
+
+/// A reply being written.
+pub struct ReplyWriter<'a> {
+    /// The connection's output, or the batch that carries it there.
+    pub out: &'a mut Vec<u8>,
+    /// Payloads that are still missing in it.
+    pub placeholders: &'a mut Vec<Placeholder>,
+}
+
+/// Frames what `write` writes; a reply too large for a frame becomes an error.
+pub(crate) fn framed(
+    sink: &mut ReplyWriter<'_>,
+    req_id: Option<&[u8]>,
+    write: impl FnOnce(&mut ReplyWriter<'_>),
+) {
+    let placeholders = sink.placeholders.len();
+    let frame = Frame::begin(sink.out);
+    write(sink);
+    if frame.finish(sink.out).is_err() {
+        sink.placeholders.truncate(placeholders);
+        reply::error(sink.out, req_id, TOO_LARGE);
+    }
+}
+
+/// An answer that says one thing, in `data`.
+pub(crate) fn write_data(
+    sink: &mut ReplyWriter<'_>,
+    req_id: Option<&[u8]>,
+    name: &str,
+    write: impl FnOnce(&mut Writer<'_>),
+) {
+    framed(sink, req_id, |sink| {
+        let mut writer = reply::head(sink.out, true, req_id, 1);
+        writer.str("data");
+        writer.map(1);
+        writer.str(name);
+        write(&mut writer);
+    });
+}
