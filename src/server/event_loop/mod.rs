@@ -3,31 +3,31 @@
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `shutdown` | the end of a shard: every command that is open gets an answer |
+//! | `durability_gate` | holds output back until the log has the records that it depends on |
+//! | `shutdown` | the end of a shard: every command that is open gets an answer, then the log its end |
 //! | `turn_meter` | how long turns are, and which command made them so |
 
+mod durability_gate;
 pub(super) mod shutdown;
 pub(super) mod turn_meter;
 
 use super::lifecycle::listeners::{BoundListener, Port};
 use super::shard_mail::inbox::MESSAGE_STEPS_MAX;
-use super::shard_mail::message::{Batch, Message};
+use super::shard_mail::message::Message;
 use super::shard_server::{Late, ShardServer};
 use corq_io::clock::Clock;
-use corq_io::log::{LogError, Position};
+use corq_io::log::LogError;
 use corq_io::log_ring::Pump;
 use corq_io::net::{ConnId, EndReason, Event, Reactor};
-use corq_shards::stats::Totals;
-use std::collections::VecDeque;
+use durability_gate::DurabilityGate;
+use shutdown::CLOSING_MS_MIN;
+pub use shutdown::Ending;
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
-
-/// The least that the disk has for the end of the log, however long clients took before.
-const CLOSING_MS_MIN: u64 = 2000;
+use std::time::Instant;
 
 /// How often a shard that ends looks whether it may.
 const ENDING_PAUSE_MS: u64 = 5;
@@ -80,35 +80,6 @@ impl From<io::Error> for Fatal {
     }
 }
 
-/// From an earlier reading of the clock to the last.
-fn micros_since(earlier: Instant, clock: &Clock) -> u64 {
-    clock.instant().saturating_duration_since(earlier).as_micros() as u64
-}
-
-/// How the shards of a process begin and end together.
-#[derive(Debug, Default)]
-pub struct Ending {
-    /// All have recovered, and nobody else answers at the doors any more: connections may come.
-    pub open: AtomicBool,
-    /// Somebody wants it.
-    pub wanted: AtomicBool,
-    /// A shard has ended by itself: nobody waits for it.
-    pub failed: AtomicBool,
-    /// Shards that have answered all they had.
-    pub quiet: AtomicUsize,
-}
-
-/// Output and mail that wait for the log.
-struct GatedOutput {
-    until: Position,
-    outputs: Vec<(ConnId, u64)>,
-    closing: Vec<ConnId>,
-    batches: Vec<(usize, Batch)>,
-    /// What the turn did, and when it began.
-    done: Totals,
-    begun: Instant,
-}
-
 /// See the module.
 pub struct EventLoop {
     /// Goes first: what it has queued for the kernel names files and memory of the log in `server`.
@@ -117,9 +88,7 @@ pub struct EventLoop {
     pump: Pump,
     clock: Clock,
     events: Vec<Event>,
-    gated: VecDeque<GatedOutput>,
-    /// What had been done before this turn.
-    done: Totals,
+    gate: DurabilityGate,
     /// Whether the disk has something that it had not before this turn.
     disk_advanced: bool,
     /// How many connections the open block waits for.
@@ -131,6 +100,11 @@ pub struct EventLoop {
     ready: Option<Sender<()>>,
     ending: Arc<Ending>,
     shutdown_timeout_ms: u64,
+}
+
+/// From an earlier reading of the clock to the last.
+fn micros_since(earlier: Instant, clock: &Clock) -> u64 {
+    clock.instant().saturating_duration_since(earlier).as_micros() as u64
 }
 
 impl EventLoop {
@@ -150,8 +124,7 @@ impl EventLoop {
             pump: Pump::default(),
             clock,
             events: Vec::new(),
-            gated: VecDeque::new(),
-            done: Totals::default(),
+            gate: DurabilityGate::default(),
             disk_advanced: false,
             company: None,
             restless: false,
@@ -256,9 +229,9 @@ impl EventLoop {
             self.company = None;
         }
         self.server.note_exhaustion();
-        self.hold_back();
-        self.release();
-        let crowded = self.server.note_output(&self.reactor.conns, !self.gated.is_empty());
+        self.gate.hold_back(&mut self.server, &mut self.reactor.conns, &self.clock);
+        self.gate.release(&mut self.server, &mut self.reactor.conns, &self.clock);
+        let crowded = self.server.note_output(&self.reactor.conns, !self.gate.is_empty());
         let stuck = self.server.outbox.flush();
         self.server.end_turn(self.clock.since_reading_us());
         if stuck || crowded || batches_left == 0 || self.server.has_left() {
@@ -321,9 +294,7 @@ impl EventLoop {
             return None;
         }
         let released = log.released();
-        let free = self.gated.iter().take_while(|gated| gated.until <= released);
-        let answered: usize = free.map(|gated| gated.outputs.len()).sum();
-        let answered = NonZero::new(answered as u32)?;
+        let answered = NonZero::new(self.gate.outputs_up_to(released) as u32)?;
         (log.head() > released && self.reactor.expects_company()).then_some(answered)
     }
 
@@ -351,59 +322,6 @@ impl EventLoop {
             server.record_arrived(&mut reactor.conns, token, bytes);
         }
         any
-    }
-
-    /// Keeps this turn's output and news until the log has what they tell of, or lets them go at once
-    /// if it has.
-    fn hold_back(&mut self) {
-        let server = &mut self.server;
-        let conns = &mut self.reactor.conns;
-        let done = server.engine.shard.totals();
-        let of_turn = done - std::mem::replace(&mut self.done, done);
-        let log = &server.engine.journal.log;
-        server.unrecorded.drain(..).for_each(|(conn, upto)| conns.allow(conn, upto));
-        if self.gated.is_empty() && log.released() >= log.head() {
-            // Nothing to wait for, which is the rule with `written`: no need to keep anything.
-            server.touched.drain(..).for_each(|conn| conns.allow(conn, conns.appended(conn)));
-            server.finishing.drain(..).for_each(|conn| conns.close(conn));
-            server.outbox.send_after_commit();
-            server.durations.answered(of_turn, 0);
-            return;
-        }
-        let batches = server.outbox.take_after_commit();
-        if server.touched.is_empty() && server.finishing.is_empty() && batches.is_empty() {
-            return;
-        }
-        let outputs = server.touched.drain(..).map(|conn| {
-            conns.recount(conn);
-            (conn, conns.appended(conn))
-        });
-        let outputs = outputs.collect();
-        let closing = std::mem::take(&mut server.finishing);
-        let until = server.engine.journal.log.head();
-        let begun = self.clock.instant();
-        let gated = GatedOutput { until, outputs, closing, batches, done: of_turn, begun };
-        self.gated.push_back(gated);
-    }
-
-    /// Lets go, in order, what the log has.
-    fn release(&mut self) {
-        let released = self.server.engine.journal.log.released();
-        self.server.release_triggers(released);
-        let conns = &mut self.reactor.conns;
-        while let Some(gated) = self.gated.pop_front_if(|gated| gated.until <= released) {
-            for (conn, upto) in gated.outputs {
-                conns.allow(conn, upto);
-            }
-            for conn in gated.closing {
-                conns.close(conn);
-            }
-            for (dest, batch) in gated.batches {
-                self.server.outbox.send(dest, batch);
-            }
-            let waited_us = micros_since(gated.begun, &self.clock);
-            self.server.durations.answered(gated.done, waited_us);
-        }
     }
 
     /// Sleeps until something happens or `until_ms`.
@@ -442,55 +360,5 @@ impl EventLoop {
         for entrance in self.listeners.drain(..) {
             entrance.open(&mut self.reactor);
         }
-    }
-
-    fn begin_to_end(&mut self) {
-        self.listeners.clear();
-        self.reactor.stop_accepting();
-        self.server.begin_to_end(&mut self.reactor.conns);
-    }
-
-    /// Whether all shards have answered all they had. Until then each goes on for the others' sake.
-    fn may_end(&mut self) -> bool {
-        let sent = |conn: ConnId| self.reactor.conns.unsent(conn) == 0;
-        if !self.server.counted_quiet && self.gated.is_empty() && self.server.is_quiet(sent) {
-            self.server.counted_quiet = true;
-            self.ending.quiet.fetch_add(1, Ordering::AcqRel);
-            self.server.wake_others();
-        }
-        self.ending.failed.load(Ordering::Acquire)
-            || self.ending.quiet.load(Ordering::Acquire) >= self.server.slots.shards()
-    }
-
-    /// Writes the end of the log, for which the disk has so much time.
-    async fn close_log(mut self, limit_ms: u64) -> Result<(), Fatal> {
-        let began = Instant::now();
-        self.reactor.conns.say_goodbye();
-        self.reactor.poll(&mut self.events)?;
-        self.take_last_events()?;
-        while !self.server.engine.journal.log.close(self.clock.read())? {
-            if began.elapsed() >= Duration::from_millis(limit_ms) {
-                return Err(Fatal::Unclosed { after_ms: limit_ms });
-            }
-            self.pump.submit(&mut self.server.engine.journal.log, &mut self.reactor);
-            let soon = self.clock.instant_of(self.clock.now_ms() + 10);
-            self.reactor.wait(soon, &mut self.events).await?;
-            self.take_last_events()?;
-        }
-        Ok(())
-    }
-
-    /// Only the log is of interest by now.
-    fn take_last_events(&mut self) -> Result<(), Fatal> {
-        for event in self.events.drain(..) {
-            match event {
-                Event::Disk { tag, result } => {
-                    Pump::complete(&mut self.server.engine.journal.log, tag, &result)?;
-                }
-                Event::Received { chunk, .. } => self.reactor.buffers.recycle(chunk),
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }

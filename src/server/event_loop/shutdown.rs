@@ -1,10 +1,82 @@
 //! The end of a shard: no more commands, and everybody who has asked something gets an answer.
 
+use super::{EventLoop, Fatal};
 use crate::server::shard_mail::message::Batch;
 use crate::server::shard_server::ShardServer;
-use corq_io::net::{ConnId, Connections};
+use corq_io::log_ring::Pump;
+use corq_io::net::{ConnId, Connections, Event};
 use corq_shards::Caller;
 use corq_shards::command::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The least that the disk has for the end of the log, however long clients took before.
+pub(super) const CLOSING_MS_MIN: u64 = 2000;
+
+/// How the shards of a process begin and end together.
+#[derive(Debug, Default)]
+pub struct Ending {
+    /// All have recovered, and nobody else answers at the doors any more: connections may come.
+    pub open: AtomicBool,
+    /// Somebody wants it.
+    pub wanted: AtomicBool,
+    /// A shard has ended by itself: nobody waits for it.
+    pub failed: AtomicBool,
+    /// Shards that have answered all they had.
+    pub quiet: AtomicUsize,
+}
+
+impl EventLoop {
+    pub(super) fn begin_to_end(&mut self) {
+        self.listeners.clear();
+        self.reactor.stop_accepting();
+        self.server.begin_to_end(&mut self.reactor.conns);
+    }
+
+    /// Whether all shards have answered all they had. Until then each goes on for the others' sake.
+    pub(super) fn may_end(&mut self) -> bool {
+        let sent = |conn: ConnId| self.reactor.conns.unsent(conn) == 0;
+        if !self.server.counted_quiet && self.gate.is_empty() && self.server.is_quiet(sent) {
+            self.server.counted_quiet = true;
+            self.ending.quiet.fetch_add(1, Ordering::AcqRel);
+            self.server.wake_others();
+        }
+        self.ending.failed.load(Ordering::Acquire)
+            || self.ending.quiet.load(Ordering::Acquire) >= self.server.slots.shards()
+    }
+
+    /// Writes the end of the log, for which the disk has so much time.
+    pub(super) async fn close_log(mut self, limit_ms: u64) -> Result<(), Fatal> {
+        let began = Instant::now();
+        self.reactor.conns.say_goodbye();
+        self.reactor.poll(&mut self.events)?;
+        self.take_last_events()?;
+        while !self.server.engine.journal.log.close(self.clock.read())? {
+            if began.elapsed() >= Duration::from_millis(limit_ms) {
+                return Err(Fatal::Unclosed { after_ms: limit_ms });
+            }
+            self.pump.submit(&mut self.server.engine.journal.log, &mut self.reactor);
+            let soon = self.clock.instant_of(self.clock.now_ms() + 10);
+            self.reactor.wait(soon, &mut self.events).await?;
+            self.take_last_events()?;
+        }
+        Ok(())
+    }
+
+    /// Only the log is of interest by now.
+    fn take_last_events(&mut self) -> Result<(), Fatal> {
+        for event in self.events.drain(..) {
+            match event {
+                Event::Disk { tag, result } => {
+                    Pump::complete(&mut self.server.engine.journal.log, tag, &result)?;
+                }
+                Event::Received { chunk, .. } => self.reactor.buffers.recycle(chunk),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
 
 impl ShardServer {
     /// Takes no more commands; pulls that wait get their empty answer.
