@@ -10,10 +10,12 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `feeding` | hands events out to subscribers, and keeps their connections alive |
 //! | `shared_buffer` | events that the subscribers of one topic share |
 //! | `subscribe` | Subscribe and Unsubscribe |
-//! | `subscribers` | clients that listen: SSE, WebSocket, TCP |
+//! | `subscribers` | the table of clients that listen: SSE, WebSocket, TCP |
 
+mod feeding;
 pub(super) mod shared_buffer;
 pub(super) mod subscribe;
 pub(super) mod subscribers;
