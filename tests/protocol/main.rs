@@ -15,6 +15,7 @@ mod imports;
 mod jobs;
 mod json;
 mod json_slices;
+mod log_dump;
 mod openapi;
 mod replies;
 mod rows;

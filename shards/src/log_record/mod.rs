@@ -42,6 +42,8 @@ pub mod lease;
 pub mod push;
 pub(crate) mod rule;
 pub mod snapshot;
+#[cfg(test)]
+mod tests;
 pub mod webhook;
 
 use crate::command::{Limit, PerSpan};
