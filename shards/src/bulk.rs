@@ -13,7 +13,7 @@ use crate::effect::{KnownAs, Refusal, Reply};
 use crate::event::Step;
 use crate::job::State;
 use crate::job::id::JobId;
-use crate::log_record::{Journal, Record};
+use crate::log_record::{Journal, Record, Revived};
 use crate::queue::listing::States;
 use crate::shard::{Caller, Out, Shard};
 
@@ -133,7 +133,7 @@ impl Shard {
     ) {
         let about = &self.jobs.slab[job];
         let (id, prev) = (about.id, about.state);
-        out.journal.append(&Record::Revived { id, run_at_ms: now_ms, by_itself });
+        out.journal.append(&Record::Revived(Revived { id, run_at_ms: now_ms, by_itself }));
         self.revive(job, now_ms, by_itself);
         self.emit(now_ms, job, Step::Retried { prev }, out.effects);
     }

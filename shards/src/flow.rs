@@ -14,31 +14,21 @@ use crate::effect::{Refusal, Reply};
 use crate::job::Stored;
 use crate::job::id::{JobId, Slot};
 use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::row::{self, parts};
+use crate::log_record::show::Show;
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, JOB_BYTES, Out, Shard};
 use std::collections::BTreeMap;
 
-/// See [`Record::Staged`].
-#[derive(Clone, Debug)]
-pub struct Staged<'a> {
-    /// The flow.
-    pub flow: JobId,
-    /// The job, as it will have been pushed.
-    pub pushed: Pushed<'a>,
-}
-
-impl<'a> Staged<'a> {
-    pub(crate) fn encoded_len(&self) -> usize {
-        16 + self.pushed.encoded_len()
-    }
-
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
-        out.id(self.flow);
-        self.pushed.encode(out);
-    }
-
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
-        Ok(Self { flow: from.id()?, pushed: Pushed::decode(from)? })
+parts! {
+    /// See [`Record::Staged`].
+    #[derive(Clone, Debug)]
+    pub struct Staged<'a> {
+        /// The flow.
+        flow: JobId = "flow",
+        ..payload
+        /// The job, as it will have been pushed.
+        pushed: Pushed<'a> = "job",
     }
 }
 
@@ -60,6 +50,36 @@ pub enum Fate {
 impl Fate {
     pub(crate) const ALL: [Self; 5] =
         [Self::Committed, Self::CommittedHere, Self::Released, Self::Dropped, Self::Done];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::CommittedHere => "committed-here",
+            Self::Released => "released",
+            Self::Dropped => "dropped",
+            Self::Done => "done",
+        }
+    }
+}
+
+impl row::Part<'_> for Fate {
+    fn encoded_len(&self) -> usize {
+        1
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.u8(*self as u8);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let fate = from.u8()?;
+        let found = Self::ALL.into_iter().find(|&known| known as u8 == fate);
+        found.ok_or(Malformed("no known fate of a flow"))
+    }
+
+    fn show(&self, name: &'static str, to: &mut impl Show) {
+        to.text(name, self.name());
+    }
 }
 
 /// One job that is staged: its record without the payload.

@@ -12,6 +12,8 @@ use crate::job::overrides::Extras;
 use crate::job::{State, Stored, flags};
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::kind;
+use crate::log_record::row::Body;
+use crate::log_record::show::Show;
 use crate::log_record::snapshot::{KeptJob, Place, Rare};
 use crate::log_record::{Ended, Journal, Pushed, Record};
 use crate::queue::retention::Evicts;
@@ -81,20 +83,26 @@ pub struct Repeated<'a> {
 /// The queue of a run, its name, its key and its group.
 type Texts<'a> = (&'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
-impl<'a> Repeated<'a> {
+impl Repeated<'_> {
     pub(crate) fn kind(&self) -> u8 {
         match self.ended.evicts {
             Evicts::Unsaid => kind::REPEATED,
             _ => kind::RUN_DONE,
         }
     }
+}
 
-    pub(crate) fn encoded_len(&self) -> usize {
+impl<'a> Body<'a> for Repeated<'a> {
+    fn encoded_len(&self) -> usize {
         let said = if self.kind() == kind::RUN_DONE { 8 } else { 0 };
         32 + said + 4 + self.next.encoded_len() + self.ended.result.len()
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+    fn payload_len(&self) -> usize {
+        self.ended.result.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
         out.id(self.ended.id);
         out.u64(self.ended.at_ms);
         out.u64(self.ended.started_at_ms);
@@ -106,19 +114,24 @@ impl<'a> Repeated<'a> {
         out.bytes(self.ended.result);
     }
 
-    pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
+    fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
         let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
         let evicts = match kind {
             kind::REPEATED => Evicts::Unsaid,
             _ => Evicts::of(from.u64()?),
         };
         let bytes = from.u32()?;
-        let next = Box::new(KeptJob::decode(Reader::new(from.bytes(bytes as usize)?))?);
+        let next = Box::new(KeptJob::decode(kind, Reader::new(from.bytes(bytes as usize)?))?);
         if next.shared.is_none() || !matches!(next.place, Place::Pending(_)) {
             return Err(Malformed("a run must wait for its turn and share its payload"));
         }
         let ended = Ended { id, at_ms, started_at_ms, evicts, result: from.rest() };
         Ok(Self { ended, next })
+    }
+
+    fn show(&self, to: &mut impl Show) {
+        self.ended.show(to);
+        to.map("next", |to| self.next.show(to));
     }
 }
 

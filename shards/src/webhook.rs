@@ -8,7 +8,7 @@ use crate::effect::Reply;
 use crate::event::Step;
 use crate::job::Stored;
 use crate::job::id::fnv1a;
-use crate::log_record::webhook::WebhookAdded;
+use crate::log_record::settings::WebhookAdded;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 use std::collections::BTreeMap;

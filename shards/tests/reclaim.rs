@@ -200,7 +200,7 @@ fn settings_and_schedules_survive_and_are_written_once() {
     reclaim_all(&mut bed);
     let settings = bed.journal.records[before..].iter().filter(|bytes| {
         let record = Record::decode(bytes).unwrap();
-        matches!(record, Record::Limited { .. } | Record::CronSet(_))
+        matches!(record, Record::Limited(_) | Record::CronSet(_))
             || matches!(record, Record::Paused { queue: "q", .. })
     });
     assert!(settings.count() <= 2 * 3, "the pause, the limit and the schedule, at most twice");

@@ -16,7 +16,7 @@ use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::log_record::job_change::Changed;
 use corq_shards::log_record::snapshot::Kept;
-use corq_shards::log_record::{Pushed, Record};
+use corq_shards::log_record::{Pushed, Record, Revived, Ruled};
 use std::collections::{BTreeMap, BTreeSet};
 use support::life::step;
 use support::{Bed, config, locked};
@@ -59,12 +59,12 @@ kinds! {
     Record::Buried(_) => "buried",
     Record::Stalled { .. } => "stalled",
     Record::Released { .. } => "released",
-    Record::Revived { by_itself: false, .. } => "revived",
-    Record::Revived { by_itself: true, .. } => "revived-by-itself",
-    Record::Ruled { rule: Rule::Dlq(_), .. } => "dlq-ruled",
-    Record::Ruled { rule: Rule::Stall(_), .. } => "stall-ruled",
+    Record::Revived(Revived { by_itself: false, .. }) => "revived",
+    Record::Revived(Revived { by_itself: true, .. }) => "revived-by-itself",
+    Record::Ruled(Ruled { rule: Rule::Dlq(_), .. }) => "dlq-ruled",
+    Record::Ruled(Ruled { rule: Rule::Stall(_), .. }) => "stall-ruled",
     Record::Removed { .. } => "removed",
-    Record::Changed(Changed::Prioritized { .. }) => "prioritized",
+    Record::Changed(Changed::Prioritized(_)) => "prioritized",
     Record::Changed(Changed::Promoted { .. }) => "promoted",
     Record::Changed(Changed::PutOff { .. }) => "put off",
     Record::Changed(Changed::Flagged { .. }) => "flagged",
@@ -75,7 +75,7 @@ kinds! {
     Record::Changed(Changed::Progressed { .. }) => "progressed",
     Record::Changed(Changed::Logged { .. }) => "logged",
     Record::Paused { .. } => "paused",
-    Record::Limited { .. } => "limited",
+    Record::Limited(_) => "limited",
     Record::Grouped(_) => "grouped",
     Record::GroupsCleared { .. } => "groups cleared",
     Record::CronSet(_) => "schedule set",

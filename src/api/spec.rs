@@ -51,8 +51,8 @@ pub const LISTED: &[&str] = &[
     "paused",
 ];
 
-/// Levels of a log entry, in the order of [`corq_shards::log_record::job_change::Level`].
-pub const LOG_LEVELS: &[&str] = &["info", "warn", "error"];
+/// Levels of a log entry.
+pub const LOG_LEVELS: &[&str] = corq_shards::log_record::job_change::Level::NAMES;
 
 /// What a queue counts by the minute.
 pub const METRICS: &[&str] = &["completed", "failed"];

@@ -11,8 +11,8 @@ use super::told::Heard;
 use corq_shards::effect::KnownAs;
 use corq_shards::job::State as Found;
 use corq_shards::job::id::JobId;
-use corq_shards::log_record::Record;
 use corq_shards::log_record::job_change::Changed;
+use corq_shards::log_record::{Record, Revived};
 use std::collections::BTreeSet;
 
 /// What a long command does.
@@ -192,7 +192,7 @@ impl Model {
         for (place, record) in at.records() {
             let (id, taken) = match record {
                 Record::Removed { id } => (id, Taken::Removed),
-                Record::Revived { id, by_itself: false, .. } => (id, Taken::Revived),
+                Record::Revived(Revived { id, by_itself: false, .. }) => (id, Taken::Revived),
                 Record::Changed(Changed::Promoted { id, .. }) => (id, Taken::Promoted),
                 Record::Changed(Changed::KeyFreed { id }) => (id, Taken::Freed),
                 _ => continue,

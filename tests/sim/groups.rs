@@ -7,7 +7,7 @@ use super::model::{Job, Model, Old, State, Waiter};
 use corq_shards::Shard;
 use corq_shards::group::{GroupRate, GroupSettings};
 use corq_shards::job::id::JobId;
-use corq_shards::log_record::group::Grouped;
+use corq_shards::log_record::settings::Grouped;
 use std::collections::BTreeMap;
 
 /// Names of groups that jobs belong to.

@@ -15,8 +15,8 @@ use corq_shards::dead_letter::reason::Cause;
 use corq_shards::effect::Refusal;
 use corq_shards::job::State as Found;
 use corq_shards::job::id::JobId;
-use corq_shards::log_record::Record;
 use corq_shards::log_record::job_change::Changed;
+use corq_shards::log_record::{Record, Revived};
 
 /// An unlocked job is left for dead after this long.
 const UNLOCKED_TTL_MS: u64 = 30_000;
@@ -441,7 +441,9 @@ impl Model {
                     }
                     _ => self.take_in_chore(at, id, Taken::Removed),
                 },
-                Record::Revived { id, by_itself: false, .. } if !self.claimed.remove(&id) => {
+                Record::Revived(Revived { id, by_itself: false, .. })
+                    if !self.claimed.remove(&id) =>
+                {
                     self.take_in_chore(at, id, Taken::Revived);
                 }
                 Record::Changed(Changed::Promoted { id, .. }) if !self.claimed.remove(&id) => {

@@ -6,7 +6,7 @@ use super::judge::{LAST, Moment};
 use super::model::{Job, Lease, Model, Old, State};
 use corq_shards::Shard;
 use corq_shards::dead_letter::policy::{DlqRule, StallRule};
-use corq_shards::log_record::Record;
+use corq_shards::log_record::{Record, Revived};
 use corq_shards::query::JobView;
 use corq_shards::queue::Queue;
 
@@ -123,7 +123,7 @@ impl Model {
         for (place, record) in at.records() {
             self.record = Some(place);
             match record {
-                Record::Revived { id, by_itself: true, .. } => self.return_letter(at, id),
+                Record::Revived(Revived { id, by_itself: true, .. }) => self.return_letter(at, id),
                 Record::Removed { id }
                     if self
                         .jobs

@@ -4,7 +4,7 @@ use crate::job::id::JobId;
 use crate::job::{State, Stored};
 use crate::log_record::codec::Malformed;
 use crate::log_record::snapshot::Kept;
-use crate::log_record::{Pushed, Record};
+use crate::log_record::{Limited, Pushed, Record, Revived, Ruled};
 use crate::shard::Shard;
 
 impl Shard {
@@ -54,7 +54,7 @@ impl Shard {
                     self.release(job);
                 }
             }
-            Record::Revived { id, run_at_ms, by_itself } => {
+            Record::Revived(Revived { id, run_at_ms, by_itself }) => {
                 if let Some(job) = self.find_told(*id) {
                     self.revive(job, *run_at_ms, *by_itself);
                 }
@@ -69,12 +69,12 @@ impl Shard {
                     self.apply_change(job, changed, stored);
                 }
             }
-            Record::Limited { queue, limit } => {
+            Record::Limited(Limited { queue, limit }) => {
                 self.set_limit(queue, *limit, stored);
             }
             Record::Grouped(grouped) => self.set_group(grouped, stored),
             Record::GroupsCleared { queue } => self.clear_groups(queue),
-            Record::Ruled { queue, rule } => {
+            Record::Ruled(Ruled { queue, rule }) => {
                 self.set_rule(queue, *rule, stored);
             }
             Record::Paused { queue, paused } => {

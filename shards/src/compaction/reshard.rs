@@ -20,7 +20,7 @@ use crate::job::{State, Stored};
 use crate::log_record::codec::Malformed;
 use crate::log_record::cron::CronSet;
 use crate::log_record::snapshot::{Kept, Moved, PastIds};
-use crate::log_record::{Journal, Record};
+use crate::log_record::{Journal, Limited, Record, Ruled};
 use crate::shard::Shard;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -214,8 +214,8 @@ impl Reshard {
             Record::Kept(Kept::Remains(left)) => left.child.slot(),
             Record::Kept(Kept::Job(kept)) => kept.pushed.id.slot(),
             Record::Paused { queue, .. }
-            | Record::Limited { queue, .. }
-            | Record::Ruled { queue, .. } => Slot::of_name(queue),
+            | Record::Limited(Limited { queue, .. })
+            | Record::Ruled(Ruled { queue, .. }) => Slot::of_name(queue),
             Record::Grouped(grouped) => Slot::of_name(grouped.queue),
             Record::WebhookAdded(_) => return Ok(KEEPER),
             _ => return Err(Malformed("nothing can need a record of this kind")),

@@ -23,7 +23,7 @@ use crate::log_record::codec::Malformed;
 use crate::log_record::cron::CronSet;
 use crate::log_record::job_change::Changed;
 use crate::log_record::snapshot::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
-use crate::log_record::{Journal, Pushed, Record};
+use crate::log_record::{Journal, Limited, Pushed, Record, Ruled};
 use crate::repeat::Series;
 use crate::shard::{SLICE, Shard};
 
@@ -138,7 +138,7 @@ impl Shard {
                 let set = self.queues.find(queue).and_then(|queue| self.queues[queue].paused);
                 needs.setting = set.is_some_and(|stored| stored.position == position);
             }
-            Record::Limited { queue, limit } => {
+            Record::Limited(Limited { queue, limit }) => {
                 let queue = self.queues.find(queue);
                 let limits = queue.and_then(|queue| self.queues[queue].limits.as_deref());
                 let set = limits.and_then(|limits| limits.set_in(*limit));
@@ -148,7 +148,7 @@ impl Shard {
                 let set = self.group_set_in(grouped.queue, grouped.group);
                 needs.setting = set.is_some_and(|stored| stored.position == position);
             }
-            Record::Ruled { queue, rule } => {
+            Record::Ruled(Ruled { queue, rule }) => {
                 let queue = self.queues.find(queue);
                 let rules = queue.and_then(|queue| self.queues[queue].rules.as_deref());
                 let set = rules.and_then(|rules| rules.set_in(*rule));
@@ -167,10 +167,10 @@ impl Shard {
             | Record::Retried(_)
             | Record::Stalled { .. }
             | Record::Released { .. }
-            | Record::Revived { .. }
+            | Record::Revived(_)
             | Record::Removed { .. }
             | Record::Changed(
-                Changed::Prioritized { .. }
+                Changed::Prioritized(_)
                 | Changed::Promoted { .. }
                 | Changed::PutOff { .. }
                 | Changed::Flagged { .. }
@@ -352,7 +352,7 @@ impl Shard {
                 let stored = journal.append(record);
                 self.set_paused(queue, *paused, stored);
             }
-            Record::Limited { queue, limit } => {
+            Record::Limited(Limited { queue, limit }) => {
                 let stored = journal.append(record);
                 if let Some(queue) = self.queues.find(queue) {
                     self.note_limit(queue, *limit, stored);
@@ -362,7 +362,7 @@ impl Shard {
                 let stored = journal.append(record);
                 self.set_group(grouped, stored);
             }
-            Record::Ruled { queue, rule } => {
+            Record::Ruled(Ruled { queue, rule }) => {
                 let stored = journal.append(record);
                 if let Some(queue) = self.queues.find(queue) {
                     self.note_rule(queue, *rule, stored);

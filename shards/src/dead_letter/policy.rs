@@ -8,7 +8,7 @@
 use crate::collections::slab::NONE;
 use crate::effect::Reply;
 use crate::job::{Redelivered, State, Stored};
-use crate::log_record::{Journal, Record};
+use crate::log_record::{Journal, Record, Ruled};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, SLICE, Shard};
 
 /// Stalls after which a job goes to the dead-letter queue, if its queue does not say.
@@ -259,7 +259,7 @@ impl Shard {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
-        let stored = out.journal.append(&Record::Ruled { queue: name, rule });
+        let stored = out.journal.append(&Record::Ruled(Ruled { queue: name, rule }));
         let queue = self.set_rule(name, rule, stored);
         self.begin_rearming(now_ms, caller, queue, rule, out);
     }
@@ -293,7 +293,7 @@ impl Shard {
         let dlq = dlq.then(|| Rule::Dlq(DlqRule::default()));
         let stall = stall.then(|| Rule::Stall(StallRule::default()));
         for rule in [dlq, stall].into_iter().flatten() {
-            let stored = out.journal.append(&Record::Ruled { queue: name, rule });
+            let stored = out.journal.append(&Record::Ruled(Ruled { queue: name, rule }));
             self.set_rule(name, rule, stored);
         }
     }

@@ -22,6 +22,8 @@ use crate::effect::KnownAs;
 use crate::job::Stored;
 use crate::job::id::JobId;
 use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::row::{Body, parts};
+use crate::log_record::show::Show;
 use std::collections::BTreeMap;
 
 /// Most children of one job: what is kept of them fits one record.
@@ -56,6 +58,16 @@ impl Policy {
             .into_iter()
             .find(|&policy| policy as u8 == number)
             .ok_or(Malformed("no known policy"))
+    }
+
+    /// The name that clients see.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fail => "failParent",
+            Self::Continue => "continueParent",
+            Self::Ignore => "ignoreDependency",
+            Self::Remove => "removeDependency",
+        }
     }
 }
 
@@ -162,6 +174,16 @@ impl How {
             .into_iter()
             .find(|&how| how as u8 == number)
             .ok_or(Malformed("no known end of a child"))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Ignored => "ignored",
+            Self::Dropped => "dropped",
+            Self::Detached => "detached",
+        }
     }
 }
 
@@ -371,12 +393,16 @@ pub struct ChildEnded<'a> {
     pub value: &'a [u8],
 }
 
-impl<'a> ChildEnded<'a> {
-    pub(crate) fn encoded_len(&self) -> usize {
+impl<'a> Body<'a> for ChildEnded<'a> {
+    fn encoded_len(&self) -> usize {
         16 + 16 + 8 + 1 + 2 + self.queue.len() + 2 + self.known_as.len() + self.value.len()
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+    fn payload_len(&self) -> usize {
+        self.value.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
         out.id(self.parent);
         out.id(self.child);
         out.u64(self.at_ms);
@@ -386,7 +412,7 @@ impl<'a> ChildEnded<'a> {
         out.bytes(self.value);
     }
 
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+    fn decode(_: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
         Ok(Self {
             parent: from.id()?,
             child: from.id()?,
@@ -397,19 +423,38 @@ impl<'a> ChildEnded<'a> {
             value: from.rest(),
         })
     }
+
+    fn show(&self, to: &mut impl Show) {
+        to.id("id", self.parent);
+        to.id("child", self.child);
+        to.uint("at", self.at_ms);
+        to.text("how", self.how.name());
+        if self.how != How::Dropped {
+            to.text("queue", self.queue);
+            to.text("childId", self.known_as);
+        }
+        match self.how {
+            How::Completed => to.value("result", self.value),
+            How::Failed | How::Ignored => to.text_of_bytes("error", self.value),
+            How::Dropped | How::Detached => {}
+        }
+    }
 }
 
-/// See [`crate::log_record::Record::Adopted`].
-#[derive(Clone, Copy, Debug)]
-pub struct Adopted<'a> {
-    /// The parent.
-    pub parent: JobId,
-    /// The child.
-    pub child: JobId,
-    /// As its client calls it.
-    pub name: &'a str,
-    /// Whether the parent waits for it; one that a worker has goes on.
-    pub waits: bool,
+parts! {
+    /// See [`crate::log_record::Record::Adopted`].
+    #[derive(Clone, Copy, Debug)]
+    pub struct Adopted<'a> {
+        /// The parent.
+        parent: JobId = "id",
+        /// The child.
+        child: JobId = "child",
+        /// Whether the parent waits for it; one that a worker has goes on.
+        waits: bool = "waits",
+        ..rest
+        /// As its client calls it.
+        name: &'a str = "name",
+    }
 }
 
 /// The ends of children, as bytes of a record that is written again.

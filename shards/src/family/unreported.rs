@@ -8,6 +8,8 @@ use crate::family::{End, Policy};
 use crate::job::Stored;
 use crate::job::id::JobId;
 use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::row::Body;
+use crate::log_record::show::Show;
 use std::collections::BTreeMap;
 
 /// Children remembered.
@@ -134,13 +136,17 @@ pub struct KeptRemains<'a> {
     pub value: &'a [u8],
 }
 
-impl<'a> KeptRemains<'a> {
-    pub(crate) fn encoded_len(&self) -> usize {
+impl<'a> Body<'a> for KeptRemains<'a> {
+    fn encoded_len(&self) -> usize {
         let name = self.custom_id.unwrap_or_default();
         16 + 1 + 2 + self.queue.len() + 1 + 2 + name.len() + self.value.len()
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+    fn payload_len(&self) -> usize {
+        self.value.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
         out.id(self.child);
         out.u8(match self.end {
             End::Completed => 0,
@@ -152,7 +158,7 @@ impl<'a> KeptRemains<'a> {
         out.bytes(self.value);
     }
 
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+    fn decode(_: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
         let child = from.id()?;
         let end = match from.u8()? {
             0 => End::Completed,
@@ -165,6 +171,21 @@ impl<'a> KeptRemains<'a> {
         Ok(Self { child, queue, custom_id, end, value: from.rest() })
     }
 
+    fn show(&self, to: &mut impl Show) {
+        to.id("id", self.child);
+        to.text("queue", self.queue);
+        to.some_text("customId", self.custom_id);
+        match self.end {
+            End::Completed => to.value("result", self.value),
+            End::Failed(policy) => {
+                to.text("onFailure", policy.name());
+                to.text_of_bytes("error", self.value);
+            }
+        }
+    }
+}
+
+impl KeptRemains<'_> {
     pub(crate) fn remains(&self, stored: Stored) -> Remains {
         let known_as = match self.custom_id {
             Some(name) => KnownAs::Custom(name.into()),

@@ -6,7 +6,7 @@ use crate::flow::Staged;
 use crate::group::scheduler::groups_after;
 use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
 use crate::job::Stored;
-use crate::log_record::group::Grouped;
+use crate::log_record::settings::Grouped;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 use std::collections::BTreeMap;

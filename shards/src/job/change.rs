@@ -10,7 +10,7 @@ use crate::job::new_job::NewJob;
 use crate::job::progress::{LOGS_MAX, LogEntry, Notes};
 use crate::job::{State, Stored, flags};
 use crate::lease::ack::Reason;
-use crate::log_record::job_change::{Changed, Level};
+use crate::log_record::job_change::{Changed, Level, Prioritized};
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 
@@ -327,7 +327,9 @@ impl Shard {
             | Change::Link { .. }
             | Change::Abandon
             | Change::Block { .. } => return,
-            Change::Prioritize { priority, lifo } => Changed::Prioritized { id, priority, lifo },
+            Change::Prioritize { priority, lifo } => {
+                Changed::Prioritized(Prioritized { id, priority, lifo })
+            }
             Change::Promote => Changed::Promoted { id, at_ms: now_ms },
             Change::PutOff { delay_ms, .. } | Change::Delay { delay_ms, .. } => {
                 Changed::PutOff { id, at_ms: now_ms, run_at_ms: now_ms + delay_ms }
@@ -415,7 +417,7 @@ impl Shard {
     /// [`Record::Changed`]: the mutation, for live commands and recovery alike.
     pub(crate) fn apply_change(&mut self, job: u32, changed: &Changed<'_>, stored: Stored) {
         match *changed {
-            Changed::Prioritized { priority, lifo, .. } => {
+            Changed::Prioritized(Prioritized { priority, lifo, .. }) => {
                 let state = self.jobs.slab[job].state;
                 let turn = self.turn_of_group(job);
                 self.leave(job);
@@ -470,7 +472,7 @@ impl Shard {
                 }
             }
             Changed::LogCut { keep, .. } => self.shorten_log(job, keep as usize),
-            Changed::Flagged { flag, .. } => self.jobs.slab[job].flags |= flag & flags::PUSHED,
+            Changed::Flagged { flag, .. } => self.jobs.slab[job].flags |= flag.0 & flags::PUSHED,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::Lease;
 use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
-use crate::log_record::job_change::Changed;
+use crate::log_record::job_change::{Changed, Flags};
 use crate::log_record::{Buried, Ended, Journal, Record, Retried};
 use crate::shard::{Caller, END_BYTES, FULL, Out, Shard};
 
@@ -180,7 +180,7 @@ impl Shard {
     fn flag<J: Journal>(&mut self, job: u32, flag: u8, out: &mut Out<'_, J>) {
         let about = &self.jobs.slab[job];
         if !about.has(flag) {
-            let changed = Changed::Flagged { id: about.id, flag };
+            let changed = Changed::Flagged { id: about.id, flag: Flags(flag) };
             self.record_change(job, &Record::Changed(changed), out);
         }
     }

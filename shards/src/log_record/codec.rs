@@ -143,4 +143,9 @@ impl<'a> Reader<'a> {
     pub fn rest(self) -> &'a [u8] {
         self.rest
     }
+
+    /// All that is left, as text.
+    pub fn rest_text(self) -> Result<&'a str, Malformed> {
+        std::str::from_utf8(self.rest).map_err(|_| Malformed("text is not UTF-8"))
+    }
 }

@@ -4,7 +4,9 @@ use crate::cron::expression::Plan;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::log_record::codec::{Malformed, Reader, Writer};
-use crate::log_record::{Pushed, utf8};
+use crate::log_record::row::{Body, parts};
+use crate::log_record::show::Show;
+use crate::log_record::{Pushed, kind};
 
 /// A schedule came, or was set anew. Payload: the data of its jobs.
 #[derive(Clone, Copy, Debug)]
@@ -70,15 +72,18 @@ impl CronRules {
     }
 }
 
-/// A schedule ran: the job it pushed and its next time, in one. Payload: the job's data.
-#[derive(Clone, Debug)]
-pub struct CronRan<'a> {
-    /// The schedule.
-    pub name: &'a str,
-    /// Its next run; none, and it is gone.
-    pub next_run_ms: Option<u64>,
-    /// The job.
-    pub pushed: Pushed<'a>,
+parts! {
+    /// A schedule ran: the job it pushed and its next time, in one. Payload: the job's data.
+    #[derive(Clone, Debug)]
+    pub struct CronRan<'a> {
+        /// Its next run; none, and it is gone.
+        next_run_ms: Option<u64> = "nextRun",
+        /// The schedule.
+        name: &'a str = "name",
+        ..payload
+        /// The job.
+        pushed: Pushed<'a> = "job",
+    }
 }
 
 /// Texts that are not there are written as empty ones, numbers as 0: neither is a value of its own.
@@ -86,22 +91,13 @@ fn text(text: Option<&str>) -> &[u8] {
     text.unwrap_or_default().as_bytes()
 }
 
-/// Numbers of the kinds, for ever.
-pub(crate) mod kind {
-    pub(crate) const SET: u8 = 80;
-    /// [`SET`] with what its jobs are pushed with in front.
-    pub(crate) const SET_WITH: u8 = 86;
-    /// [`SET_WITH`] with its rules in front.
-    pub(crate) const SET_BY: u8 = 87;
-}
-
 /// What the jobs of a schedule are pushed with beside payload and priority, for its record.
 pub(crate) fn template_of(job: &NewJob<'_>) -> Vec<u8> {
     let job = NewJob { data: &[], ..job.clone() };
     let pushed = Pushed { id: JobId::default(), queue: "", run_at_ms: 0, job };
-    let mut bytes = vec![0; pushed.encoded_len()];
+    let mut bytes = vec![0; pushed.measured_len()];
     let mut out = Writer::new(&mut bytes);
-    pushed.encode(&mut out);
+    pushed.write(&mut out);
     out.finish();
     bytes
 }
@@ -110,7 +106,7 @@ pub(crate) fn template_of(job: &NewJob<'_>) -> Vec<u8> {
 pub(crate) fn job_of_template(template: &[u8]) -> Result<NewJob<'_>, Malformed> {
     match template {
         [] => Ok(NewJob::default()),
-        _ => Ok(Pushed::decode(Reader::new(template))?.job),
+        _ => Ok(Pushed::read(Reader::new(template))?.job),
     }
 }
 
@@ -123,9 +119,9 @@ impl<'a> CronSet<'a> {
 
     pub(crate) fn kind(&self) -> u8 {
         match (self.rules == CronRules::default(), self.template) {
-            (true, []) => kind::SET,
-            (true, _) => kind::SET_WITH,
-            (false, _) => kind::SET_BY,
+            (true, []) => kind::CRON_SET,
+            (true, _) => kind::CRON_SET_WITH,
+            (false, _) => kind::CRON_SET_BY,
         }
     }
 
@@ -133,22 +129,37 @@ impl<'a> CronSet<'a> {
         [self.name.as_bytes(), self.queue.as_bytes(), text(self.schedule), text(self.timezone)]
     }
 
-    pub(crate) fn encoded_len(&self) -> usize {
+    /// The plan of its schedule. An expression that was understood once is understood for ever.
+    pub(crate) fn plan(&self) -> Result<Plan, Malformed> {
+        let plan = match (self.schedule, self.repeat_every_ms) {
+            (Some(expression), _) => Plan::at(expression, self.timezone),
+            (None, every) => Plan::every(every.unwrap_or(1), self.timezone),
+        };
+        plan.map_err(|_| Malformed("a schedule is not understood by this release"))
+    }
+}
+
+impl<'a> Body<'a> for CronSet<'a> {
+    fn encoded_len(&self) -> usize {
         let texts: usize = self.texts().iter().map(|text| 2 + text.len()).sum();
         let template = match self.kind() {
-            kind::SET => 0,
-            kind::SET_WITH => 2 + self.template.len(),
+            kind::CRON_SET => 0,
+            kind::CRON_SET_WITH => 2 + self.template.len(),
             _ => 1 + 2 + self.template.len(),
         };
         4 + 5 * 8 + texts + template + self.data.len()
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+    fn payload_len(&self) -> usize {
+        self.data.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
         let kind = self.kind();
-        if kind == kind::SET_BY {
+        if kind == kind::CRON_SET_BY {
             out.u8(self.rules.bits());
         }
-        if kind != kind::SET {
+        if kind != kind::CRON_SET {
             out.short(self.template);
         }
         out.u32(self.priority as u32);
@@ -163,12 +174,12 @@ impl<'a> CronSet<'a> {
         out.bytes(self.data);
     }
 
-    pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
+    fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
         let rules = match kind {
-            kind::SET_BY => CronRules::of_bits(from.u8()?)?,
+            kind::CRON_SET_BY => CronRules::of_bits(from.u8()?)?,
             _ => CronRules::default(),
         };
-        let template = if kind == kind::SET { &[] } else { from.short()? };
+        let template = if kind == kind::CRON_SET { &[] } else { from.short()? };
         job_of_template(template)?;
         let number = |number: u64| (number > 0).then_some(number);
         let text = |text: &'a str| (!text.is_empty()).then_some(text);
@@ -189,38 +200,24 @@ impl<'a> CronSet<'a> {
         })
     }
 
-    /// The plan of its schedule. An expression that was understood once is understood for ever.
-    pub(crate) fn plan(&self) -> Result<Plan, Malformed> {
-        let plan = match (self.schedule, self.repeat_every_ms) {
-            (Some(expression), _) => Plan::at(expression, self.timezone),
-            (None, every) => Plan::every(every.unwrap_or(1), self.timezone),
-        };
-        plan.map_err(|_| Malformed("a schedule is not understood by this release"))
+    fn show(&self, to: &mut impl Show) {
+        to.text("name", self.name);
+        to.text("queue", self.queue);
+        to.some_text("schedule", self.schedule);
+        to.some_uint("repeatEvery", self.repeat_every_ms);
+        to.some_text("timezone", self.timezone);
+        to.int("priority", i64::from(self.priority));
+        to.some_uint("maxLimit", self.runs_max);
+        to.uint("executions", self.executions);
+        to.uint("version", self.version);
+        to.uint("nextRun", self.next_run_ms);
+        to.flag("immediately", self.rules.immediately);
+        to.flag("skipIfNoWorker", self.rules.skip_if_no_worker);
+        to.flag("catchesUp", self.rules.catch_up);
+        to.flag("preventOverlap", self.rules.prevent_overlap);
+        if !self.template.is_empty() {
+            to.map("job", |to| self.job().show(to));
+        }
+        to.value("data", self.data);
     }
-}
-
-impl<'a> CronRan<'a> {
-    pub(crate) fn encoded_len(&self) -> usize {
-        8 + 2 + self.name.len() + self.pushed.encoded_len()
-    }
-
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
-        out.u64(self.next_run_ms.unwrap_or(0));
-        out.short(self.name.as_bytes());
-        self.pushed.encode(out);
-    }
-
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
-        let next_run_ms = from.u64()?;
-        Ok(Self {
-            next_run_ms: (next_run_ms > 0).then_some(next_run_ms),
-            name: from.text()?,
-            pushed: Pushed::decode(from)?,
-        })
-    }
-}
-
-/// The name that is all of a record.
-pub(crate) fn decode_name(from: Reader<'_>) -> Result<&str, Malformed> {
-    utf8(from.rest())
 }

@@ -1,19 +1,12 @@
-//! The record of a job that failed for good: how it is written and read.
+//! The records of attempts that failed: the job is tried again, goes to the dead-letter queue, or comes back from there.
 
 use crate::command::Stack;
 use crate::dead_letter::reason::Cause;
 use crate::job::id::JobId;
 use crate::log_record::codec::{Malformed, Reader, Writer};
-use crate::log_record::utf8;
-
-/// Numbers of the kinds, for ever.
-pub(crate) mod kind {
-    pub(crate) const BURIED: u8 = 5;
-    /// [`BURIED`] with a cause, and maybe a stack.
-    pub(crate) const FOR: u8 = 11;
-    /// [`BURIED`] with a stack.
-    pub(crate) const AT: u8 = 26;
-}
+use crate::log_record::kind;
+use crate::log_record::row::{Body, parts};
+use crate::log_record::show::Show;
 
 /// The bit beside a cause that says that a stack follows.
 const WITH_STACK: u8 = 0x80;
@@ -39,21 +32,27 @@ pub struct Buried<'a> {
     pub error: &'a str,
 }
 
-impl<'a> Buried<'a> {
+impl Buried<'_> {
     pub(crate) fn kind(&self) -> u8 {
         match self.cause {
-            Cause::Unknown if self.stack.lines > 0 => kind::AT,
+            Cause::Unknown if self.stack.lines > 0 => kind::BURIED_AT,
             Cause::Unknown => kind::BURIED,
-            _ => kind::FOR,
+            _ => kind::BURIED_FOR,
         }
     }
+}
 
-    pub(crate) fn encoded_len(&self) -> usize {
+impl<'a> Body<'a> for Buried<'a> {
+    fn encoded_len(&self) -> usize {
         let stack = if self.stack.lines > 0 { 8 + self.stack.texts.len() } else { 0 };
         35 + usize::from(self.cause != Cause::Unknown) + stack + self.error.len()
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+    fn payload_len(&self) -> usize {
+        self.error.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
         out.id(self.id);
         out.u64(self.at_ms);
         out.u64(self.started_at_ms);
@@ -71,17 +70,17 @@ impl<'a> Buried<'a> {
         out.bytes(self.error.as_bytes());
     }
 
-    pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
+    fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
         let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
         let (attempts, stalls) = (from.u16()?, from.u8()?);
         let (cause, with_stack) = match kind {
-            kind::FOR => {
+            kind::BURIED_FOR => {
                 let byte = from.u8()?;
                 let cause = Cause::of(byte & !WITH_STACK);
                 let unknown = Malformed("the cause of a failure is not known to this release");
                 (cause.ok_or(unknown)?, byte & WITH_STACK != 0)
             }
-            kind => (Cause::Unknown, kind == kind::AT),
+            kind => (Cause::Unknown, kind == kind::BURIED_AT),
         };
         let stack = if with_stack {
             let (lines, bytes) = (from.u32()?, from.u32()?);
@@ -89,7 +88,74 @@ impl<'a> Buried<'a> {
         } else {
             Stack::default()
         };
-        let error = utf8(from.rest())?;
+        let error = from.rest_text()?;
         Ok(Self { id, at_ms, started_at_ms, attempts, stalls, cause, stack, error })
+    }
+    fn show(&self, to: &mut impl Show) {
+        to.id("id", self.id);
+        to.uint("at", self.at_ms);
+        to.uint("startedAt", self.started_at_ms);
+        to.uint("attempts", u64::from(self.attempts));
+        to.uint("stalls", u64::from(self.stalls));
+        to.text("cause", self.cause.name());
+        let Stack { lines, texts } = self.stack;
+        if lines > 0 {
+            to.values("stacktrace", lines as usize, texts);
+        }
+        to.text("error", self.error);
+    }
+}
+
+parts! {
+    /// See [`crate::log_record::Record::Retried`].
+    #[derive(Clone, Copy, Debug)]
+    pub struct Retried<'a> {
+        /// The job.
+        id: JobId = "id",
+        /// When the attempt failed.
+        at_ms: u64 = "at",
+        /// When the next one may begin.
+        run_at_ms: u64 = "runAt",
+        ..payload
+        /// Why it failed.
+        error: &'a str = "error",
+    }
+}
+
+/// See [`crate::log_record::Record::Revived`].
+#[derive(Clone, Copy, Debug)]
+pub struct Revived {
+    /// The job.
+    pub id: JobId,
+    /// When it may be delivered.
+    pub run_at_ms: u64,
+    /// By the rule of its queue, not because a client asked for it.
+    pub by_itself: bool,
+}
+
+impl Revived {
+    pub(crate) fn kind(self) -> u8 {
+        if self.by_itself { kind::REVIVED_BY_ITSELF } else { kind::REVIVED }
+    }
+}
+
+impl Body<'_> for Revived {
+    fn encoded_len(&self) -> usize {
+        16 + 8
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.id(self.id);
+        out.u64(self.run_at_ms);
+    }
+
+    fn decode(kind: u8, mut from: Reader<'_>) -> Result<Self, Malformed> {
+        let (id, run_at_ms) = (from.id()?, from.u64()?);
+        Ok(Self { id, run_at_ms, by_itself: kind == kind::REVIVED_BY_ITSELF })
+    }
+
+    fn show(&self, to: &mut impl Show) {
+        to.id("id", self.id);
+        to.uint("runAt", self.run_at_ms);
     }
 }

@@ -1,104 +1,134 @@
-//! Numbers and names of the kinds of records, for ever: see the recipe in [`crate::log_record`].
+//! The table of records: a row for every kind there is or was, with its number and its name for ever, and what it says. See the
+//! recipe in [`crate::log_record`] and the rows in `row.rs`.
 
-use crate::log_record::cron::kind as cron;
-use crate::log_record::failed::kind as buried;
-use crate::log_record::group::kind as group;
-use crate::log_record::job_change::kind as changed;
-use crate::log_record::rule::kind as rule;
-use crate::log_record::snapshot::kind as kept;
+use crate::family::unreported::KeptRemains;
+use crate::family::{Adopted, ChildEnded};
+use crate::flow::{Fate, Staged};
+use crate::job::id::JobId;
+use crate::log_record::completed::Ended;
+use crate::log_record::cron::{CronRan, CronSet};
+use crate::log_record::failed::{Buried, Retried, Revived};
+use crate::log_record::job_change::{Flags, Level, Prioritized};
+use crate::log_record::lease::Leased;
+use crate::log_record::push::Pushed;
+use crate::log_record::row::records;
+use crate::log_record::settings::{Grouped, Limited, Ruled, WebhookAdded};
+use crate::log_record::snapshot::{KeptJob, Moved, PastIds};
+use crate::repeat::Repeated;
 
-pub(crate) const PUSHED: u8 = 1;
-pub(crate) const LEASED: u8 = 2;
-pub(crate) const COMPLETED: u8 = 3;
-pub(crate) const RETRIED: u8 = 4;
-pub(crate) const STALLED: u8 = 6;
-pub(crate) const RELEASED: u8 = 7;
-pub(crate) const REVIVED: u8 = 8;
-pub(crate) const REMOVED: u8 = 9;
-pub(crate) const PAUSED: u8 = 10;
-/// [`REVIVED`] by the rule of a queue.
-pub(crate) const REVIVED_BY_ITSELF: u8 = 12;
-/// [`COMPLETED`], and nothing was forgotten for it.
-pub(crate) const DONE: u8 = 13;
-/// [`COMPLETED`], and what was forgotten for it.
-pub(crate) const DONE_FOR: u8 = 14;
-pub(crate) const RATE_LIMITED: u8 = 40;
-pub(crate) const ACTIVE_LIMITED: u8 = 41;
-/// [`RATE_LIMITED`] with a span of its own, or an end.
-pub(crate) const RATE_LIMITED_FOR: u8 = 42;
-pub(crate) const CRON_RAN: u8 = 81;
-pub(crate) const CRON_MISSED: u8 = 82;
-pub(crate) const CRON_REMOVED: u8 = 83;
-pub(crate) const MET: u8 = 60;
-pub(crate) const REPEATED: u8 = 61;
-pub(crate) const CHILD_ENDED: u8 = 62;
-pub(crate) const SETTLED: u8 = 63;
-pub(crate) const ADOPTED: u8 = 64;
-pub(crate) const BLOCKED: u8 = 65;
-pub(crate) const STAGED: u8 = 66;
-pub(crate) const FLOW: u8 = 67;
-/// [`REPEATED`], and what was forgotten for it.
-pub(crate) const RUN_DONE: u8 = 68;
-pub(crate) const WEBHOOK_ADDED: u8 = 84;
-pub(crate) const WEBHOOK_REMOVED: u8 = 85;
+records! {
+    /// One fact.
+    #[derive(Debug)]
+    pub enum Record<'a> {
+        /// A job came. Payload: its data.
+        1 "pushed" => Pushed(Pushed<'a>),
+        /// Jobs were pulled under locks. Payload: none.
+        2 "leased" => Leased(Leased<'a>),
+        /// A job was done. Payload: the result.
+        3 "completed" COMPLETED, 13 "done" DONE, 14 "done-for" DONE_FOR => Completed(Ended<'a>),
+        /// An attempt failed and another follows. Payload: the error.
+        4 "retried" => Retried(Retried<'a>),
+        /// A job went to the dead-letter queue. Payload: the reason.
+        5 "buried" BURIED, 11 "buried-for" BURIED_FOR, 26 "buried-at" BURIED_AT => Buried(Buried<'a>),
+        /// A worker went silent; the job waits again.
+        6 "stalled" => Stalled { id: JobId = "id" },
+        /// A locked job went back because its connection closed.
+        7 "released" => Released { id: JobId = "id" },
+        /// A job was taken out of the dead-letter queue.
+        8 "revived" REVIVED, 12 "revived-by-itself" REVIVED_BY_ITSELF => Revived(Revived),
+        /// A job is gone.
+        9 "removed" => Removed { id: JobId = "id" },
+        /// A queue was paused or resumed.
+        10 "paused" => Paused { paused: bool = "paused", ..rest queue: &'a str = "queue" },
+        /// A limit of a queue was set or taken back.
+        40 "rate-limited" RATE_LIMITED, 41 "active-limited" ACTIVE_LIMITED, 42 "rate-limited-for" RATE_LIMITED_FOR =>
+            Limited(Limited<'a>),
+        /// A queue has another rule.
+        43 "dlq-ruled" DLQ_RULED, 44 "stall-ruled" STALL_RULED => Ruled(Ruled<'a>),
+        /// Something was set for a group, or taken back.
+        45 "grouped" => Grouped(Grouped<'a>),
+        /// All that was set for the groups of a queue was taken back.
+        46 "groups-cleared" => GroupsCleared { ..rest queue: &'a str = "queue" },
+        /// One of the jobs that a job depends on was completed. The time is when this shard learnt of it.
+        60 "met" => Met { id: JobId = "id", dependency: JobId = "dependency", at_ms: u64 = "at" },
+        /// A run of a repeated job was done, and the next one came. Payload: the result.
+        61 "repeated" REPEATED, 68 "run-done" RUN_DONE => Repeated(Repeated<'a>),
+        /// A child ended, and its parent has learnt how. Payload: the value.
+        62 "child-ended" => ChildEnded(ChildEnded<'a>),
+        /// A parent has heard of the end of a child that is forgotten.
+        63 "settled" => Settled { child: JobId = "id" },
+        /// A job has one more child, which was there before. Payload: none.
+        64 "adopted" => Adopted(Adopted<'a>),
+        /// A job was taken from its worker until its children have ended.
+        65 "blocked" => Blocked { id: JobId = "id" },
+        /// A job of a flow, which has not come yet. Payload: its data.
+        66 "staged" => Staged(Staged<'a>),
+        /// What became of a flow. Payload: none.
+        67 "flow" => Flow { flow: JobId = "flow", fate: Fate = "fate" },
+        /// A schedule came, or was set anew. Payload: the data of its jobs.
+        80 "cron-set" CRON_SET, 86 "cron-set-with" CRON_SET_WITH, 87 "cron-set-by" CRON_SET_BY => CronSet(CronSet<'a>),
+        /// A schedule pushed a job. Payload: the job's data.
+        81 "cron-ran" => CronRan(CronRan<'a>),
+        /// Runs of a schedule were passed over.
+        82 "cron-missed" => CronMissed { next_run_ms: u64 = "nextRun", ..rest name: &'a str = "name" },
+        /// A schedule is gone.
+        83 "cron-removed" => CronRemoved { ..rest name: &'a str = "name" },
+        /// A webhook came. Payload: none.
+        84 "webhook-added" => WebhookAdded(WebhookAdded<'a>),
+        /// A webhook is gone.
+        85 "webhook-removed" => WebhookRemoved { id: u128 = "id" },
+        ..
+        /// Something else about one job has changed. Payload: see there.
+        Changed(Changed<'a>),
+        ..
+        /// Something that was written before, written again.
+        Kept(Kept<'a>),
+    }
 
-/// Every kind there is or was: its number and its name, for people and tools.
-pub const KINDS: &[(u8, &str)] = &[
-    (PUSHED, "pushed"),
-    (LEASED, "leased"),
-    (COMPLETED, "completed"),
-    (RETRIED, "retried"),
-    (buried::BURIED, "buried"),
-    (STALLED, "stalled"),
-    (RELEASED, "released"),
-    (REVIVED, "revived"),
-    (REMOVED, "removed"),
-    (PAUSED, "paused"),
-    (buried::FOR, "buried-for"),
-    (REVIVED_BY_ITSELF, "revived-by-itself"),
-    (DONE, "done"),
-    (DONE_FOR, "done-for"),
-    (changed::PRIORITIZED, "prioritized"),
-    (changed::PROMOTED, "promoted"),
-    (changed::PUT_OFF, "put-off"),
-    (changed::PROGRESSED, "progressed"),
-    (changed::LOGGED, "logged"),
-    (changed::FLAGGED, "flagged"),
-    (changed::LOG_CUT, "log-cut"),
-    (changed::KEY_FREED, "key-freed"),
-    (changed::KEY_EXTENDED, "key-extended"),
-    (changed::PRIORITIZED_AS, "prioritized-as"),
-    (changed::RENEWED, "renewed"),
-    (buried::AT, "buried-at"),
-    (RATE_LIMITED, "rate-limited"),
-    (RATE_LIMITED_FOR, "rate-limited-for"),
-    (ACTIVE_LIMITED, "active-limited"),
-    (rule::DLQ, "dlq-ruled"),
-    (rule::STALL, "stall-ruled"),
-    (group::GROUPED, "grouped"),
-    (group::CLEARED, "groups-cleared"),
-    (MET, "met"),
-    (REPEATED, "repeated"),
-    (CHILD_ENDED, "child-ended"),
-    (SETTLED, "settled"),
-    (ADOPTED, "adopted"),
-    (BLOCKED, "blocked"),
-    (STAGED, "staged"),
-    (FLOW, "flow"),
-    (RUN_DONE, "run-done"),
-    (cron::SET, "cron-set"),
-    (cron::SET_WITH, "cron-set-with"),
-    (cron::SET_BY, "cron-set-by"),
-    (CRON_RAN, "cron-ran"),
-    (CRON_MISSED, "cron-missed"),
-    (CRON_REMOVED, "cron-removed"),
-    (WEBHOOK_ADDED, "webhook-added"),
-    (WEBHOOK_REMOVED, "webhook-removed"),
-    (kept::JOB, "kept-job"),
-    (kept::MOVED, "moved"),
-    (kept::EVICTED, "evicted"),
-    (kept::IDS, "ids"),
-    (kept::PAST, "past"),
-    (kept::REMAINS, "remains"),
-    (kept::GIVEN_UP, "given-up"),
-];
+    /// One fact about one job besides its course through the queue. 33 to 39 are set aside for more.
+    #[derive(Debug)]
+    pub enum Changed<'a> {
+        /// Its priority is another one.
+        21 "prioritized" PRIORITIZED, 31 "prioritized-as" PRIORITIZED_AS => Prioritized(Prioritized),
+        /// Its delay was ended.
+        22 "promoted" => Promoted { id: JobId = "id", at_ms: u64 = "at" },
+        /// It was taken from its worker and put off until it may be delivered again.
+        23 "put-off" => PutOff { id: JobId = "id", at_ms: u64 = "at", run_at_ms: u64 = "runAt" },
+        /// Its worker told how far it is, from 0 to 100. Payload: the message.
+        24 "progressed" =>
+            Progressed { id: JobId = "id", progress: f64 = "progress", ..payload message: Option<&'a str> = "message" },
+        /// A line was added to its log. Payload: the line.
+        25 "logged" =>
+            Logged { id: JobId = "id", at_ms: u64 = "at", level: Level = "level", ..payload message: &'a str = "message" },
+        /// It has one more of [`crate::job::flags`].
+        27 "flagged" => Flagged { id: JobId = "id", flag: Flags = "flags" },
+        /// Lines of its log were forgotten, all but so many of the newest.
+        28 "log-cut" => LogCut { id: JobId = "id", keep: u32 = "keepLogs" },
+        /// It holds its deduplication key no longer.
+        29 "key-freed" => KeyFreed { id: JobId = "id" },
+        /// It holds its deduplication key for longer.
+        30 "key-extended" => KeyExtended { id: JobId = "id", until_ms: u64 = "until" },
+        /// Its life begins anew.
+        32 "renewed" => Renewed { id: JobId = "id", until_ms: u64 = "until" },
+    }
+
+    /// What a shard writes again, so that the beginning of the log can be given up. 107 to 119 are set aside for more.
+    #[derive(Debug)]
+    pub enum Kept<'a> {
+        /// A job as it stands. Payload: its data, unless that is shared.
+        100 "kept-job" => Job(Box<KeptJob<'a>>),
+        /// A record that something points to lies here now. Payload: as in that record.
+        101 "moved" MOVED => Moved(Moved<'a>),
+        /// Completed jobs of a queue were forgotten for their age or their number: those whose place among the ends is below
+        /// this.
+        102 "evicted" => Evicted { below: u64 = "below", ..rest queue: &'a str = "queue" },
+        /// Ids up to this one have been given out.
+        103 "ids" => Ids { highest: JobId = "highest" },
+        /// Jobs that were completed and are forgotten.
+        104 "past" => Past(PastIds<'a>),
+        /// How a child ended that is forgotten. Payload: the value.
+        105 "remains" => Remains(KeptRemains<'a>),
+        /// All that was needed of records before an address has been written again before this one.
+        106 "given-up" => GivenUp { until: u64 = "until" },
+    }
+}

@@ -4,16 +4,21 @@
 use crate::command::Token;
 use crate::job::id::JobId;
 use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::row::{Tail, parts};
+use crate::log_record::show::Show;
 
-/// Jobs were pulled under locks. Payload: none.
-#[derive(Clone, Copy, Debug)]
-pub struct Leased<'a> {
-    /// When the jobs were pulled.
-    pub at_ms: u64,
-    /// Life of the locks.
-    pub ttl_ms: u32,
-    /// The jobs and their tokens.
-    pub entries: Entries<'a>,
+parts! {
+    /// Jobs were pulled under locks. Payload: none.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Leased<'a> {
+        /// When the jobs were pulled.
+        at_ms: u64 = "at",
+        /// Life of the locks.
+        ttl_ms: u32 = "lockTtl",
+        ..rest
+        /// The jobs and their tokens.
+        entries: Entries<'a> = "jobs",
+    }
 }
 
 /// Pairs of job and token, as bytes.
@@ -49,22 +54,29 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl<'a> Leased<'a> {
-    pub(crate) fn encoded_len(&self) -> usize {
-        12 + self.entries.0.len()
+impl<'a> Tail<'a> for Entries<'a> {
+    #[inline]
+    fn encoded_len(&self) -> usize {
+        self.0.len()
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
-        out.u64(self.at_ms);
-        out.u32(self.ttl_ms);
-        out.bytes(self.entries.0);
+    #[inline]
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.bytes(self.0);
     }
 
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
-        let (at_ms, ttl_ms, rest) = (from.u64()?, from.u32()?, from.rest());
+    fn decode(from: Reader<'a>) -> Result<Self, Malformed> {
+        let rest = from.rest();
         if !rest.len().is_multiple_of(ENTRY) {
             return Err(Malformed("entries are cut short"));
         }
-        Ok(Self { at_ms, ttl_ms, entries: Entries(rest) })
+        Ok(Self(rest))
+    }
+
+    fn show(&self, name: &'static str, to: &mut impl Show) {
+        to.maps(name, self.iter(), |to, (id, token)| {
+            to.id("id", id);
+            to.id("token", JobId(token.0));
+        });
     }
 }

@@ -4,8 +4,10 @@ use crate::dependency::Unmet;
 use crate::family::NewKin;
 use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
-use crate::job::overrides::Extras;
+use crate::job::overrides::{Extras, Growth};
 use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::row::{Body, Tail};
+use crate::log_record::show::Show;
 
 /// See [`crate::log_record::Record::Pushed`].
 #[derive(Clone, Debug)]
@@ -101,7 +103,7 @@ impl<'a> Pushed<'a> {
         ]
     }
 
-    pub(crate) fn encoded_len(&self) -> usize {
+    pub(crate) fn measured_len(&self) -> usize {
         let parts = self.parts();
         let mut len = 2 + 16 + 8 + 8 + 4 + 2 + 4 + 2 + self.queue.len() + self.job.data.len();
         if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) == 0 {
@@ -115,7 +117,7 @@ impl<'a> Pushed<'a> {
         len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+    pub(crate) fn write(&self, out: &mut Writer<'_>) {
         let parts = self.parts();
         let job = &self.job;
         out.u16(parts);
@@ -170,7 +172,7 @@ impl<'a> Pushed<'a> {
         }
     }
 
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn read(mut from: Reader<'a>) -> Result<Self, Malformed> {
         let parts = from.u16()?;
         if parts & !part::ALL != 0 {
             return Err(Malformed("it has a part that is not known to this release"));
@@ -228,5 +230,130 @@ impl<'a> Pushed<'a> {
         }
         job.data = from.rest();
         Ok(Self { id, queue, run_at_ms, job })
+    }
+}
+
+impl<'a> Body<'a> for Pushed<'a> {
+    #[inline]
+    fn encoded_len(&self) -> usize {
+        self.measured_len()
+    }
+
+    #[inline]
+    fn payload_len(&self) -> usize {
+        self.job.data.len()
+    }
+
+    #[inline]
+    fn encode(&self, out: &mut Writer<'_>) {
+        self.write(out);
+    }
+
+    #[inline]
+    fn decode(_: u8, from: Reader<'a>) -> Result<Self, Malformed> {
+        Self::read(from)
+    }
+
+    fn show(&self, to: &mut impl Show) {
+        to.id("id", self.id);
+        to.text("queue", self.queue);
+        to.uint("runAt", self.run_at_ms);
+        self.job.show(to);
+    }
+}
+
+/// A record that ends with a job that comes.
+impl<'a> Tail<'a> for Pushed<'a> {
+    fn encoded_len(&self) -> usize {
+        self.measured_len()
+    }
+
+    fn payload_len(&self) -> usize {
+        self.job.data.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        self.write(out);
+    }
+
+    fn decode(from: Reader<'a>) -> Result<Self, Malformed> {
+        Self::read(from)
+    }
+
+    /// Its entries stand beside those of the record.
+    fn show(&self, _: &'static str, to: &mut impl Show) {
+        Body::show(self, to);
+    }
+}
+
+impl NewJob<'_> {
+    /// Shows what a job is pushed with.
+    pub(crate) fn show(&self, to: &mut impl Show) {
+        to.some_text("name", self.name);
+        to.uint("delay", self.delay_ms);
+        to.int("priority", i64::from(self.priority));
+        to.uint("maxAttempts", u64::from(self.max_attempts));
+        to.uint("backoff", u64::from(self.backoff_ms));
+        to.some_uint("ttl", self.ttl_ms);
+        to.some_uint("timeout", self.timeout_ms.map(u64::from));
+        to.some_text("uniqueKey", self.unique_key);
+        to.some_text("customId", self.custom_id);
+        to.some_text("groupId", self.group_id);
+        to.value("tags", self.tags);
+        to.value("dependsOn", self.depends_on);
+        if !self.unmet.is_empty() {
+            to.ids("unmet", self.unmet.iter().map(|(id, _)| id));
+        }
+        if let Some(kin) = &self.kin {
+            kin.show(to);
+        }
+        if let Some(repeat) = self.repeat {
+            to.map("repeat", |to| {
+                to.uint("every", repeat.every_ms);
+                to.uint_or_nil("limit", repeat.limit);
+                to.uint("count", repeat.count);
+            });
+        }
+        to.flag("lifo", self.lifo);
+        to.flag("removeOnComplete", self.remove_on_complete);
+        to.flag("removeOnFail", self.remove_on_fail);
+        to.flag("durable", self.durable);
+        if let Some(extras) = &self.extras {
+            extras.show(to);
+        }
+        to.value("data", self.data);
+    }
+}
+
+impl NewKin<'_> {
+    fn show(&self, to: &mut impl Show) {
+        to.some_text("parentId", self.parent);
+        to.value("childrenIds", self.children);
+        if let Some(policy) = self.policy {
+            to.text("onFailure", policy.name());
+        }
+        if !self.open.is_empty() {
+            to.ids("open", self.open.iter().map(|(id, _)| id));
+        }
+    }
+}
+
+impl Extras {
+    fn show(&self, to: &mut impl Show) {
+        to.flag("fixedBackoff", self.backoff == Some(Growth::Fixed));
+        to.some_uint("maxBackoff", self.backoff_max_ms.map(u64::from));
+        to.some_uint("stallTimeout", self.stall_timeout_ms.map(u64::from));
+        to.some_uint("keepLogs", self.keep_logs.map(u64::from));
+        to.some_uint("sizeLimit", self.size_limit.map(u64::from));
+        to.some_uint("stackTraceLimit", self.stack_lines_max.map(u64::from));
+        to.some_uint("timestamp", self.made_at_ms);
+        if let Some(dedup) = self.dedup {
+            to.map("dedup", |to| {
+                to.uint("ttl", dedup.ttl_ms);
+                to.flag("extend", dedup.extend);
+                to.flag("replace", dedup.replace);
+                to.uint("until", dedup.until_ms);
+            });
+        }
     }
 }

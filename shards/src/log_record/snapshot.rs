@@ -4,43 +4,15 @@
 use crate::command::Token;
 use crate::dead_letter::reason::Cause;
 use crate::family::Ends;
-use crate::family::unreported::KeptRemains;
 use crate::job::id::JobId;
 use crate::job::progress::{LogEntry, Notes};
 use crate::job::{Outcome, Redelivered, State, Stored};
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::job_change::Level;
-use crate::log_record::{Pushed, Record, utf8};
-
-/// What a shard writes again.
-#[derive(Debug)]
-pub enum Kept<'a> {
-    /// A job as it stands. Payload: its data, unless that is shared.
-    Job(Box<KeptJob<'a>>),
-    /// A record that something points to lies here now. Payload: as in that record.
-    Moved(Moved<'a>),
-    /// Completed jobs of a queue were forgotten for their age or their number.
-    Evicted {
-        /// The queue.
-        queue: &'a str,
-        /// Those whose place among the ends is below this.
-        below: u64,
-    },
-    /// Jobs that were completed and are forgotten.
-    Past(PastIds<'a>),
-    /// How a child ended that is forgotten. Payload: the value.
-    Remains(KeptRemains<'a>),
-    /// Ids up to this one have been given out.
-    Ids {
-        /// The highest.
-        highest: JobId,
-    },
-    /// All that was needed of records before an address has been written again before this one.
-    GivenUp {
-        /// The address.
-        until: u64,
-    },
-}
+pub use crate::log_record::kind::Kept;
+use crate::log_record::row::Body;
+use crate::log_record::show::Show;
+use crate::log_record::{Pushed, Record, kind, kind_name};
 
 /// Ids of jobs, as bytes.
 #[derive(Clone, Copy)]
@@ -54,17 +26,32 @@ impl<'a> PastIds<'a> {
         Self(bytes)
     }
 
-    fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+    /// The ids.
+    pub fn iter(self) -> impl Iterator<Item = JobId> {
+        let (ids, _) = self.0.as_chunks::<16>();
+        ids.iter().map(|id| JobId(u128::from_le_bytes(*id)))
+    }
+}
+
+impl<'a> Body<'a> for PastIds<'a> {
+    fn encoded_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.bytes(self.0);
+    }
+
+    fn decode(_: u8, from: Reader<'a>) -> Result<Self, Malformed> {
+        let bytes = from.rest();
         match bytes.as_chunks::<16>() {
             (_, []) => Ok(Self(bytes)),
             _ => Err(Malformed("a row of ids is cut short")),
         }
     }
 
-    /// The ids.
-    pub fn iter(self) -> impl Iterator<Item = JobId> {
-        let (ids, _) = self.0.as_chunks::<16>();
-        ids.iter().map(|id| JobId(u128::from_le_bytes(*id)))
+    fn show(&self, to: &mut impl Show) {
+        to.ids("ids", self.iter());
     }
 }
 
@@ -198,17 +185,6 @@ pub struct Moved<'a> {
     pub payload_bytes: u32,
 }
 
-/// Numbers of the kinds, for ever: 100 to 119 are set aside for this module.
-pub(crate) mod kind {
-    pub(crate) const JOB: u8 = 100;
-    pub(crate) const MOVED: u8 = 101;
-    pub(crate) const EVICTED: u8 = 102;
-    pub(crate) const IDS: u8 = 103;
-    pub(crate) const PAST: u8 = 104;
-    pub(crate) const REMAINS: u8 = 105;
-    pub(crate) const GIVEN_UP: u8 = 106;
-}
-
 /// Bits that say which parts a kept job has.
 mod part {
     pub(crate) const ACTIVE: u16 = 1;
@@ -240,81 +216,40 @@ fn stored(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
     Ok(Stored { position, record_bytes, payload_bytes })
 }
 
-impl<'a> Kept<'a> {
-    pub(crate) fn kind(&self) -> u8 {
-        match self {
-            Self::Job(_) => kind::JOB,
-            Self::Moved(_) => kind::MOVED,
-            Self::Evicted { .. } => kind::EVICTED,
-            Self::Past(_) => kind::PAST,
-            Self::Remains(_) => kind::REMAINS,
-            Self::Ids { .. } => kind::IDS,
-            Self::GivenUp { .. } => kind::GIVEN_UP,
-        }
+impl<'a> Body<'a> for Moved<'a> {
+    fn encoded_len(&self) -> usize {
+        16 + 8 + self.record.len()
     }
 
-    pub(crate) fn encoded_len(&self) -> usize {
-        match self {
-            Self::Job(job) => job.encoded_len(),
-            Self::Moved(moved) => 16 + 8 + moved.record.len(),
-            Self::Evicted { queue, .. } => 8 + queue.len(),
-            Self::Past(ids) => ids.0.len(),
-            Self::Remains(remains) => remains.encoded_len(),
-            Self::Ids { .. } => 16,
-            Self::GivenUp { .. } => 8,
-        }
+    fn payload_len(&self) -> usize {
+        self.payload_bytes as usize
     }
 
-    pub(crate) fn payload_len(&self) -> usize {
-        match self {
-            Self::Job(job) => job.pushed.job.data.len(),
-            Self::Moved(moved) => moved.payload_bytes as usize,
-            Self::Remains(remains) => remains.value.len(),
-            Self::Evicted { .. } | Self::Past(_) | Self::Ids { .. } | Self::GivenUp { .. } => 0,
-        }
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.id(self.id);
+        out.u64(self.from);
+        out.bytes(self.record);
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
-        match self {
-            Self::Job(job) => job.encode(out),
-            Self::Moved(moved) => {
-                out.id(moved.id);
-                out.u64(moved.from);
-                out.bytes(moved.record);
-            }
-            Self::Evicted { queue, below } => {
-                out.u64(*below);
-                out.bytes(queue.as_bytes());
-            }
-            Self::Past(ids) => out.bytes(ids.0),
-            Self::Remains(remains) => remains.encode(out),
-            Self::Ids { highest } => out.id(*highest),
-            Self::GivenUp { until } => out.u64(*until),
+    fn decode(_: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let (id, place, record) = (from.id()?, from.u64()?, from.rest());
+        if record.first() == Some(&kind::MOVED) {
+            return Err(Malformed("a moved record holds another one"));
         }
+        let payload_bytes = Record::decode(record)?.payload_len() as u32;
+        Ok(Self { id, from: place, record, payload_bytes })
     }
 
-    /// Reads a record of one of the kinds above; `None` for any other kind.
-    pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Option<Self>, Malformed> {
-        Ok(Some(match kind {
-            kind::JOB => Self::Job(Box::new(KeptJob::decode(from)?)),
-            kind::MOVED => {
-                let (id, place, record) = (from.id()?, from.u64()?, from.rest());
-                if record.first() == Some(&kind::MOVED) {
-                    return Err(Malformed("a moved record holds another one"));
-                }
-                let payload_bytes = Record::decode(record)?.payload_len() as u32;
-                Self::Moved(Moved { id, from: place, record, payload_bytes })
+    fn show(&self, to: &mut impl Show) {
+        to.id("id", self.id);
+        to.uint("from", self.from);
+        to.map("record", |to| {
+            to.text("kind", kind_name(self.record).unwrap_or("unknown"));
+            match Record::decode(self.record) {
+                Ok(record) => record.show(to),
+                Err(Malformed(reason)) => to.text("error", reason),
             }
-            kind::EVICTED => {
-                let below = from.u64()?;
-                Self::Evicted { queue: utf8(from.rest())?, below }
-            }
-            kind::PAST => Self::Past(PastIds::decode(from.rest())?),
-            kind::REMAINS => Self::Remains(KeptRemains::decode(from)?),
-            kind::IDS => Self::Ids { highest: from.id()? },
-            kind::GIVEN_UP => Self::GivenUp { until: from.u64()? },
-            _ => return Ok(None),
-        }))
+        });
     }
 }
 
@@ -365,8 +300,10 @@ impl<'a> KeptJob<'a> {
             | bit(self.cause() != Cause::Unknown, part::CAUSE)
             | bit(self.redelivered().is_some(), part::REDELIVERED)
     }
+}
 
-    pub(crate) fn encoded_len(&self) -> usize {
+impl<'a> Body<'a> for KeptJob<'a> {
+    fn encoded_len(&self) -> usize {
         let parts = self.parts();
         let sized = |bit: u16, size: usize| if parts & bit != 0 { size } else { 0 };
         let notes = self.rare.as_ref().and_then(|rare| rare.notes.as_ref());
@@ -384,10 +321,14 @@ impl<'a> KeptJob<'a> {
             + sized(part::SHARED, STORED)
             + sized(part::CAUSE, 1)
             + sized(part::REDELIVERED, 4 + 8)
-            + self.pushed.encoded_len()
+            + self.pushed.measured_len()
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+    fn payload_len(&self) -> usize {
+        self.pushed.job.data.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
         let state = match self.place {
             Place::Pending(state) | Place::Ended(state, _) => state,
             Place::Active { .. } => State::Active,
@@ -436,10 +377,10 @@ impl<'a> KeptJob<'a> {
             out.u32(times);
             out.u64(last_at_ms);
         }
-        self.pushed.encode(out);
+        self.pushed.write(out);
     }
 
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+    fn decode(_: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
         let parts = from.u16()?;
         if parts & !part::ALL != 0 {
             return Err(Malformed("it has a part that is not known to this release"));
@@ -479,7 +420,7 @@ impl<'a> KeptJob<'a> {
             let (times, last_at_ms) = (from.u32()?, from.u64()?);
             rare.redelivered = Some(Redelivered { times, last_at_ms });
         }
-        let pushed = Pushed::decode(from)?;
+        let pushed = Pushed::read(from)?;
         let freed = rare.as_ref().and_then(|rare| rare.kin).is_some_and(|kin| kin.freed);
         let waits = pushed.job.waits() && !freed;
         if waits != (state == State::WaitingChildren) {
@@ -490,9 +431,69 @@ impl<'a> KeptJob<'a> {
         }
         Ok(Self { pushed, attempts, stalls, place, rare, shared })
     }
+
+    fn show(&self, to: &mut impl Show) {
+        self.place.show(to);
+        to.uint("attempts", u64::from(self.attempts));
+        to.uint("stalls", u64::from(self.stalls));
+        if let Some(rare) = &self.rare {
+            rare.show(to);
+        }
+        if let Some(shared) = &self.shared {
+            to.stored("shared", shared);
+        }
+        self.pushed.show(to);
+    }
+}
+
+impl Place {
+    fn show(&self, to: &mut impl Show) {
+        match self {
+            Self::Pending(state) => to.text("state", state.name()),
+            Self::Active { token, ttl_ms, at_ms } => {
+                to.text("state", "active");
+                to.id("token", JobId(token.0));
+                to.uint("lockTtl", u64::from(*ttl_ms));
+                to.uint("at", *at_ms);
+            }
+            Self::Ended(state, outcome) => {
+                to.text("state", state.name());
+                to.uint("at", outcome.finished_at_ms);
+                to.uint("startedAt", outcome.started_at_ms);
+                to.uint("order", outcome.order);
+                if *state == State::Failed {
+                    to.text("cause", outcome.cause.name());
+                }
+                to.stored("outcome", &outcome.stored);
+            }
+        }
+    }
 }
 
 impl<'a> Rare<'a> {
+    fn show(&self, to: &mut impl Show) {
+        to.some_uint("expiresAt", Some(self.expires_at_ms).filter(|&at_ms| at_ms > 0));
+        if let Some(notes) = &self.notes {
+            to.number("progress", notes.progress);
+            if let Some(message) = &notes.message {
+                to.stored("message", message);
+            }
+            to.uint("logLines", notes.logs.iter().count() as u64);
+        }
+        if let Some(before) = self.redelivered {
+            to.uint("redelivered", u64::from(before.times));
+            to.uint("redeliveredAt", before.last_at_ms);
+        }
+        if let Some(ends) = self.kin {
+            to.flag("freed", ends.freed);
+            to.uint("childrenEnded", ends.iter().count() as u64);
+        }
+        if let Some((due_ms, continued)) = self.run {
+            to.uint("due", due_ms);
+            to.flag("continued", continued);
+        }
+    }
+
     fn decode(from: &mut Reader<'a>, parts: u16) -> Result<Self, Malformed> {
         let has = |bit: u16| parts & bit != 0;
         let expires_at_ms = from.u64()?;

@@ -6,19 +6,26 @@ use super::cron::{CronRules, template_of};
 use super::lease::Entries;
 use super::snapshot::{KeptNotes, Lines, PastIds, Place, Rare};
 use super::*;
-use crate::command::{PerSpan, Stack, Token};
-use crate::dead_letter::policy::{DlqRule, StallRule};
+use crate::command::{Limit, PerSpan, Stack, Token};
+use crate::dead_letter::policy::{DlqRule, Rule, StallRule};
 use crate::dead_letter::reason::Cause;
 use crate::dependency::Unmet;
 use crate::family::unreported::KeptRemains;
-use crate::family::{ChildEnd, End, Ends, How, Kin, NewKin, Policy};
+use crate::family::{Adopted, ChildEnd, ChildEnded, End, Ends, How, Kin, NewKin, Policy};
+use crate::flow::{Fate, Staged};
 use crate::group::{GroupRate, GroupSettings};
+use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
 use crate::job::overrides::{Dedup, Extras, Growth};
 use crate::job::progress::LogEntry;
 use crate::job::{Outcome, Redelivered, State};
-use crate::log_record::job_change::Level;
+use crate::log_record::cron::{CronRan, CronSet};
+use crate::log_record::job_change::{Flags, Level, Prioritized};
+use crate::log_record::lease::Leased;
+use crate::log_record::settings::{Grouped, WebhookAdded};
 use crate::log_record::snapshot::KeptJob;
+use crate::queue::retention::Evicts;
+use crate::repeat::Repeated;
 use crate::webhook::Triggers;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -135,7 +142,7 @@ fn courses(give: Give<'_>) {
     give("stalled", Record::Stalled { id: ID });
     give("released", Record::Released { id: ID });
     for (name, by_itself) in [("revived", false), ("revived by itself", true)] {
-        give(name, Record::Revived { id: ID, run_at_ms: AT_MS, by_itself });
+        give(name, Record::Revived(Revived { id: ID, run_at_ms: AT_MS, by_itself }));
     }
     give("removed", Record::Removed { id: ID });
     give("blocked", Record::Blocked { id: ID });
@@ -163,11 +170,11 @@ fn changes(give: Give<'_>) {
         ("prioritized as it came", Some(false)),
         ("prioritized newest first", Some(true)),
     ] {
-        give(name, Changed::Prioritized { id: ID, priority: -7, lifo });
+        give(name, Changed::Prioritized(Prioritized { id: ID, priority: -7, lifo }));
     }
     give("promoted", Changed::Promoted { id: ID, at_ms: AT_MS });
     give("put off", Changed::PutOff { id: ID, at_ms: AT_MS, run_at_ms: AT_MS + 5 });
-    give("flagged", Changed::Flagged { id: ID, flag: 2 });
+    give("flagged", Changed::Flagged { id: ID, flag: Flags(2) });
     give("key freed", Changed::KeyFreed { id: ID });
     give("key extended", Changed::KeyExtended { id: ID, until_ms: AT_MS });
     give("renewed", Changed::Renewed { id: ID, until_ms: AT_MS });
@@ -191,7 +198,7 @@ fn settings(give: Give<'_>) {
         ("no active limit", Limit::Active(None)),
     ];
     for (name, limit) in limits {
-        give(name, Record::Limited { queue, limit });
+        give(name, Record::Limited(Limited { queue, limit }));
     }
     let dlq = DlqRule {
         auto_retry: true,
@@ -208,7 +215,7 @@ fn settings(give: Give<'_>) {
         ("ruled stall", Rule::Stall(stall)),
         ("ruled stall off", Rule::Stall(StallRule { enabled: false, interval_ms: None, ..stall })),
     ] {
-        give(name, Record::Ruled { queue, rule });
+        give(name, Record::Ruled(Ruled { queue, rule }));
     }
     give("paused", Record::Paused { queue, paused: true });
     give("resumed", Record::Paused { queue, paused: false });

@@ -11,7 +11,7 @@ use crate::command::{Limit, PerSpan};
 use crate::effect::Reply;
 use crate::group::scheduler::Rotation;
 use crate::job::Stored;
-use crate::log_record::{Journal, Record};
+use crate::log_record::{Journal, Limited, Record};
 use crate::queue::Queues;
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 
@@ -205,7 +205,7 @@ impl Shard {
                 out.effects.replies.push((caller.request, FULL));
                 return;
             }
-            let stored = out.journal.append(&Record::Limited { queue: name, limit });
+            let stored = out.journal.append(&Record::Limited(Limited { queue: name, limit }));
             let queue = self.set_limit(name, limit, stored);
             self.serve(now_ms, queue, out);
         }
@@ -240,7 +240,7 @@ impl Shard {
         let rate = limits.rate().map(|_| Limit::Rate(None));
         let active = limits.active_max().map(|_| Limit::Active(None));
         for limit in [rate, active].into_iter().flatten() {
-            let stored = out.journal.append(&Record::Limited { queue: name, limit });
+            let stored = out.journal.append(&Record::Limited(Limited { queue: name, limit }));
             self.set_limit(name, limit, stored);
         }
     }
@@ -295,7 +295,7 @@ impl Shard {
             if rate.is_some_and(|rate| rate.is_over(now_ms)) {
                 let name = self.queues[queue].name.clone();
                 let limit = Limit::Rate(None);
-                let stored = out.journal.append(&Record::Limited { queue: &name, limit });
+                let stored = out.journal.append(&Record::Limited(Limited { queue: &name, limit }));
                 self.set_limit(&name, limit, stored);
             }
             self.await_limits(queue, u64::MAX);
