@@ -1,7 +1,7 @@
 //! The time of a turn: read once, used by all that happens in it.
 //!
 //! Wall clock in milliseconds since the epoch. It never goes backwards within a process: when
-//! somebody sets the machine's clock back, time goes on from where it was at its usual pace, ahead of
+//! the machine's clock is set back, time goes on from where it was at its usual pace, ahead of
 //! the wall until that has come as far, or until the next start. (Standing still instead would hold
 //! every delay and lease for as long as the clock was set back.)
 //!

@@ -18,7 +18,7 @@ pub struct Memory {
     pub shared: u64,
 }
 
-/// Least time between two returns of memory: whoever asks for it costs the server some milliseconds.
+/// Least time between two returns of memory: each costs the server some milliseconds.
 const TRIM_PAUSE: Duration = Duration::from_secs(1);
 
 /// Looks at all of it: some microseconds.

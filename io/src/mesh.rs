@@ -146,7 +146,7 @@ impl<M> Endpoint<M> {
         for (alarm, unrung) in self.alarms.iter().zip(&mut self.unrung) {
             if std::mem::take(unrung)
                 && alarm.asleep.load(Ordering::Relaxed)
-                // One ring wakes; whoever turns the flag off is the one that rings.
+                // One wake-up is enough; the thread that turns the flag off sends it.
                 && alarm.asleep.swap(false, Ordering::Relaxed)
             {
                 alarm.ring();
@@ -298,7 +298,7 @@ mod tests {
                     }
                     let sleeps = endpoint.prepare_to_sleep();
                     wait_for(done, round);
-                    // Whoever rings turns the flag off first.
+                    // A sender turns the flag off before it wakes.
                     if sleeps && endpoint.alarms[1].asleep.load(Ordering::Acquire) {
                         lost = Some(format!("round {round}: asleep over a batch"));
                         break;

@@ -1,6 +1,6 @@
 //! One executor per shard, each on its own CPU, and how they start and end.
 //!
-//! Knows glommio's builder and threads; does not know what a shard does. Rules for whoever runs here:
+//! Knows glommio's builder and threads; does not know what a shard does. Rules for what runs here:
 //! few tasks, the default queue and preempt timer, no blocking helper, no channel mesh of the
 //! executor's own; and, since an executor may park although a task could run, a timer of at most
 //! 10 ms armed for as long as there is a second task (`net::Wait::Glommio` arms one).
@@ -55,7 +55,7 @@ where
                     Ok(executor) => (Some(executor), Ok(())),
                     Err(error) => (None, Err(failed(index, cpu, &error))),
                 };
-                // Whoever started us may have given up because of another shard.
+                // The starting thread may have given up because of another shard.
                 let told = ready.send(standing).is_ok() && may_go.recv().is_ok();
                 match executor {
                     Some(executor) if told => executor.run(shard(index, seed)),

@@ -27,7 +27,7 @@ const IN_COMMENTS: &[&str] = &["whoever", "nobody is", "somebody", "is told", "s
 /// Folders whose comments still have such words: how many of them, and how many doc comments of one word. A file belongs to
 /// the longest name that fits, and to none where none does: then it has no such comment. Figures may only fall.
 const LEFT: &[(&str, usize, usize)] = &[
-    ("io/src", 71, 12),
+    ("io/src", 0, 0),
     ("shards/src", 85, 37),
     ("src/protocol", 2, 1),
     ("src/server", 77, 26),

@@ -421,7 +421,7 @@ impl<D: Disk> Log<D> {
         writer.check()
     }
 
-    /// The next record of the oldest segment, for whoever must write what is needed of it again. The
+    /// The next record of the oldest segment, so that compaction can write again what is needed of it. The
     /// segment that is being written, and one that is not yet on the disk, end at once.
     pub fn scan(&mut self) -> Scan<'_> {
         let Some(oldest) = self.writer.oldest() else { return Scan::End };

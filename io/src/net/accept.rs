@@ -26,8 +26,8 @@ impl Reactor {
         self.push_listener(socket.into(), tag, (None, true));
     }
 
-    /// The same for other shards as well: whoever comes is to be given a place by [`super::Connections::give_away`] or
-    /// [`super::Connections::settle`], and the limit of connections is looked at then.
+    /// The same for other shards as well: a new connection is to be placed by [`super::Connections::give_away`] or
+    /// [`super::Connections::settle`], and the limit of connections is checked then.
     pub fn add_shared_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32) {
         self.push_listener(socket.into(), tag, (None, false));
     }
@@ -70,8 +70,8 @@ impl Reactor {
         }
     }
 
-    /// Closes all listeners, for somebody else to accept from the same sockets: a connection that is being
-    /// accepted comes as an event still.
+    /// Closes all listeners, so that another shard can accept from the same sockets: a connection that is being
+    /// accepted still comes as an event.
     pub fn leave_listeners(&mut self) {
         self.takes_last = true;
         self.stop_accepting();

@@ -157,7 +157,7 @@ impl Connection {
         self.leaving && usable && self.is_quiet() && self.unsent() == 0
     }
 
-    /// Does somebody wait for the news that the output has been taken?
+    /// Whether the shard waits for [`super::Event::Drained`].
     pub(super) fn awaits_drain(&self) -> bool {
         self.paused || self.watched
     }

@@ -211,8 +211,8 @@ impl Connections {
         self.with(id, |conn, _| conn.output.allow(upto));
     }
 
-    /// Stops reading, until [`Self::resume_reading`]; when the output is empty meanwhile, the shard
-    /// is told by `Event::Drained`. Bytes that the kernel has already taken from the socket still arrive. While
+    /// Stops reading, until [`Self::resume_reading`]; `Event::Drained` says when the output is empty
+    /// meanwhile. Bytes that the kernel has already taken from the socket still arrive. While
     /// paused, the peer's end is not noticed, except by a send that fails.
     pub fn pause_reading(&mut self, id: ConnId) {
         self.with(id, |conn, _| conn.paused = true);

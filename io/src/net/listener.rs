@@ -42,7 +42,7 @@ pub fn listen(addr: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,
     pub(super) tag: u32,
-    /// Whoever comes speaks TLS.
+    /// Set where clients speak TLS.
     pub(super) acceptor: Option<Acceptor>,
     /// The limit of connections is looked at here.
     pub(super) limited: bool,

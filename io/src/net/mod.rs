@@ -88,37 +88,37 @@ pub enum Event {
     Unsettled {
         /// The tag of the listener that it came through.
         listener: u32,
-        /// Why.
+        /// Why they could not agree.
         reason: String,
     },
     /// The peer is done, half or altogether. The connection stays until it is closed from here.
     Ended {
-        /// Which.
+        /// The connection.
         conn: ConnId,
-        /// Why.
+        /// Why its peer is done.
         reason: EndReason,
     },
     /// All output of a connection has been taken by the kernel. Said of those whose reading is paused
-    /// (time to resume, if the output was why), and once to whoever asked by
+    /// (time to resume, if the output was why), and once after
     /// [`Connections::tell_when_drained`].
     Drained {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
     /// The slot of a connection that was closed from here is free; its id will not be seen again.
     Closed {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
     /// A connection that was to be given away has nothing under way any more: it is no longer this
     /// shard's. Bytes that came after [`Connections::give_away`] were events before this one.
     GivenAway {
-        /// Which.
+        /// The connection.
         conn: ConnId,
         /// Its socket, for [`Connections::adopt`] of another shard.
         socket: Socket,
     },
-    /// Somebody rang this shard's alarm: look into the inbox.
+    /// Another thread woke this shard: look into the inbox.
     Woken,
     /// A disk operation has completed.
     Disk {

@@ -230,7 +230,7 @@ impl Reactor {
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Enter {
         let until = self.earliest(deadline);
         let wanted = match self.company {
-            // Whoever waits for the disk does not wait for others as well.
+            // A client that waits for the disk does not wait for other clients as well.
             _ if self.disk_ops > 0 => None,
             Some(wanted) => self.gather.want(wanted),
             None => self.gather.wanted(),

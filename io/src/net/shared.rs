@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The bytes of all that is shared and still held by somebody.
+/// The bytes of all shared pieces that a connection still holds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Arc<Sum>);
 

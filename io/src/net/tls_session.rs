@@ -24,7 +24,7 @@ const SEALED_BYTES_MAX: usize = 60 * 1024;
 const HEARD_BYTES_MAX: usize = 16 * 1024;
 /// No message of a handshake has more, whatever it is made of.
 const INCOMING_BYTES_MAX: usize = 128 * 1024;
-/// The first byte of whoever speaks TLS: a record of a handshake.
+/// The first byte of a client that speaks TLS: a record of a handshake.
 const HANDSHAKE_RECORD: u8 = 0x16;
 /// What a record has beside its content, at most, and rounded up.
 const RECORD_MARGIN_BYTES: usize = 64;
@@ -36,19 +36,19 @@ type Traffic<'a> = WriteTraffic<'a, ServerConnectionData>;
 pub(super) struct Opened {
     /// What the peer has said. From the pool.
     pub(super) plain: Vec<u8>,
-    /// What was wrong, after that. The peer is told by what is to be sent.
+    /// What was wrong, after that. The alert for the peer is in the output.
     pub(super) outcome: Result<(), rustls::Error>,
 }
 
 /// The keys of a connection.
 enum Keys {
-    /// Nothing has come whose turn it was: whoever only connects costs nothing but its socket.
+    /// No handshake step has run yet: a client that only connects costs nothing but its socket.
     Due(Arc<ServerConfig>),
     /// They are agreed on, or about to be.
     Made(Box<UnbufferedServerConnection>),
 }
 
-/// See the module.
+/// TLS of one connection.
 pub(super) struct Secure {
     keys: Keys,
     /// The tag of the listener that it came through.
@@ -212,7 +212,7 @@ impl Secure {
         }
     }
 
-    /// What the peer is told about its fault is to be sent. What came is not looked at again.
+    /// Queues the alerts for the peer. What it sent is not read any more.
     fn encode_alerts(&mut self, pool: &mut Pool) {
         let Some((tls, wire)) = self.parts() else { return };
         while tls.wants_write() {

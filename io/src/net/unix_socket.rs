@@ -52,7 +52,7 @@ impl Drop for SocketFile {
 /// Listens at a path, to those who may read and write a file of this mode. The socket may be accepted from by
 /// several, but the kernel spreads nothing.
 ///
-/// `AddrInUse` says that somebody listens there, or is about to.
+/// `AddrInUse` says that another process listens there, or is about to.
 pub fn listen_at(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     if path.as_os_str().len() >= PATH_BYTES {
         let text = format!("the path has more than {} bytes", PATH_BYTES - 1);

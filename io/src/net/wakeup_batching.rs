@@ -2,7 +2,7 @@
 //!
 //! Clients that wait for their answers come back at about the same time. A sleep that ends with the first of
 //! them is followed by another, and by another wake-up of the core; one that goes on for a moment hears several
-//! and pays once: one wake-up, one block, one sync. Whoever was heard in the last two rounds is expected again, for a
+//! and pays once: one wake-up, one block, one sync. Clients that were heard in the last two rounds are expected again, for a
 //! few microseconds. Where they do not come the waits get rarer at once, so that a client alone is not delayed by
 //! others who have stopped.
 //!
@@ -20,7 +20,7 @@ const WANTED_MAX: u32 = 32;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heard(u32);
 
-/// See the module.
+/// How many clients the next sleep waits for, learnt from the rounds before.
 #[derive(Debug)]
 pub(super) struct Gather {
     window_us: u32,

@@ -20,7 +20,7 @@ pub(super) fn line(setting: &str, path: &Path, what: impl Display) -> String {
 
 fn read(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
     let wrong = |error: std::io::Error| line(setting, path, error);
-    // A pipe in its place must not hold up whoever reads it: that is the thread that hears signals.
+    // A pipe in its place must not block the reading thread, which is the one that handles signals.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = file.map_err(wrong)?;
     if !file.metadata().map_err(wrong)?.is_file() {

@@ -68,7 +68,7 @@ struct Current {
     standing: Standing,
 }
 
-/// See the module.
+/// Holds the certificate that connections get, and exchanges it while the server runs.
 #[derive(Debug)]
 pub struct Keeper {
     files: ServerFiles,
@@ -100,7 +100,7 @@ impl Keeper {
         Ok(identity)
     }
 
-    /// The certificate that is shown to whoever comes now.
+    /// The certificate that new connections get.
     pub fn identity(&self) -> Arc<Identity> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&current.identity)
@@ -156,7 +156,7 @@ impl Identity {
             };
             let mut config = builder.with_cert_resolver(Arc::clone(&resolver) as _);
             config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
-            // Whoever comes back shows what it was given, and nothing is remembered here.
+            // A returning client shows its ticket; nothing is remembered here.
             config.ticketer = Arc::clone(&ticketer);
             config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
             config.send_tls13_tickets = tickets;

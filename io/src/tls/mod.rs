@@ -1,5 +1,5 @@
 //! Certificates and keys: read from files, checked before they are used, exchanged while the server runs. What is
-//! done with them on a connection is in [`crate::net`]; who may connect is decided by whoever reads a token.
+//! done with them on a connection is in [`crate::net`]; who may connect is decided where tokens are read.
 
 mod client;
 mod files;

@@ -1,5 +1,5 @@
 //! Which hosts and addresses a webhook may be posted to: the table of rules, and what is said when one
-//! is broken. Whoever may register a webhook makes this server send requests from where it stands,
+//! is broken. A client that may register a webhook makes this server send requests from where it stands,
 //! which must not become a way into the network behind it. Knows no sockets and no names' addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

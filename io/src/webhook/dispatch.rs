@@ -45,7 +45,7 @@ struct Done {
     thread_ends: bool,
 }
 
-/// A post under way. However it ends, the dispatcher is told, so that its lane goes on.
+/// A post under way. However it ends, the dispatcher gets its outcome, so that its queue goes on.
 struct Post<'t> {
     outcomes: &'t Sender<Told>,
     hook: u128,
@@ -57,12 +57,12 @@ impl Drop for Post<'_> {
         let outcome = self.outcome.take();
         let thread_ends = outcome.is_none();
         let outcome = outcome.unwrap_or_else(|| Err("the thread that posted it has failed".into()));
-        // Whoever was told may be gone.
+        // The dispatcher may have ended.
         let _ = self.outcomes.send(Told::Done(Done { hook: self.hook, outcome, thread_ends }));
     }
 }
 
-/// See the module.
+/// The thread between shards and posting threads: queues, retries, limits.
 pub(super) struct Dispatcher {
     config: Config,
     settings: Settings,
@@ -121,7 +121,7 @@ impl Dispatcher {
         }
     }
 
-    /// Runs until it is told to stop and nothing is left to be posted.
+    /// Runs until a stop is asked for and nothing is left to be posted.
     pub(super) fn run(mut self) {
         loop {
             let now = Instant::now();
@@ -140,7 +140,7 @@ impl Dispatcher {
             select! {
                 recv(inputs) -> input => match input {
                     Ok(input) => self.take_in(input),
-                    // Whoever fed it is gone.
+                    // All shards have ended.
                     Err(_) => self.stop(),
                 },
                 recv(outcomes) -> told => {
@@ -367,7 +367,7 @@ impl Dispatcher {
         let _ = self.work.0.send(work);
     }
 
-    /// The certificates of the system, once somebody needs them.
+    /// Loads the certificates of the system, when they are first needed.
     fn load_roots(&mut self) {
         let (roots, errors) = system_roots();
         if roots.is_empty() {
@@ -385,7 +385,7 @@ impl Dispatcher {
             for Work { hook, notice, client } in work {
                 let mut post = Post { outcomes: &outcomes, hook: hook.id(), outcome: None };
                 let body = notice.body();
-                // Whoever is told may be gone.
+                // The dispatcher may have ended.
                 let rendered = Told::Rendered { hook: hook.id(), bytes: body.capacity() };
                 let _ = outcomes.send(rendered);
                 post.outcome = Some(client.post(&hook, &notice, &body));

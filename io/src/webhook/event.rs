@@ -17,7 +17,7 @@ pub(super) enum Health {
     Failing,
 }
 
-/// A webhook. Shared by whoever feeds it and whoever delivers; what changes of it are counts.
+/// A webhook. Shared by the shards, which feed it, and the threads that deliver; only its counts change.
 pub struct Hook {
     id: u128,
     target: Target,

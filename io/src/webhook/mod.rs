@@ -1,5 +1,5 @@
-//! Webhooks: posts to other people's servers, made by threads of their own so that nobody who waits for
-//! such a server holds up a shard.
+//! Webhooks: posts to other people's servers, made by threads of their own, so that waiting for such a
+//! server holds up no shard.
 //!
 //! ```text
 //! shard --Feed--> dispatcher --> lane of each webhook --> threads --> HTTP
@@ -7,7 +7,7 @@
 //!                     +---------------- outcome -------------+
 //! ```
 //!
-//! Which event is for which webhook, and what is posted about it, is known to whoever feeds it.
+//! The shards know which event is for which webhook, and what is posted about it.
 //!
 //! | file | responsibility |
 //! |---|---|

@@ -44,9 +44,9 @@ pub struct Config {
 pub enum Report<'a> {
     /// An event was given up.
     Abandoned {
-        /// Whose.
+        /// The webhook that does not get it.
         hook: &'a Hook,
-        /// Which.
+        /// The event.
         notice: &'a Notice,
         /// After how many attempts.
         attempts: u32,
@@ -55,7 +55,7 @@ pub enum Report<'a> {
     },
     /// A webhook has no room for more events and begins to lose its oldest.
     Overflow {
-        /// Which.
+        /// The webhook.
         hook: &'a Hook,
     },
     /// Events were refused at the way in since this was last reported.
@@ -65,12 +65,12 @@ pub enum Report<'a> {
     },
     /// The system has no certificates: posts by HTTPS fail.
     NoCertificates {
-        /// Why.
+        /// Why there are none.
         errors: &'a [String],
     },
     /// The system gives no thread.
     NoThread {
-        /// Why.
+        /// Why there is none.
         error: &'a io::Error,
     },
 }
@@ -169,7 +169,7 @@ impl Pool {
         let dispatcher = Dispatcher::new(config, Arc::clone(&load), taken);
         std::thread::Builder::new().name("webhooks".into()).spawn(move || {
             dispatcher.run();
-            // Whoever waited may have given up.
+            // The stopping thread may have given up.
             let _ = end.send(());
         })?;
         Ok(Self { feed: Feed { inputs, load }, ended })

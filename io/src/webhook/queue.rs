@@ -20,7 +20,7 @@ pub(super) enum State {
     Pausing,
 }
 
-/// See the module.
+/// The events that wait for one webhook, and its retries.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) hook: Arc<Hook>,

@@ -29,7 +29,7 @@ impl fmt::Debug for Lookup {
     }
 }
 
-/// See the module.
+/// Looks names up and lets no address through that webhooks may not reach.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pub(super) allow_private: bool,
@@ -81,7 +81,7 @@ fn ask_system(host: &str, port: u16, timeout: &NextTimeout) -> Result<Vec<Socket
     let host = host.to_owned();
     std::thread::Builder::new().name("webhook-name".into()).spawn(move || {
         let found = (host, port).to_socket_addrs().map(Iterator::collect);
-        // Whoever asked may have given up.
+        // The asking thread may have given up.
         let _ = say.send(found);
     })?;
     match said.recv_timeout(*timeout.after) {

@@ -13,7 +13,7 @@ pub struct Target {
     origin: Box<str>,
 }
 
-/// Why a URL may not be posted to, for whoever gave it.
+/// Why a URL may not be posted to, as the client reads it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal(pub String);
 

@@ -1,4 +1,4 @@
-//! Having a directory to oneself, and asking whether somebody has.
+//! The lock of a data directory: taking it, and asking whether another process has it.
 //!
 //! It is the directory that is locked, so that nothing in it can be replaced to get around that. A second lock on
 //! it, of a kind that can be asked for without being taken, tells those who only ask. `LOCK` is locked for
@@ -35,7 +35,7 @@ impl Claim {
         Identity::of_open(&self.directory)
     }
 
-    /// Takes a directory, unless somebody has it.
+    /// Locks a directory, unless another process has it.
     pub(crate) fn take(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join(LOCK);
         let held = |text: &mut File| {
@@ -105,7 +105,7 @@ pub(crate) fn can_be_taken(directory: &Path) -> Result<(), LockError> {
     }
 }
 
-/// Whether somebody has a directory at the moment. Nobody is kept from it by the question.
+/// Whether a process has locked a directory at the moment. The question itself locks nothing.
 pub(crate) fn is_taken(path: &Path) -> Result<bool, LockError> {
     match File::open(path).and_then(|directory| is_marked(&directory)) {
         Ok(false) => {}

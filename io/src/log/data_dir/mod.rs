@@ -160,7 +160,7 @@ impl DataDir {
         Manifest::of(shards, id, is_begun).write(path)
     }
 
-    /// Whether somebody has the directory at the moment. Nobody is kept from it by the question.
+    /// Whether a process has locked the directory at the moment. The question itself locks nothing.
     pub fn is_held(path: &Path) -> Result<bool, LockError> {
         claim::is_taken(path)
     }
@@ -245,7 +245,7 @@ fn sync_name(path: &Path) -> io::Result<()> {
     };
     match File::open(above) {
         Ok(directory) => directory.sync_all(),
-        // Where we may not look, somebody else has made the directory for us.
+        // Where we may not look, another user has made the directory for us.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         Err(error) => Err(error),
     }

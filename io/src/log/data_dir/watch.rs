@@ -111,7 +111,7 @@ pub enum Change {
     Back,
 }
 
-/// See the module.
+/// Notices when the data directory is moved, removed or replaced.
 #[derive(Debug)]
 pub struct Watch {
     presence: Arc<Presence>,

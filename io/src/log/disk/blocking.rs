@@ -12,7 +12,7 @@ use std::path::Path;
 /// There may be a thousand such disks at a time, each of which is read from its beginning to its end.
 const FILES_OPEN: usize = 2;
 
-/// See the module.
+/// The files of a log, written and read at once instead of through a ring.
 #[derive(Debug)]
 pub struct BlockingDisk(FileDisk);
 

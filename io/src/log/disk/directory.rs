@@ -1,7 +1,7 @@
 //! The directory of a shard, held open, and the files in it by their names.
 //!
 //! A path is looked up anew each time: once the data directory has been renamed, it leads nowhere, or to files of
-//! somebody else. What a log makes, opens, renames and removes while it runs is therefore meant relative to the
+//! another program. What a log makes, opens, renames and removes while it runs is therefore meant relative to the
 //! directory that it was opened in, wherever that is by now.
 #![allow(unsafe_code)] // The calls that are relative to a directory have no wrapper in std.
 
@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 
-/// See the module.
+/// An open directory; names are looked up relative to it.
 #[derive(Debug)]
 pub(crate) struct Directory(File);
 

@@ -92,7 +92,7 @@ struct Pending {
     names: Vec<u64>,
 }
 
-/// See the module.
+/// A disk in memory that fails as [`Faults`] says and forgets what was not synced.
 #[derive(Debug, Default)]
 pub struct FaultyDisk {
     segments: BTreeMap<u64, Content>,

@@ -218,8 +218,8 @@ impl Disk for FileDisk {
                 Ok(())
             }
             Err(error) => {
-                // A half-made file would be in the way of the next attempt; what it could not take
-                // is told by the error above.
+                // A half-made file would be in the way of the next attempt; the error above says what it
+                // could not take.
                 if error.kind() != io::ErrorKind::AlreadyExists {
                     let _ = self.directory.remove(&file_name(segment));
                 }

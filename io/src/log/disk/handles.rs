@@ -60,7 +60,7 @@ struct Open {
     last: u64,
 }
 
-/// See the module.
+/// The open files of segments, within a limit on descriptors.
 #[derive(Debug)]
 pub(crate) struct Handles {
     directory: Arc<Directory>,

@@ -73,7 +73,7 @@ pub trait Disk {
 
     /// The segment is needed no more: its file is closed, and set aside if `keep`, else removed. What
     /// was set aside is not used before [`Disk::retired`]: until then the segment may come back.
-    /// Answers whether it was set aside: a file that somebody else holds on to, a backup, is not.
+    /// Answers whether it was set aside: a file that a backup still uses is not.
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool>;
 
     /// The directory has been synced since the last segment was retired: its file may be used, if it was
@@ -130,7 +130,7 @@ pub trait Disk {
 
 /// An operation for the shard's ring.
 ///
-/// # Safety contract for whoever submits it
+/// # Safety contract of the submitter
 /// The memory behind a pointer belongs to the log and stays valid, and is not touched by the
 /// program, until [`Log::complete`](super::Log::complete) has been given the tag, exactly once.
 /// Dropping the log before that leaks the memory rather than reusing it. `fd` is open when the

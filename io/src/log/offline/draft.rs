@@ -2,7 +2,7 @@
 //!
 //! Its name is its own and says what it is. The marker in it says for what it is, and is locked as long as its
 //! process lives. What has no such marker, one of another name, or one that is locked is never emptied: it is
-//! somebody's directory, or a draft that has got its place, or one that is still being made.
+//! a user's own directory, or a draft that has got its place, or one that is still being made.
 //!
 //! Knows names, one small file and directories; not what is put together.
 
@@ -130,7 +130,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.placed {
-            // What cannot be removed now is by whoever comes next: its process will have gone.
+            // What cannot be removed now is removed by the next tool that runs: our process will have ended.
             let _ = remove(&self.path);
         }
     }
@@ -334,7 +334,7 @@ mod tests {
         fs::rename(&kept, &path).unwrap();
         assert!(matches!(standing(&path), Standing::Dead(said) if said.pid == Some(process::id())));
         assert_eq!(drafts_in(dir.path()).unwrap().len(), 1);
-        // Somebody's own.
+        // A directory of a user, with a name like a draft's.
         let own = dir.path().join("photos.corq-draft-0123456789abcdef");
         fs::create_dir(&own).unwrap();
         fs::write(own.join("cat"), "x").unwrap();

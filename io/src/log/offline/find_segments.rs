@@ -148,7 +148,7 @@ pub(crate) fn find(
     }
     for segment in segments.iter_mut().filter(|segment| segment.salt.is_none()) {
         let mut bytes = [0; BLOCK_HEADER_BYTES];
-        // Found out by whoever reads the blocks, if it cannot be read.
+        // If it cannot be read, reading the blocks will say so.
         let read = files.read_at(segment.number, SEGMENT_HEADER_BYTES, &mut bytes).unwrap_or(0);
         let place = geometry(out).data_start_of(segment.number);
         segment.salt = Found::salt_of_first_block(&bytes[..read], subject.shard, place);
@@ -160,7 +160,7 @@ pub(crate) fn find(
         let mut bytes = [0; ONWARD_BYTES];
         let read = match files.read_at(segment.number, at, &mut bytes) {
             Ok(read) => read,
-            // Found out by whoever reads the blocks.
+            // Reading the blocks will say so.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(source) => return Err(failed(Path::new(&file_name(segment.number)), source)),
         };

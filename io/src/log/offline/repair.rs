@@ -32,7 +32,7 @@ pub struct Mended {
     pub file: String,
     /// Where in it.
     pub offset: u64,
-    /// What.
+    /// What was done there.
     pub what: String,
 }
 

@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// Somebody has laid it there since.
+    /// A directory that was laid there since is not ours to remove.
     #[test]
     fn a_move_removes_no_shard_that_it_does_not_replace() {
         let dir = tempfile::tempdir().unwrap();

@@ -267,7 +267,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
             }
         }
         if !self.fresh {
-            // Whoever writes to the log may have gone on.
+            // The server may have written on meanwhile.
             self.fresh = true;
             self.reader.forget();
             return Ok(Step::On);
@@ -413,7 +413,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
         let blocks = self.mark.map(|mark| header.sequence - mark.sequence);
         let damage = Damage { file, offset, reason, blocks, kind: Kind::Gap(gap) };
         self.mark = Some(Mark { end: at, sequence: header.sequence, prev: header.prev });
-        // A file that was lost whole is told before the blocks that were lost with it.
+        // A file that was lost whole is reported before the blocks that were lost with it.
         let (before, told) = (self.out.segments.len(), self.out.damages.len());
         self.jumps = true;
         if self.take(index, at)?.is_some() {

@@ -1,5 +1,5 @@
-//! Giving up the oldest segment: its records are read once more, in order, for whoever must write some
-//! of them again; then, once all that is on the disk, the segment goes.
+//! Compaction of the oldest segment: its records are read once more, in order, so that the live ones can be
+//! written again; then, once all that is on the disk, the segment goes.
 //!
 //! Knows blocks and positions; not which records are needed. Reading and letting go each go on in the
 //! background, one segment at a time.

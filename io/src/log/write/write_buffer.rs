@@ -372,7 +372,7 @@ impl Tail {
 impl Drop for Tail {
     fn drop(&mut self) {
         // The kernel may still read the chunk of a write in flight; losing a megabyte at the end of
-        // the process is better than writing somebody else's memory to the disk.
+        // the process is better than writing memory that is used for something else.
         let Some(pinned) = self.pinned else { return };
         for chunk in std::mem::take(&mut self.older) {
             if chunk.start <= pinned && pinned < chunk.end() {
