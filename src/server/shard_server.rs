@@ -87,9 +87,9 @@ pub struct ShardServer {
     pub(super) disk_full_notice: DiskFullNotice,
     /// What is lacking for it besides space, which has been said as well.
     pub(super) said_lack: Option<Lack>,
-    /// Mail that waits for room in the log.
+    /// Messages that wait for space in the log.
     pub(super) stalled_messages: StalledMessages,
-    /// Mail that this turn has begun to read and leaves to the next.
+    /// Messages that this turn has begun to read and leaves to the next.
     pub(super) unread: Option<Unread>,
     pub(super) backup_points: BackupPoints,
     pub(super) data_presence: DataPresence,
@@ -100,7 +100,7 @@ pub struct ShardServer {
     pub(super) frames_crowded_out: u64,
     /// Requests refused by their length before they had come.
     pub(super) long_refused: u64,
-    /// The same of clients that have shown no token.
+    /// The same of clients that have not authenticated.
     pub(super) unauthenticated_memory: ReceiveMemory,
     /// Those that were waited for in vain.
     pub(super) deadlines: Deadlines,
@@ -134,7 +134,7 @@ pub struct ShardServer {
     pub(super) keeper: Option<Arc<Keeper>>,
     /// Shards that have not said [`Message::Open`](super::shard_mail::message::Message::Open) yet.
     pub(super) closed_shards: usize,
-    /// Whether the others know that everybody here has an answer.
+    /// Whether the others know that every client here has its answer.
     pub(super) counted_quiet: bool,
 }
 
@@ -151,7 +151,7 @@ pub(super) enum Late {
     Applied,
 }
 
-/// What the settings fit a shard out with.
+/// What the settings say to a shard.
 pub struct ShardSettings {
     /// Which shard owns which queue.
     pub slots: Slots,
@@ -172,7 +172,7 @@ pub struct ShardSettings {
 }
 
 impl ShardServer {
-    /// A shard that has recovered and knows nobody yet.
+    /// A shard that has recovered and has no connection yet.
     pub fn new(
         engine: Engine,
         outbox: Outbox,

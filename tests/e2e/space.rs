@@ -194,7 +194,7 @@ fn damage_is_reported_with_its_place_and_never_served() {
     churn(&mut client, 1000);
     until("the damage is reported", || {
         let output = server.output();
-        let words = "the log is not reclaimed: 0000000000000000.seg cannot be read at byte ";
+        let words = "compaction paused: 0000000000000000.seg cannot be read at byte ";
         output.contains(words).then_some(())
     });
     churn(&mut client, 20);

@@ -1,7 +1,6 @@
 //! Fields that hold objects with fields of their own: `backoff`, `repeat`, `jobs`.
 //!
-//! What is wrong inside is told with the way to it in front. Which command they belong to is not
-//! known here.
+//! An error inside names the path to the field. Which command an object belongs to is not known here.
 
 use corq_shards::command::{GroupPull, Only};
 use corq_shards::group::GroupRate;

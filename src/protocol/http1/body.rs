@@ -70,7 +70,7 @@ enum Part {
     ChunkEnd,
     /// Trailers, so many by now, up to an empty line.
     Trailers(u32),
-    /// Nothing.
+    /// Nothing: the body is complete.
     Over,
 }
 

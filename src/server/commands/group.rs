@@ -102,7 +102,7 @@ impl ShardServer {
         });
     }
 
-    /// `GetGroupsJobsCount`.
+    /// Answers `GetGroupsJobsCount`.
     pub(crate) fn jobs_in_groups(
         &mut self,
         conns: &mut Connections,
@@ -115,7 +115,7 @@ impl ShardServer {
         });
     }
 
-    /// `GetGroups`.
+    /// Answers `GetGroups`.
     pub(crate) fn list_groups(
         &mut self,
         conns: &mut Connections,

@@ -72,7 +72,7 @@ pub type JobRecordLists = VecDeque<(Origin, Show)>;
 /// The form in which jobs are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// One.
+    /// One job.
     Job,
     /// A list.
     Jobs,

@@ -497,7 +497,7 @@ fn write_deliveries(
     }
 }
 
-/// The answer to whoever says how an attempt went that is over already.
+/// The answer to a client that finishes an attempt which is over already.
 fn write_too_late(sink: &mut ReplyWriter<'_>, req_id: Option<&[u8]>) {
     framed(sink, req_id, |sink| {
         let mut writer = reply::head(sink.out, true, req_id, 1);

@@ -8,7 +8,7 @@ use corq_io::net::Connections;
 use corq_shards::command::RequestId;
 use corq_shards::effect::Reply;
 
-/// The request whose answer is written by whoever made the call.
+/// The request whose answer the caller of the engine writes itself, at once.
 pub const CURRENT: RequestId = RequestId(0);
 
 /// A command the engine will answer later.
@@ -27,17 +27,17 @@ pub struct Parked {
 /// How the answer to a parked command is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// PULL.
+    /// As to PULL.
     Single {
         /// With a token.
         locked: bool,
     },
-    /// PULLB.
+    /// As to PULLB.
     Batch {
         /// With tokens.
         locked: bool,
     },
-    /// `WaitJob`.
+    /// As to `WaitJob`.
     Ending,
     /// What came of a long command.
     Bulk,

@@ -77,7 +77,7 @@ pub struct Workers {
     crowded_out: u64,
     /// Queues that have one worker more or less than before, as MessagePack arrays; their owners are to know.
     moves: Vec<(Box<[u8]>, bool)>,
-    /// Whoever was last heard of before then counts as gone.
+    /// A worker that was silent since before then counts as gone.
     silent_before_ms: u64,
 }
 

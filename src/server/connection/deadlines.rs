@@ -1,8 +1,8 @@
-//! How long a client of frames or messages is waited for: for its token, where there are tokens, and for the rest of what
-//! it has begun to send. Whoever has said all may be silent for as long as it likes.
+//! Deadlines of connections of frames or messages: until a client has shown its token, where there are tokens, and until
+//! the rest of a frame has come. An idle connection without a partial frame has no deadline.
 //!
-//! A seat is one of few, and what has come of a frame is memory: neither is held for ever by who sends half of
-//! something. The rest of a frame gets no more time with each piece of it, a message in pieces none with each of
+//! Connections are few, and a partial frame takes memory: a client that sends half of something holds neither for
+//! ever. The rest of a frame gets no more time with each piece of it, a message in pieces none with each of
 //! those. Time in which the server does not take what has come does not count. The alarms are those of HTTP connections.
 
 use super::session::Protocol;

@@ -1,6 +1,6 @@
-//! Connections that follow their queue: one whose commands nearly all belong to one other shard is
-//! handed to that shard, socket and all, so that a command no longer costs two wake-ups of a core. The same way
-//! those who come through a path are seated: one shard accepts them for all.
+//! Migration of connections: one whose commands nearly all belong to one other shard moves to that shard, socket and all,
+//! so that a command no longer costs two wake-ups of a core. In the same way connections of a unix socket are dealt out:
+//! one shard accepts them for all.
 //!
 //! A connection moves while none of its commands is unanswered and everything it was sent is gone.
 //! It keeps its name with the engine, so its leases stay its own. What the commands mean is not known here.
@@ -186,7 +186,7 @@ impl ShardServer {
     /// The socket of a connection that leaves is free to go.
     pub fn given_away(&mut self, conn: ConnId, socket: Socket) {
         self.drop_received(conn);
-        // Whoever forgets a session closes its connection, which calls the move off.
+        // Forgetting a session closes its connection, which calls the move off.
         let Some(session) = self.sessions.close(conn) else { return };
         let dest = usize::from(session.affinity.dest);
         if session.affinity.seating {

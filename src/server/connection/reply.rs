@@ -1,5 +1,5 @@
-//! The one place where replies are written: into a connection's output, into mail for the shard that
-//! has the connection, or aside, where they have to become something else first.
+//! The one place where replies are written: into a connection's output, into a message to the shard that has the connection,
+//! or into scratch memory, where they have to become JSON first.
 
 use super::reply_writer::ReplyWriter;
 use super::session::{Protocol, UNSENT_BYTES_MAX};
@@ -13,7 +13,7 @@ use crate::server::storage::engine::Engine;
 use corq_io::net::{ConnId, Connections};
 
 impl ShardServer {
-    /// Writes a reply to where it belongs. With holes it waits for the disk.
+    /// Writes a reply to where it belongs. With placeholders it waits for the disk.
     pub(crate) fn respond(
         &mut self,
         conns: &mut Connections,

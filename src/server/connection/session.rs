@@ -35,7 +35,7 @@ pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 pub enum Protocol {
     /// MessagePack frames.
     Frames,
-    /// HTTP/1.1.
+    /// Requests of HTTP/1.1.
     Http,
     /// Nothing: it listens to events, as an HTTP response without an end.
     Events,
@@ -108,7 +108,7 @@ impl Backlog {
 /// One connection.
 #[derive(Debug)]
 pub struct Session {
-    /// Which.
+    /// Its id with the reactor.
     pub conn: ConnId,
     /// Its name with the engine, wherever it goes.
     pub client: ClientId,

@@ -1,5 +1,5 @@
-//! The loop of one shard: what has happened, what it means, what the log must hold before anybody
-//! learns of it, and sleep.
+//! The event loop of one shard. A turn is one iteration: events of sockets and disk, commands, messages, what is due, one
+//! write of the log, release of what the log now has; then sleep.
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -32,13 +32,13 @@ use std::time::Instant;
 /// How often a shard that ends looks whether it may.
 const ENDING_PAUSE_MS: u64 = 5;
 
-/// Batches of mail read in one turn: what remains waits for the next, behind the sockets.
+/// Batches of messages read in one turn: what remains waits for the next, behind the sockets.
 const BATCHES_PER_TURN: usize = 64;
 
-/// An open block with more than this waits for nobody.
+/// An open block with more than this does not wait for more connections.
 const COMPANY_BYTES_MAX: u64 = 64 << 10;
 
-/// Why a shard ends before it is told to.
+/// Why a shard ends by itself.
 #[derive(Debug)]
 pub enum Fatal {
     /// The log can hold nothing any more.
@@ -47,7 +47,7 @@ pub enum Fatal {
     Ring(io::Error),
     /// The disk has not ended what the log asked of it, although there was so much time.
     Unclosed {
-        /// Milliseconds.
+        /// How long the log was waited for.
         after_ms: u64,
     },
 }
@@ -80,7 +80,7 @@ impl From<io::Error> for Fatal {
     }
 }
 
-/// See the module.
+/// What one shard runs: the reactor, the server of the shard, and what a turn needs.
 pub struct EventLoop {
     /// Goes first: what it has queued for the kernel names files and memory of the log in `server`.
     reactor: Reactor,
@@ -108,7 +108,7 @@ fn micros_since(earlier: Instant, clock: &Clock) -> u64 {
 }
 
 impl EventLoop {
-    /// A loop around `server`. `ready` is told when connections could be taken.
+    /// A loop around `server`. `ready` gets a word once connections could be taken.
     pub fn new(
         server: ShardServer,
         reactor: Reactor,
@@ -165,7 +165,7 @@ impl EventLoop {
                 }
                 if self.server.now_ms >= give_up_ms {
                     let sent = |conn: ConnId| self.reactor.conns.unsent(conn) == 0;
-                    tracing::warn!("stopping although {}", self.server.unfinished(sent));
+                    tracing::warn!("shutdown timeout: {}", self.server.unfinished(sent));
                     break;
                 }
             }
@@ -329,7 +329,7 @@ impl EventLoop {
         self.restless = true;
         if until_ms <= self.server.now_ms || !self.server.outbox.prepare_to_sleep() {
             if self.company.take().is_some() {
-                // Nobody sleeps, so nobody is waited for.
+                // The turn does not sleep, so it waits for no further connections.
                 self.flush_log()?;
             }
             self.reactor.poll(&mut self.events)?;
@@ -350,7 +350,7 @@ impl EventLoop {
     /// Every custom id is known to its directory.
     fn signal_ready(&mut self) {
         if let Some(ready) = self.ready.take() {
-            // Whoever waited for it may have given up because another shard failed.
+            // The start may have given up waiting because another shard failed.
             let _ = ready.send(());
         }
     }

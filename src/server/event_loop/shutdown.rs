@@ -1,4 +1,5 @@
-//! The end of a shard: no more commands, and everybody who has asked something gets an answer.
+//! The end of a shard: it takes no more commands, answers those under way, and writes the end of its log. The shards end
+//! together: each goes on until all have answered.
 
 use super::{EventLoop, Fatal};
 use crate::server::shard_mail::message::Batch;
@@ -16,11 +17,11 @@ pub(super) const CLOSING_MS_MIN: u64 = 2000;
 /// How the shards of a process begin and end together.
 #[derive(Debug, Default)]
 pub struct Ending {
-    /// All have recovered, and nobody else answers at the doors any more: connections may come.
+    /// All have recovered, and the start-up answers of `lifecycle` have ended: connections may come.
     pub open: AtomicBool,
-    /// Somebody wants it.
+    /// A signal or a failure asks for the end.
     pub wanted: AtomicBool,
-    /// A shard has ended by itself: nobody waits for it.
+    /// A shard has ended by itself: the others do not wait for it.
     pub failed: AtomicBool,
     /// Shards that have answered all they had.
     pub quiet: AtomicUsize,
@@ -86,7 +87,7 @@ impl ShardServer {
         self.end_streams(conns);
     }
 
-    /// Whether everybody here has an answer. `sent` tells of a connection's output.
+    /// Whether every client here has its answer. `sent` says whether a connection's output is sent.
     pub fn is_quiet(&self, sent: impl Fn(ConnId) -> bool) -> bool {
         self.tasks.is_empty()
             && self.cold.is_empty()
@@ -101,15 +102,15 @@ impl ShardServer {
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
     }
 
-    /// What still keeps [`ShardServer::is_quiet`] from being true, for people. `sent` as there.
+    /// What a shutdown at its timeout drops, for people. `sent` as in [`ShardServer::is_quiet`].
     pub fn unfinished(&self, sent: impl Fn(ConnId) -> bool) -> String {
         let unanswered: u32 = self.sessions.iter().map(|session| session.in_flight).sum();
         let unread = self.sessions.iter().filter(|session| !sent(session.conn)).count();
         let log = &self.engine.journal.log;
         format!(
-            "shard {} has {unanswered} commands unanswered, {} in several steps, {} with the engine, {} reads of payloads and {} \
-             searches under way, {} set aside, {} bytes of the log on their way to the disk; {unread} connections have not taken all they \
-             asked for",
+            "shard {} drops {unanswered} unanswered commands ({} multi-shard, {} waiting in the engine, {} cold reads, {} lists \
+             under way, {} deferred), {} bytes of the log on their way to the disk, and output that {unread} connections have \
+             not read",
             self.me,
             self.tasks.len(),
             self.parked.len(),
@@ -123,7 +124,7 @@ impl ShardServer {
         )
     }
 
-    /// Makes the other shards look around, by mail that says nothing.
+    /// Makes the other shards look around, by an empty batch.
     pub fn wake_others(&mut self) {
         for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {
             self.outbox.send(dest, Batch::default());

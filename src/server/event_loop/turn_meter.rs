@@ -55,7 +55,7 @@ pub struct Longest {
     pub steps: u64,
 }
 
-/// See the module.
+/// The steps of this turn by kind of work, and the longest turns so far.
 #[derive(Debug)]
 pub struct Meter {
     /// Steps outside of the engine.

@@ -64,8 +64,8 @@ impl ShardServer {
         self.open_stream(conns, conn, Form::WebSocket, queue, hello);
     }
 
-    /// Tells the shards where the events happen, and the client once all of them know: what happens
-    /// after it is told, it gets.
+    /// Announces the subscription to the shards where the events happen, and answers the client once all of them know: it
+    /// gets every event from its answer on.
     pub(crate) fn open_stream(
         &mut self,
         conns: &mut Connections,

@@ -1,9 +1,8 @@
-//! Events on their way from the shard where they happen to the shards where somebody listens.
+//! Events on their way from the shard where they happen to the shards that have subscribers (fan-out).
 //!
-//! Each shard tells the others which queues its clients listen to, and is told of no event that it did
-//! not ask for. The shard of an event writes it once, as the text that every client gets, into its mail
-//! of the turn: nobody learns of an event before the log has what it tells of. While nobody listens
-//! anywhere, the engine puts no events together.
+//! Each shard announces to the others which queues its clients listen to, and gets no other events. The shard of an event
+//! writes it once, as the text that every client gets, into its messages of the turn that wait for the commit: no client
+//! sees an event before the log has the change. While no client listens anywhere, the engine builds no events.
 //!
 //! Almost all that an event shows was written in the same turn and is in memory. What is not, such as
 //! the data of a job that repeats, is read first; the events behind it wait, so that they stay in order.
@@ -133,7 +132,7 @@ enum Late {
     Cold(Event),
 }
 
-/// The events of a shard. See the module.
+/// The events of a shard on their way, and which shards listen to what.
 #[derive(Default)]
 pub struct Events {
     interest: Interest,

@@ -8,12 +8,12 @@ use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
-/// What a client is told that subscribes on a connection of another kind.
+/// Refuses a subscription on a connection of another kind.
 const NOT_FRAMES: &str = "Subscriptions are for connections over TCP";
 
 impl ShardServer {
-    /// `SubscribeEvents`: the answer comes once all that happens from then on is told. One queue per
-    /// connection: another subscription ends the one before.
+    /// `SubscribeEvents`: the answer comes once every later event will reach the client. One queue per connection: another
+    /// subscription ends the one before.
     pub(crate) fn subscribe(
         &mut self,
         conns: &mut Connections,

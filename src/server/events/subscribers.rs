@@ -52,7 +52,7 @@ impl Topic {
     }
 }
 
-/// One side of a scope whose clients are being fed, from the last to the first: whoever goes leaves its place to the
+/// One side of a topic whose clients are being fed, from the last to the first: a client that leaves gives its place to the
 /// last one, which has been fed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
@@ -85,7 +85,7 @@ pub(crate) struct Subscriber {
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) unheard: usize,
-    /// Number of the time that somebody here has begun to listen.
+    /// The number of this subscription on this shard.
     pub(super) time: u64,
     pub(super) hello: Vec<u8>,
 }
@@ -103,7 +103,7 @@ pub struct SubscriberCounts {
     pub lost: u64,
 }
 
-/// See the module.
+/// Subscribers, their topics, and which of them have something to get.
 #[derive(Debug)]
 pub struct Subscribers {
     pub(super) clients: Entries<Subscriber>,
@@ -122,7 +122,7 @@ pub struct Subscribers {
     pub(super) stamps: u64,
     /// The bytes of all events, in lanes and on their way out, each once.
     pub(super) tally: Option<Tally>,
-    /// How often somebody has begun to listen.
+    /// Subscriptions so far.
     pub(super) times: u64,
     /// Bytes of all lanes.
     pub(super) lane_bytes: usize,
@@ -376,7 +376,7 @@ impl Subscribers {
 mod tests {
     use super::*;
 
-    /// The fear: a list that remembers each time that somebody has begun to listen.
+    /// The fear: a list that remembers each subscription.
     #[test]
     fn a_connection_that_subscribes_again_and_again_leaves_nothing_behind() {
         let mut subscribers = Subscribers::default();

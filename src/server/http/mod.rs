@@ -64,7 +64,7 @@ const STREAM_BODY: Problem = Problem { status: 400, text: "A stream is asked for
 /// Scratch memory beyond this is given back after the request that needed it.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
 
-/// What a shard is told about HTTP.
+/// The settings of HTTP, as every shard gets them.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Whose pages may ask and read answers.

@@ -1,4 +1,4 @@
-//! How often somebody may come: requests within a sliding window, per client.
+//! The rate limit of HTTP clients: requests within a sliding window, per client.
 //!
 //! Pure: time is an argument. A window counts in grains of a 64th of its length, so a client that
 //! has used it up waits at most that much longer than a list of all its requests would tell, and
@@ -29,7 +29,7 @@ impl Rule {
     }
 }
 
-/// Somebody has come too often, and may come again after so many milliseconds.
+/// A client has sent too many requests, and may send the next after so many milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooMany {
     /// Time until then.

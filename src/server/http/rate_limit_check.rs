@@ -1,6 +1,6 @@
 //! The limit on a client's requests, for the whole server: each client's window is kept by the shard
 //! that the hash of its name picks. Where that is another one, the request waits in front of the
-//! connection until the keeper has answered.
+//! connection until the shard that counts has answered.
 
 use super::rate_limit::TooMany;
 use crate::protocol::http1::head::Head;
@@ -15,10 +15,10 @@ const NAME_BYTES_MAX: usize = 64;
 /// Whether the next request of a connection may pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RateLimitCheck {
-    /// Nobody has been asked.
+    /// It has not been counted.
     #[default]
     Due,
-    /// The keeper has been asked.
+    /// The shard that counts has been asked.
     Asked,
     /// It has answered.
     Answered(Result<(), TooMany>),
@@ -63,8 +63,7 @@ impl ShardServer {
         Ok(false)
     }
 
-    /// The keeper's part. That somebody came tells nothing of the log, so the answer does not wait
-    /// for it.
+    /// The part of the shard that counts the client. The answer depends on no record, so it does not wait for the log.
     pub(crate) fn count_request(&mut self, batch: &Batch, origin: Origin, client: &Span) {
         let now_ms = self.now_ms;
         let limiter = self.http.limiter.as_mut();
@@ -74,7 +73,7 @@ impl ShardServer {
         batch.messages.push(Message::RequestCounted { conn: origin.conn, verdict });
     }
 
-    /// The keeper has answered.
+    /// The shard that counts has answered.
     pub(crate) fn request_counted(&mut self, conn: ConnId, verdict: Result<(), TooMany>) {
         let Some(session) = self.sessions.get(conn) else { return };
         session.http.rate_limit_check = RateLimitCheck::Answered(verdict);

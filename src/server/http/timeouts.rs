@@ -1,5 +1,5 @@
-//! How long an HTTP connection is waited for: for the first request and for the rest of one that has
-//! begun, and, longer, between requests. Nobody is waited for who waits for an answer.
+//! Timeouts of HTTP connections: until the first request, until the rest of one that has begun, and, longer, between
+//! requests. No timeout runs while the client waits for an answer.
 //!
 //! A connection has at most a few alarms, whatever it does: one that rings early looks at the time
 //! that counts by now and is set again. So neither a request nor a turn looks at other connections. The alarms ring for

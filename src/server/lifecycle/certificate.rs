@@ -16,9 +16,9 @@ use std::sync::Arc;
 const SOON_S: i64 = 14 * DAY_S;
 const DAY_S: i64 = 86_400;
 
-/// What a client is told that speaks in the clear at a port for TLS.
+/// Refuses a client that speaks in the clear at a port for TLS.
 pub const SPEAK_TLS: &str = "This port speaks TLS";
-/// What a client is told that speaks TLS at a port that does not.
+/// Refuses a client that speaks TLS at a port that does not.
 pub const NO_TLS: &str = "This port does not speak TLS";
 
 /// Reads the files that the settings name, if they name any. An error is one line.
@@ -86,7 +86,7 @@ pub fn write_health(writer: &mut Writer<'_>, standing: Standing) {
     writer.bool(standing.is_stale);
 }
 
-/// Writes the answer to whoever speaks in the clear at a port for TLS.
+/// Writes the answer to a client that speaks in the clear at a port for TLS.
 pub fn refuse_plain(out: &mut Vec<u8>, port: Port, manners: &Manners, date: &str) {
     if port.protocol == Protocol::Http {
         let body = format!(r#"{{"ok":false,"error":"{SPEAK_TLS}"}}"#);
@@ -98,13 +98,13 @@ pub fn refuse_plain(out: &mut Vec<u8>, port: Port, manners: &Manners, date: &str
     }
 }
 
-/// Whether somebody begins with a handshake where it is not understood.
+/// Whether a client begins with a handshake where TLS is not spoken.
 pub fn is_handshake(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x16, 0x03])
 }
 
 impl ShardServer {
-    /// Somebody speaks in the clear at a port for TLS.
+    /// A client speaks in the clear at a port for TLS.
     pub fn not_secure(&mut self, conns: &mut Connections, conn: ConnId, port: Port) {
         if let Some(out) = conns.output(conn) {
             let (manners, date) = self.http.standing_at(self.now_ms);

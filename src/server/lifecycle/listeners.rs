@@ -60,7 +60,7 @@ pub struct BoundListener {
 }
 
 impl BoundListener {
-    /// From now on somebody accepts from it.
+    /// Accepts connections from now on.
     pub fn open(self, reactor: &mut Reactor) {
         let Self { socket, port, acceptor } = self;
         match acceptor {

@@ -17,7 +17,7 @@ use std::time::Instant;
 /// Records between two looks of a shard at [`RecoveryProgress`].
 const RECORDS_PER_LOOK: u64 = 1024;
 
-/// How far the shards are with their logs, for whoever waits for them; and whether they shall go on.
+/// How far the recovery of each shard has come, for the start that waits for it; and whether it shall go on.
 #[derive(Debug)]
 pub struct RecoveryProgress {
     shards: Box<[OfShard]>,
@@ -73,7 +73,7 @@ impl fmt::Display for RecoveryProgress {
 /// another number.
 const COMPLETED_MAX_BEFORE: u32 = 50_000;
 
-/// What a shard is told.
+/// The settings of a shard's state machine.
 pub fn shard_config(config: &Config, seed: u64) -> corq_shards::Config {
     corq_shards::Config {
         completed_max: config.completed_max,

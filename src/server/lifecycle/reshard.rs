@@ -78,7 +78,7 @@ impl fmt::Display for Progress {
 /// Why it was not done, or not to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Halt {
-    /// Somebody wanted the end. The next start removes what has been made, or goes on from there.
+    /// A signal asked for the end. The next start removes what has been made, or goes on from there.
     Stopped,
     /// In words.
     Failed(String),

@@ -9,8 +9,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A signal that means nothing is told of once within this time, however often it comes: a limit on CPU time sends one
-/// a second.
+/// A signal without a meaning is logged once within this time, however often it comes: a limit on CPU time sends one a
+/// second.
 const TOLD_FOR: Duration = Duration::from_mins(1);
 
 /// The signals that the server handles.

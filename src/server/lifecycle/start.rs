@@ -243,7 +243,7 @@ fn home_of(data: &DataDir) -> std::io::Result<Home> {
     Ok(Home { path: path.to_string_lossy().into(), directory: data.identity()?.to_string() })
 }
 
-/// Puts somebody at the HTTP port until the shards are there.
+/// Starts the answers at the HTTP port that last until the shards are there.
 fn open_startup_http(
     config: &Config,
     ports: &Listeners,

@@ -2,10 +2,10 @@
 //! moment of a start to the last moment before the shards take connections themselves.
 //!
 //! It says that the process lives, that it is not ready, and how far it is. All else it puts off with a
-//! time to come again. It accepts from the very sockets that the shards will accept from, so nobody who
-//! knocks in between is turned away.
+//! time to come again. It accepts from the very sockets that the shards will accept from, so no connection in
+//! between is refused.
 //!
-//! The other port has nobody: connections wait there until the shards take them. A client of MessagePack
+//! At the other port connections wait until the shards take them. A client of MessagePack
 //! has one connection for long, sends its first command and waits for the answer, whenever it comes;
 //! refused, it would have to try again at times of its own.
 
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often it looks whether it may go.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long somebody may take to say what is wanted.
+/// How long a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same once the shards are there.
 const LAST_PATIENCE: Duration = Duration::from_millis(500);
@@ -37,7 +37,7 @@ const LAST_PATIENCE: Duration = Duration::from_millis(500);
 /// The body of an answer to those who have to come again.
 const STARTING: &str = r#"{"ok":false,"error":"Server is starting"}"#;
 
-/// What it is told.
+/// What the start tells it.
 #[derive(Debug, Default)]
 struct StartupState {
     leave: AtomicBool,
@@ -78,7 +78,7 @@ impl StartupHttp {
     }
 }
 
-/// Somebody who has not said everything.
+/// A client whose request is not complete.
 struct StartupClient {
     since: Instant,
     said: Vec<u8>,
@@ -140,7 +140,7 @@ impl StartupServer {
                 waits
             });
             if leaving && !self.reactor.listens() && self.visitors.is_empty() {
-                // Whoever waits for it may have given up.
+                // The start may have given up waiting.
                 let _ = goes.send(Ok(()));
                 return self.finish();
             }
@@ -263,7 +263,7 @@ fn refusal(head: &Head<'_>, text: &str) -> Reply {
     Reply { status: 403, kind: JSON, body, bodiless: head.method == Method::Head, origin: 0 }
 }
 
-/// What somebody gets who comes before the shards do.
+/// What a client gets that comes before the shards do.
 fn reply_to(head: &Head<'_>, told: &StartupState) -> Reply {
     let bodiless = head.method == Method::Head;
     let asks = bodiless || head.method == Method::Get;
@@ -374,7 +374,7 @@ mod tests {
         door.leave().unwrap();
     }
 
-    /// Whoever has knocked is answered, by the one at the door or by those who come after.
+    /// A client that has connected is answered, by the start-up thread or by the shards.
     #[test]
     fn nobody_is_turned_away_when_it_leaves() {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();

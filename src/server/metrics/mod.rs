@@ -32,7 +32,7 @@ use std::fmt::Write;
 /// Queues that are listed one by one. The others count in all sums.
 pub const QUEUES_SHOWN_MAX: usize = 10_000;
 
-/// What the loop of a shard times: see the module.
+/// Histograms of what the event loop of a shard times.
 #[derive(Debug, Default)]
 pub struct Durations {
     push: Timing,

@@ -6,10 +6,9 @@
 //!                                  every shard --Cut--> every other     and tells the others before all else
 //! ```
 //!
-//! Mail keeps its order, so whatever a shard sends after its cut comes after its word of the cut: no
+//! Messages keep their order, so whatever a shard sends after its cut comes after its word of the cut: no
 //! shard has anything before its cut that another one did after its own. What was on its way is lost
-//! to the backup, as it would be by a kill. The files are none of this module's business: whoever asks
-//! copies them, up to the cuts.
+//! to the backup, as it would be by a kill. The client copies the files, up to the cuts; that is not done here.
 
 use crate::protocol::msgpack::writer::Writer;
 use crate::server::shard_mail::envelope::Step;
@@ -27,11 +26,11 @@ const NOT_ON_DISK: &str = "The server keeps nothing on a disk";
 #[derive(Debug)]
 struct Cut {
     end: u64,
-    /// Shards, this one and whoever asked included, that have not said that they know.
+    /// Shards, this one and the coordinator included, that have not said that they know.
     left: usize,
 }
 
-/// See the module. Each belongs to a command that is under way, of which there are few.
+/// The backups that are beginning. Each belongs to a command that is under way, of which there are few.
 #[derive(Debug, Default)]
 pub struct BackupPoints(BTreeMap<(u16, u32, u32), Cut>);
 
@@ -45,7 +44,7 @@ impl ShardServer {
         self.send_scatter_query(ctx.origin, ctx.req_id, ScatterQuery::BackupPoint);
     }
 
-    /// A backup begins: somebody asks, or another shard has cut. The first time, this one cuts as
+    /// A backup begins: the coordinator asks, or another shard has cut. The first time, this one cuts as
     /// well; the last time, nothing of this backup is on its way any more, and it answers.
     pub(crate) fn cut(&mut self, step: Step) {
         let shards = self.slots.shards();

@@ -1,12 +1,12 @@
-//! Schedules over all shards. A schedule lives with its queue; one shard, the keeper, knows which
+//! Schedules over all shards. A schedule lives with its queue; one shard, the registry shard, knows which
 //! names there are and where, lets one command at a time touch a name, and bounds their number.
 //!
 //! ```text
-//! client --Cron--> keeper --Set--> owner of the queue --> reply
+//! client --Cron--> registry --Set--> owner of the queue --> reply
 //!                         \-- (the name was on another shard: Hold there, Set here, Remove there)
 //! ```
 //!
-//! A crash between Set and Remove leaves two; the keeper finds them at the start and drops the older.
+//! A crash between Set and Remove leaves two; the registry shard finds them at the start and drops the older.
 //! What it knows is derived from the schedules, as a directory is, and never logged by itself.
 
 use super::cron_view::write_cron;
@@ -96,7 +96,7 @@ pub enum Act {
     Hold,
     /// Let it go on: it did not move after all.
     LetGo,
-    /// Set it and answer the client, or say why not: the keeper tells the client that.
+    /// Set it and answer the client, or say why not: the registry shard answers the client.
     Set {
         /// Runs and version it had on another shard.
         moved: Option<(u64, u64)>,
@@ -109,7 +109,7 @@ pub enum Act {
     Show,
 }
 
-/// A command on a schedule, as seen by the keeper.
+/// A command on a schedule, as seen by the registry shard.
 #[derive(Debug)]
 pub struct CronTask {
     origin: Origin,
@@ -140,7 +140,7 @@ struct Entry {
     waiting: VecDeque<(Origin, Box<[u8]>)>,
 }
 
-/// What the keeper knows; empty on all other shards.
+/// What the registry shard knows; empty on all other shards.
 #[derive(Debug, Default)]
 pub struct CronNames {
     entries: BTreeMap<Box<str>, Entry>,
@@ -212,7 +212,7 @@ fn plan_of(cron: &Cron<'_>, now_ms: u64) -> Result<Plan, BadPlan> {
     }
 }
 
-/// The keeper's part.
+/// The part of the registry shard.
 impl ShardServer {
     /// Starts `Cron` or `CronDelete`.
     pub(crate) fn begin_cron(
@@ -550,7 +550,7 @@ impl ShardServer {
         }
     }
 
-    /// Tells the keeper of schedules that have ended by themselves.
+    /// Tells the registry shard which schedules have ended by themselves.
     pub(crate) fn send_cron_ends(&mut self) {
         if self.effects.cron_ends.is_empty() {
             return;
@@ -563,7 +563,7 @@ impl ShardServer {
         }
     }
 
-    /// Tells the keeper of all schedules, after recovery.
+    /// Tells the registry shard all schedules, after recovery.
     pub(crate) fn send_all_crons(&mut self) {
         let owner = self.me as u16;
         for cron in self.engine.shard.crons() {

@@ -228,7 +228,7 @@ impl ShardServer {
         }
     }
 
-    /// A keeper has answered.
+    /// The owner shard of names has answered.
     pub(crate) fn claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
         if let Some(Task::Flow(_)) = self.tasks.get(step) {
             self.flow_claimed(conns, step, taken);

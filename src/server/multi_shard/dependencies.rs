@@ -2,7 +2,7 @@
 //!
 //! Names become ids, the shards of the ids say how those jobs stand, and the push carries along what is
 //! still unmet. A job that completes between that answer and the push is not missed, since the shard
-//! that pushes asks to be told of the end of each, and is told of past ends, too.
+//! that pushes subscribes to the end of each, and hears of past ends, too.
 
 use super::custom_ids::jobs_of;
 use super::task::Task;

@@ -1,7 +1,7 @@
 //! Long commands on many jobs that are there: ACKB, `JobHeartbeatB` and `ExtendLocks`.
 //!
-//! Completions are all checked before the first is carried out. What is lost between the two, because its lock runs out or
-//! somebody else ends it, is passed over and told in the answer as what came too late. Renewals are done as they are read:
+//! Completions are all checked before the first is carried out. What is lost between the two, because its lock expires or
+//! another client ends it, is skipped and reported in the answer as too late. Renewals are done as they are read:
 //! none of them depends on another.
 
 use super::batch::write_ignored;

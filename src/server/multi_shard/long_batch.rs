@@ -70,7 +70,7 @@ pub enum Phase {
 pub enum Doing {
     /// Not known yet.
     Unknown,
-    /// Pushes.
+    /// It pushes jobs.
     Push(Box<PushWork>),
     /// Completes or renews.
     Jobs(Box<JobsWork>),
@@ -194,7 +194,7 @@ struct Running {
 /// How a client leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Leave {
-    /// Who.
+    /// Which client.
     pub client: ClientId,
     /// Whether other shards may hold something of it.
     pub seen_elsewhere: bool,
@@ -259,7 +259,7 @@ pub enum LongBatchMessage {
     Push(LongPushMessage),
     /// The command is over: what was kept for it and is not used is free.
     Forgo {
-        /// Which.
+        /// Which command.
         step: Step,
     },
 }

@@ -50,7 +50,7 @@ pub struct PushWork {
     needed: BTreeMap<usize, FoundDependencies>,
     /// Custom ids that are to be claimed, by keeper, with their jobs.
     names: BTreeMap<(usize, Box<str>), usize>,
-    /// Those the keeper is being asked for.
+    /// Those that are being claimed at their owner shard.
     asked: Vec<(Box<str>, usize)>,
     /// Those it has.
     granted: Vec<Box<str>>,

@@ -92,7 +92,7 @@ pub enum Page {
     },
     /// When connections with workers last said something.
     Seen(Vec<(ClientId, u64)>),
-    /// Workers.
+    /// Workers by their ids.
     Workers(Vec<(Box<str>, Worker)>),
     /// Lines of metrics.
     Lines(Box<QueueLines>),

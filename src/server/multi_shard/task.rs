@@ -50,10 +50,10 @@ pub struct Claims {
     pub frame: Box<[u8]>,
     /// The shard that owns the queue.
     pub owner: usize,
-    /// Per keeper, the jobs whose ids it is asked for. Keepers are asked in the order of their
-    /// numbers and each grants all or nothing, so two pushes never wait for each other.
+    /// Per owner shard of names, the jobs whose ids are claimed there. Owners are asked in the order of their numbers and
+    /// each grants all or nothing, so two pushes never wait for each other.
     pub name_owners: Vec<(usize, Vec<usize>)>,
-    /// How many keepers have answered.
+    /// How many owner shards have answered.
     pub answered: usize,
     /// For each job, whether its custom id is taken.
     pub taken: Vec<bool>,

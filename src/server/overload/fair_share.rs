@@ -1,13 +1,13 @@
-//! What one connection may take of a turn, so that whoever sends much does not make the others wait for all
-//! of it.
+//! Fair sharing: limits how many request bytes one connection may consume per turn, so that a flooding client cannot starve
+//! the others.
 //!
-//! Whoever is heard in a turn gets an equal share of it. A share holds what a client usually has in flight, so that
-//! answers still go out many at a time, and is larger where few are heard. What is beyond it waits behind the
-//! connection's other bytes. Before those that wait get their next share, the others are
-//! heard once in a turn of their own, which ends at once for them: they wait for no more than what is under way.
+//! Each connection that sends in a turn gets an equal share of it. A share holds what a client usually has in flight, so
+//! that replies still go out many at a time, and is larger where few connections send. What is beyond it waits behind the
+//! connection's other bytes. Before the waiting connections get their next share, the others have a turn of their own,
+//! which ends at once for them: they wait for no more than what is under way.
 //!
-//! Where some ask for little while others ask for much, those with much wait from the start, and a turn serves only the
-//! first few of them, each whole: what is under way is short then, and still costs one send for each.
+//! Where some connections send little while others send much, those with much wait from the start, and a turn serves only
+//! the first few of them, each whole: what is under way is short then, and still costs one send for each.
 
 use crate::server::connection::session::Session;
 use crate::server::shard_server::ShardServer;
@@ -21,11 +21,11 @@ const TURN_BYTES: usize = 32 << 10;
 /// Bytes of requests that are served in a turn of those who ask for much, while others ask for little.
 const MIXED_TURN_BYTES: usize = 8 << 10;
 
-/// Whoever has no more than this at hand asks for little: up to a dozen short requests. So does whoever has but one that
-/// a turn has room for.
+/// A connection with no more than this at hand asks for little: up to a dozen short requests. So does one with a single
+/// request that a turn has room for.
 const LITTLE_BYTES: usize = 1 << 10;
 
-/// For so many turns it is kept in mind that somebody asked for little.
+/// For so many turns it counts that a connection asked for little.
 const MIXED_TURNS: u32 = 64;
 
 /// What a request counts beside its own bytes: the work that it is, however short.
@@ -66,7 +66,7 @@ pub struct FairShares {
     bytes: usize,
     /// How many connections are heard in this turn.
     heard: usize,
-    /// For how many turns it is kept in mind that somebody asked for little.
+    /// For how many turns it still counts that a connection asked for little.
     mixed_turns: u32,
     /// Bytes of those who asked for little, since others were called.
     passed_bytes: usize,
@@ -301,7 +301,7 @@ mod tests {
             let little = if turn % 2 == 0 { &[(8, 1)][..] } else { &[] };
             let admitted = house.turn(&[little, &more].concat(), IN_FLIGHT);
             assert!(admitted.starts_with(little), "{admitted:?} without {little:?}");
-            // Whoever has an answer has more to ask for.
+            // A client with an answer has more to ask for.
             more =
                 admitted.into_iter().filter(|&(who, admitted)| who < 8 && admitted > 0).collect();
             assert!(more.len() <= 2, "{more:?}");

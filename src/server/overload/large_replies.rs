@@ -1,11 +1,11 @@
-//! Requests that wait because their answers may be large: few bytes may ask for many megabytes, and an answer
-//! for another shard's connection passes no window of that connection until it is there.
+//! Large replies: defers requests whose replies may be large. A few bytes may ask for many megabytes, and a reply for
+//! another shard's connection passes no window of that connection until it is there.
 //!
 //! Four things are bounded, each by a figure below and one answer more: what a turn writes of large answers,
-//! so that everybody else is served in between; what is being written over several turns; what of them is on
+//! so that other requests are served in between; what is being written over several turns; what of them is on
 //! its way to other shards and not taken in there yet; and what is being read from the disk for answers. While
-//! one of them is reached, requests that may be answered with much are set aside, to be taken up in order, those
-//! for single jobs and pulls first. Who answers with how much is known here, what the answers say is not.
+//! one of them is reached, requests that may be answered with much are deferred and resumed in order, those for single jobs
+//! and pulls first. How large a reply may be is known here, what it says is not.
 
 use super::send_memory::OUTPUT_BYTES_MAX;
 use crate::api::request::Body;
@@ -103,7 +103,7 @@ struct Waiting {
     frame: Box<[u8]>,
 }
 
-/// See the module.
+/// Requests whose large replies are deferred, and how much of such replies is under way.
 #[derive(Debug, Default)]
 pub struct LargeReplies {
     jobs: VecDeque<Waiting>,

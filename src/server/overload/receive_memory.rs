@@ -1,4 +1,4 @@
-//! The memory of requests that are not there yet, for many connections together, and those of them that are frames,
+//! Receive memory: the budget of requests that are not there yet, for many connections together, and those of them that are frames,
 //! messages and heads. Clients that have shown no token, where there are tokens, have a bound of their own, so that
 //! nothing they send makes others give way. Where there is no room left, the largest gives way: it is what the memory went to, and small
 //! requests go on as if nothing had happened. The allocator keeps what large ones took, for the next; when none have
@@ -35,7 +35,7 @@ pub struct ReceivedBytes {
     firm: bool,
 }
 
-/// See the module.
+/// The memory of requests that are not there yet, by connection and size.
 #[derive(Debug)]
 pub struct ReceiveMemory {
     /// Most bytes together.

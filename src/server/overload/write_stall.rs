@@ -1,6 +1,6 @@
-//! What waits while the disk is full and what ends jobs has used up its room: until the log has been
-//! walked through as far as needed, no command is begun, and mail that writes lies unread. So nothing is
-//! refused that only needs a little patience, and the walk never runs out of room.
+//! Write stall: while the disk is full and completions have used up their reserve, no command begins and messages that
+//! write stay unread, until compaction has made space. So nothing is refused that only needs a little time, and compaction
+//! never runs out of space.
 //!
 //! The same holds while other shards have much to learn of jobs that came or went here: a few commands can be news to
 //! hundreds of thousands of jobs, and those who hear late may ask about jobs that are forgotten by then.
@@ -17,7 +17,7 @@ use corq_io::log::Lack;
 use corq_io::net::Connections;
 use std::collections::VecDeque;
 
-/// Mail that waits, in order. No more than all connections may have unanswered.
+/// Messages that wait, in order. No more than all connections may have unanswered.
 pub type StalledMessages = VecDeque<Batch>;
 
 /// Notices that may wait before no other command is begun; one command more may leave its own.
@@ -174,7 +174,7 @@ impl ShardServer {
         writes && (others_wait || if is_news { self.is_stalled() } else { self.must_pause() })
     }
 
-    /// Reads the mail that has waited, as far as there is room.
+    /// Reads the messages that have waited, as far as there is space.
     pub fn read_stalled_messages(&mut self, conns: &mut Connections) {
         let until = self.steps() + MESSAGE_STEPS_MAX;
         while !self.stalled_messages.is_empty() && !self.must_pause() && self.steps() < until {

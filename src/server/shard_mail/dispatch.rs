@@ -181,7 +181,7 @@ impl ShardServer {
 
     /// A command from another shard.
     pub(crate) fn requested(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
-        // By way of its name's keeper a command can come back to where it was asked: there it counts
+        // By way of the owner shard of its name a command can come back to where it was asked: there it counts
         // from the beginning, as it is answered without another message.
         self.answered(ctx.origin);
         match &decode(ctx.frame) {

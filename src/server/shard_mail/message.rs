@@ -118,7 +118,7 @@ pub enum Message {
     Adopt(Box<MigratingConnection>),
     /// A connection is gone, or sends no more.
     Leave {
-        /// Whose.
+        /// Which client.
         client: ClientId,
         /// Whether nobody reads what it is sent, either.
         gone: bool,
@@ -177,7 +177,7 @@ pub enum Message {
     },
     /// A connection with workers has said something.
     Seen {
-        /// Whose.
+        /// Which client.
         client: ClientId,
     },
     /// Asks the directory which jobs bear custom ids.
@@ -212,7 +212,7 @@ pub enum Message {
     Notice(Notice),
     /// How a child of a job of the receiver ended.
     Report {
-        /// What is told, but for the value.
+        /// The report without the value.
         report: Box<Report>,
         /// The value.
         value: Span,
@@ -271,7 +271,7 @@ pub enum Message {
         /// Who waits.
         step: Step,
     },
-    /// A client wants to be counted whose window the receiver keeps.
+    /// Counts a request of a client whose rate-limit window the receiver has.
     CountRequest {
         /// The connection that it came by.
         origin: Origin,
@@ -298,13 +298,13 @@ pub enum Message {
 /// A question to all shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScatterQuery {
-    /// Stats.
+    /// The command `Stats`.
     Stats,
-    /// Metrics.
+    /// The command `Metrics`.
     Metrics,
-    /// Prometheus.
+    /// The command `Prometheus`.
     Prometheus,
-    /// `BackupPoint`.
+    /// The command `BackupPoint`.
     BackupPoint,
     /// `GET /health`.
     Health,
@@ -316,7 +316,7 @@ pub enum ScatterQuery {
     Heap,
 }
 
-/// A share of an answer that has to be put together by whoever asked.
+/// A shard's part of an answer that the coordinator merges.
 #[derive(Debug)]
 pub enum GatheredPart {
     /// Of the metrics.

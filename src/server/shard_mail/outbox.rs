@@ -1,5 +1,5 @@
-//! The shard's outgoing mail: one batch per destination and turn, of two kinds. What only asks goes
-//! at the end of the turn; what tells of the shard's state goes once the log has that state.
+//! The outbox of a shard: one batch per destination and turn, of two kinds. Messages that depend on no record are sent
+//! immediately, at the end of the turn; those that reveal state are sent after the commit, through the durability gate.
 
 use super::message::Batch;
 use corq_io::mesh::{Endpoint, Refused};
@@ -12,12 +12,12 @@ pub struct Outbox {
     after_commit: Vec<Batch>,
     /// Batches that found the destination's inbox full, oldest first.
     stuck: VecDeque<(usize, Batch)>,
-    /// Mail to this shard itself, read in the same turn.
+    /// Messages to this shard itself, read in the same turn.
     own: VecDeque<Batch>,
 }
 
 impl Outbox {
-    /// Mail through `endpoint` among `shards` shards.
+    /// Messages through `endpoint` among `shards` shards.
     pub fn new(endpoint: Endpoint<Batch>, shards: usize) -> Self {
         let batches = || (0..shards).map(|_| Batch::default()).collect();
         Self {
@@ -29,12 +29,12 @@ impl Outbox {
         }
     }
 
-    /// The batch for questions and commands to `dest`.
+    /// The batch for `dest` that is sent immediately: questions and forwarded commands.
     pub fn immediate(&mut self, dest: usize) -> &mut Batch {
         &mut self.immediate[dest]
     }
 
-    /// The batch for answers and news to `dest`.
+    /// The batch for `dest` that passes the durability gate: answers and news.
     pub fn after_commit(&mut self, dest: usize) -> &mut Batch {
         &mut self.after_commit[dest]
     }
@@ -87,7 +87,7 @@ impl Outbox {
         }
     }
 
-    /// Tries the stuck batches again and wakes whoever got mail. True if some are still stuck.
+    /// Tries the stuck batches again and wakes the shards that got messages. True if some are still stuck.
     pub fn flush(&mut self) -> bool {
         // Taken out first: a batch must queue behind those that found no room again, not behind those
         // that have yet to be tried.

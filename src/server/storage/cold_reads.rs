@@ -1,6 +1,6 @@
-//! Replies that wait for the disk. A pulled job's payload may lie too far back to be in memory: its
-//! reply is written with a hole of the right size, filled when the record has been read. A query is
-//! simply asked again once its records are there.
+//! Cold reads: replies that wait for the disk. A pulled job's payload may lie too far back to be in memory: its reply is
+//! written with a placeholder of the right size, filled when the record has been read. A query runs again once its records
+//! are there.
 
 use super::engine::Fetched;
 use crate::server::commands::job_record::Show;
@@ -47,7 +47,7 @@ pub enum Continuation {
     ParentLink {
         /// Who waits.
         step: Step,
-        /// Which.
+        /// What is written into the child.
         link: Link,
     },
     /// Tell of the event at this place.

@@ -1,6 +1,6 @@
-//! Keeps the log no larger than what is needed of it deserves: the oldest segment is read again, what
-//! is still needed of it is written at the end, and its file goes. A slice per turn, at a pace that
-//! follows what is written, and at leisure when nobody asks for anything.
+//! Compaction: rewrites the live records of the oldest segment at the end of the log, then removes the segment, so that the
+//! log stays in proportion to what is live. One slice per turn, at a pace that follows what is written, and at leisure when
+//! the shard is idle. A pass is the way through the whole log that a full disk asks for.
 
 use super::engine::Engine;
 use super::journal::LogJournal;
@@ -123,7 +123,7 @@ impl ShardServer {
     /// One slice. Returns when to come again, in milliseconds since the epoch.
     pub fn compact(&mut self) -> u64 {
         let next_ms = self.compact_slice();
-        // Whoever waits is let in by a look at the room, which nothing else may bring about.
+        // Stalled commands go on after a look at the space, which nothing else may bring about.
         let pause_ms = if self.engine.journal.pressure.stalled { PAUSE_MS } else { u64::MAX };
         next_ms.min(self.now_ms.saturating_add(pause_ms))
     }
@@ -186,8 +186,8 @@ impl ShardServer {
         let budget = self.compaction.credit.min(SLICE_BYTES);
         self.compaction.credit -= budget;
         if pressed {
-            // What is owed is worked off before anything else is taken: whoever writes pays for the room
-            // with a little time, and nobody with a lot.
+            // Debt is worked off before anything else is taken: each writer pays for its space with a little time, and none
+            // with a lot.
             self.engine.journal.pressure.behind = self.compaction.credit > CREDIT_BYTES_MAX;
         } else {
             // What has been saved up is not kept for ever.
@@ -232,7 +232,7 @@ impl ShardServer {
                     budget = budget.saturating_sub(bytes + 8);
                     if outcome.is_ok() {
                         if compaction.retry.succeeded() {
-                            tracing::info!("shard {}: the log is reclaimed again", self.me);
+                            tracing::info!("shard {}: compaction goes on", self.me);
                         }
                         if budget == 0 {
                             return (false, 0);
@@ -249,7 +249,7 @@ impl ShardServer {
                 Scan::Failed(error) => {
                     let pause_ms = compaction.retry.failed(self.now_ms);
                     tracing::error!(
-                        "shard {}: the log is not reclaimed: {error}; tried again in {} s",
+                        "shard {}: compaction paused: {error}; next attempt in {} s",
                         self.me,
                         pause_ms / 1000
                     );
@@ -297,7 +297,7 @@ impl ShardServer {
 impl LogJournal {
     /// Nothing goes any more, until the next start.
     fn stop(&mut self, shard: usize, why: &str) {
-        tracing::error!("shard {shard}: the log is not reclaimed any more: {why}");
+        tracing::error!("shard {shard}: compaction has stopped until the next start: {why}");
         self.pressure.stopped = true;
     }
 

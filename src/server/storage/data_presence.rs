@@ -9,7 +9,7 @@ use corq_shards::Caller;
 use corq_shards::command::Command;
 use std::sync::Arc;
 
-/// Told to whoever asks for what would be written into files that nobody finds again.
+/// Refuses commands whose records would go into files that no start finds again.
 pub(crate) const GONE: &str = "The data directory is gone";
 
 /// A data directory as those on the same machine know it.
@@ -35,7 +35,7 @@ pub struct DataPresence {
 }
 
 impl DataPresence {
-    /// Of a shard with files that somebody looks after; or of one without any.
+    /// Of a shard whose files the watch looks after; or of one without any.
     pub fn new(presence: Option<Arc<Presence>>, home: Option<Arc<Home>>) -> Self {
         Self { presence, home, ..Self::default() }
     }

@@ -1,4 +1,7 @@
-//! The shard's log as the engine's journal, which takes only what it has room for: see [`super::space`].
+//! The write-ahead log of a shard as the journal of its state machine: it takes a record only if there is space for its
+//! class ([`super::space`]).
+//!
+//! A ground type: of the server it imports the space accounting only.
 
 use super::space::{Room, SLICE_BYTES};
 use corq_io::log::{Disk, Lack, Log};
@@ -18,28 +21,28 @@ const NEEDS_PER_BYTE: u64 = 16;
 /// not known to the byte before.
 const COMMON_BYTES: u64 = 4 << 10;
 
-/// The log, and what its lack of room has come to.
+/// The log, and the pressure on its space.
 pub struct LogJournal<D = Store> {
     /// The log.
     pub log: Log<D>,
-    /// What its lack of space has come to.
+    /// The pressure on its space.
     pub pressure: SpacePressure,
 }
 
-/// See [`LogJournal`].
+/// What lack of space has come to: what stalls, what is owed to compaction, what is reserved.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpacePressure {
-    /// Everybody waits for room to be brought back.
+    /// Commands stall until compaction has brought space back.
     pub stalled: bool,
-    /// What was written has not been paid for with reclaiming as much as it must be.
+    /// Compaction is further behind what was written than it may be.
     pub behind: bool,
     /// The most that was asked for in vain since something came last.
     pub wanted_bytes: u64,
-    /// What a walk through the whole log has left over: no other one brings it back.
+    /// What a pass through the whole log has left over: no other one brings it back.
     pub residue_bytes: u64,
-    /// Reclaiming has ended: see its reason in the log.
+    /// Compaction has ended for good: its reason is in the server's log.
     pub stopped: bool,
-    /// There was no room to write the oldest segment again, which has been said. Nobody waits for that.
+    /// There was no room to write the oldest segment again, which has been logged. Commands do not wait for that.
     pub stuck: bool,
     /// Room that is kept for long commands which have been judged: for all others it is not there.
     pub promised_bytes: u64,

@@ -1,26 +1,27 @@
-//! How much room the log must have before it takes what: the arithmetic that a full disk is survived by.
+//! Log space accounting: how many bytes must stay reserved before a record of each class may be appended, so that a full
+//! disk never blocks completing a job.
 //!
 //! Room is what can be appended although the file system gives nothing more. Of it, and in this order:
 //!
-//! 1. *The walk*: what it takes to write the oldest segment again, and all that follow it, if every
-//!    record gets longer by it and nothing is gained before the last. Nobody else's.
+//! 1. *The pass*: what it takes to write the oldest segment again, and all that follow it, if every
+//!    record gets longer by it and nothing is gained before the last. Reserved for the pass.
 //! 2. *Restarts*: each ends a segment early. What is cut off goes back to the file system, but in
 //!    pieces that make no segment: up to one of them, less what has been cut off already.
 //! 3. *Ends*: half a segment for what ends jobs and for what time brings. All of that is dead as soon as
-//!    it is written, or pays for itself; when half of it is used, everybody waits until the walk has
+//!    it is written, or pays for itself; when half of it is used, commands stall until the pass has
 //!    brought it back.
 //! 4. *Asides*: an eighth of a segment for what stays and is no job, such as the reasons of failures.
 //! 5. What comes.
 //!
 //! Besides, all files together must hold what the jobs there are may come to take ([`Upkeep`]): what is
-//! dead by now counts for that as if it were room, since the walk makes it that.
+//! dead by now counts for that as if it were room, since the pass makes it that.
 //!
 //! Knows numbers only.
 
 use corq_shards::compaction::live_bytes::LARGE_BYTES;
 use corq_shards::compaction::space_forecast::Upkeep;
 
-/// What ending the walk through a segment may append besides records that are needed: the ids of
+/// What ending the pass through a segment may append besides records that are needed: the ids of
 /// completed jobs that are remembered, and notes.
 const MARGIN_BYTES: u64 = 3 << 20;
 
@@ -40,7 +41,7 @@ pub struct Room {
     pub loose: u64,
     /// That a block takes besides its records.
     pub block: u64,
-    /// Read by one step of the walk, which ends a block.
+    /// Read by one step of the pass, which ends a block.
     pub slice: u64,
 }
 
@@ -56,27 +57,27 @@ impl Room {
         needed + longer + self.blocks(self.segment) + 2 * upkeep.largest + MARGIN_BYTES
     }
 
-    /// 1. for one segment, whatever it holds.
+    /// Class 1, for one segment, whatever it holds.
     fn of_any_segment(&self, upkeep: &Upkeep) -> u64 {
         self.segment + self.blocks(self.segment) + 2 * upkeep.largest + MARGIN_BYTES
     }
 
-    /// 1. for all of them.
+    /// Class 1, for all of them.
     pub fn of_pass(&self, upkeep: &Upkeep) -> u64 {
         self.of_any_segment(upkeep) + upkeep.rewriting + self.blocks(upkeep.live)
     }
 
-    /// 2.
+    /// Class 2.
     fn of_restarts(&self) -> u64 {
         self.segment - self.loose.min(self.segment)
     }
 
-    /// 3.
+    /// Class 3.
     fn of_ends(&self) -> u64 {
         self.segment / 2
     }
 
-    /// 4.
+    /// Class 4.
     fn of_asides(&self) -> u64 {
         self.segment / 8
     }
@@ -86,13 +87,13 @@ impl Room {
         self.of_pass(upkeep) + self.of_restarts()
     }
 
-    /// Whether ends have used so much of theirs that everybody waits for the walk; `already` if they do.
+    /// Whether ends have used so much of theirs that commands stall until the pass has gone on; `already` if they do.
     pub fn is_stalled(&self, upkeep: &Upkeep, already: bool) -> bool {
         let quarters = if already { 3 } else { 2 };
         self.free < self.behind_ends(upkeep) + self.of_ends() * quarters / 4
     }
 
-    /// Bytes to be read for each that is written, so that a walk of `way` ends before ends have used up
+    /// Bytes to be read for each that is written, so that a pass of `way` ends before ends have used up
     /// three quarters of theirs.
     pub fn pace(&self, way: u64, upkeep: &Upkeep) -> u64 {
         let least = self.behind_ends(upkeep) + self.of_ends() / 4;
@@ -109,13 +110,13 @@ impl Room {
         lasting + reserved + ends.min(segments * upkeep.largest) + segments * 4096
     }
 
-    /// The room that there must be for `bytes` of 4.
+    /// The room that there must be for `bytes` of class 4.
     pub fn for_asides(&self, bytes: u64, upkeep: &Upkeep) -> u64 {
         let now = self.behind_ends(upkeep) + bytes;
         now.max((self.of_all(upkeep) + bytes).saturating_sub(self.filled))
     }
 
-    /// The room that there must be for `bytes` of 5.
+    /// The room that there must be for `bytes` of class 5.
     pub fn for_more(&self, bytes: u64, upkeep: &Upkeep) -> u64 {
         let now = self.behind_ends(upkeep) + self.of_ends() + self.of_asides() + bytes;
         now.max((self.of_all(upkeep) + self.of_asides() + bytes).saturating_sub(self.filled))
@@ -126,7 +127,7 @@ impl Room {
         (self.filled + self.free) as i64 - (self.of_all(upkeep) + self.of_asides()) as i64
     }
 
-    /// What the walk may bring back, at most.
+    /// What the pass may bring back, at most.
     pub fn dead(&self, upkeep: &Upkeep) -> u64 {
         self.filled.saturating_sub(upkeep.live + self.blocks(upkeep.live))
     }

@@ -48,29 +48,29 @@ const NOT_FOUND: &str = "Webhook not found";
 pub enum WebhookMessage {
     /// There is a webhook.
     Known {
-        /// Who waits until the receiver knows it; nobody after a restart.
+        /// Who waits until the receiver knows it; `None` after a restart.
         step: Option<Step>,
-        /// How it is told.
+        /// Where and how it is posted to.
         hook: Arc<Hook>,
         /// Only of events of this queue.
         queue: Option<Box<str>>,
-        /// Whether it is told.
+        /// Whether it gets events.
         enabled: bool,
     },
-    /// A webhook is told of nothing for now, or is again.
+    /// A webhook is disabled, or enabled again.
     Enabled {
         /// Who waits until the receiver knows it.
         step: Step,
-        /// Which.
+        /// The webhook.
         id: u128,
-        /// Whether it is told.
+        /// Whether it gets events.
         enabled: bool,
     },
     /// A webhook is gone.
     Gone {
         /// Who waits until the receiver knows it.
         step: Step,
-        /// Which.
+        /// The webhook.
         id: u128,
     },
     /// The sender knows it.
@@ -163,7 +163,7 @@ struct Known {
     hook: Arc<Hook>,
     /// The queue that it watches, if it is one.
     queue: Option<Box<str>>,
-    /// Whether it is told of anything.
+    /// Whether it gets events.
     enabled: bool,
 }
 

@@ -285,7 +285,7 @@ mod tests {
         gone
     }
 
-    /// The fear: a webhook is told of what a crash then undoes.
+    /// The fear: a webhook gets what a crash then undoes.
     #[test]
     fn events_go_in_order_once_the_log_has_them_and_their_payload_is_there() {
         let mut outbox = WebhookOutbox::default();
