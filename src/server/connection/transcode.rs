@@ -6,7 +6,7 @@
 //! replies and their texts as output, though as that of no connection, so none is ended for it.
 //!
 //! Only so many replies become text at a time; the others wait in order, as frames. While there is much, what may be
-//! answered with much is set aside. Replies to pulls that have waited come all the same: beyond a bound no command is begun
+//! answered with much is deferred. Replies to pulls that have waited come all the same: beyond a bound no command is begun
 //! that could bring more of them.
 
 use super::session::{Protocol, UNSENT_BYTES_MAX};

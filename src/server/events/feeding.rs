@@ -15,7 +15,7 @@ use corq_io::net::{ConnId, Connections};
 /// Unsent output of a connection beyond which it gets no more events for now.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
 
-/// About how much of a lane a connection gets at a time.
+/// About how much of a shared buffer a connection gets at a time.
 const FEED_BYTES_MAX: usize = 64 << 10;
 
 /// Clients that are fed in a turn, and about how many bytes are copied for them.

@@ -311,7 +311,7 @@ impl ShardServer {
         }
     }
 
-    /// Mail about events.
+    /// Messages about events.
     pub(super) fn read_event_message(
         &mut self,
         conns: &mut Connections,

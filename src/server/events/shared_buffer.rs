@@ -1,23 +1,23 @@
 //! What the clients of one kind that listen to the same have yet to be sent: each event once, in the
 //! form that goes out, however many listen.
 //!
-//! A lane knows positions and events, and no connection: who has how much is what its [`Place`]s say.
+//! A shared buffer knows positions and events, and no connection: who has how much is what its [`Place`]s say.
 //! While everybody has everything it holds no memory. What it has dropped a client finds out by its place.
 
 use crate::protocol::{event_frame, sse, websocket};
 use corq_io::net::{Shared, Tally};
 use std::collections::VecDeque;
 
-/// Bytes of a lane beyond which its oldest events go.
+/// Bytes of a shared buffer beyond which its oldest events go.
 pub const LANE_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of all lanes of a shard beyond which the oldest events of all go.
+/// Bytes of all shared buffers of a shard beyond which the oldest events of all go.
 pub const LANES_BYTES_MAX: usize = 64 << 20;
 
-/// What an event takes in a lane beside its bytes.
+/// What an event takes in a shared buffer beside its bytes.
 const EVENT_BYTES: usize = 128;
 
-/// A lane that has been emptied gives memory for more events than this back.
+/// A shared buffer that has been emptied gives memory for more events than this back.
 const KEPT_EVENTS_MAX: usize = 1024;
 
 /// How events are framed for a client.
@@ -50,11 +50,11 @@ impl Form {
     }
 }
 
-/// How far along a lane a client is: the number of the next event it is to get.
+/// How far along a shared buffer a client is: the number of the next event it is to get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Place(u64);
 
-/// An event, and when it came among those of all lanes.
+/// An event, and when it came among those of all shared buffers.
 #[derive(Debug)]
 struct Entry {
     stamp: u64,

@@ -120,11 +120,11 @@ pub struct Subscribers {
     pub(super) oldest: BTreeMap<u64, (u32, usize)>,
     /// Events and scopes so far.
     pub(super) stamps: u64,
-    /// The bytes of all events, in lanes and on their way out, each once.
+    /// The bytes of all events, in shared buffers and on their way out, each once.
     pub(super) tally: Option<Tally>,
     /// Subscriptions so far.
     pub(super) times: u64,
-    /// Bytes of all lanes.
+    /// Bytes of all shared buffers.
     pub(super) lane_bytes: usize,
     /// Connections by the beat at which they are looked at. Those that are gone stay until then.
     pub(super) beats: [Vec<ConnId>; BEATS],
@@ -246,7 +246,7 @@ impl Subscribers {
         });
     }
 
-    /// Changes a lane, and what is known of all of them.
+    /// Changes a shared buffer, and what is known of all of them.
     fn with_lane(&mut self, topic: u32, side: usize, change: impl FnOnce(&mut SharedBuffer)) {
         let buffer = &mut self.topics[topic].sides[side].buffer;
         let (oldest, bytes) = (buffer.oldest(), buffer.bytes());
@@ -262,7 +262,7 @@ impl Subscribers {
         }
     }
 
-    /// Forgets the events of a lane that everybody has.
+    /// Forgets the events of a shared buffer that all its clients have.
     pub(super) fn clear_if_done(&mut self, topic: u32, side: usize) {
         if self.topics[topic].is_done(side) {
             self.with_lane(topic, side, SharedBuffer::clear);

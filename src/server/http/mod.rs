@@ -2,12 +2,6 @@
 //! frames, and its reply becomes JSON on the connection's own shard. What only HTTP has (health,
 //! memory, readiness) is asked of all shards.
 //!
-//! ```text
-//! endpoint  method and path to meaning      ask     requests to frames    answer  replies to answers
-//! patience  who is waited for how long      limit   windows of requests   toll    the keeper of a client
-//! bodies    what bodies on their way take in memory       gate    what web pages may ask for
-//! ```
-//!
 //! One request of a connection is under way at a time: the next is read once the answer is written.
 //!
 //! | file | responsibility |

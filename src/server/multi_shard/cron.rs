@@ -399,7 +399,7 @@ impl ShardServer {
 
 /// The owner's part.
 impl ShardServer {
-    /// Reads mail about schedules.
+    /// Reads messages about schedules.
     pub(crate) fn read_cron_message(
         &mut self,
         conns: &mut Connections,

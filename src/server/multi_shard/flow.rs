@@ -192,7 +192,7 @@ impl ShardServer {
         batch.messages.push(Message::Claim { step, names });
     }
 
-    /// A keeper has answered.
+    /// An owner shard has answered.
     pub(crate) fn flow_claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
         let Some(task) = self.flow_task(step) else { return };
         for (&place, &taken) in task.name_owners[task.answered].1.iter().zip(taken) {
@@ -253,7 +253,7 @@ impl ShardServer {
         (task.flow, task.ids, task.pushed_at_ms, task.left) = (flow, ids, now_ms, left);
     }
 
-    /// Mail about flows.
+    /// Messages about flows.
     pub(crate) fn read_flow_message(
         &mut self,
         conns: &mut Connections,

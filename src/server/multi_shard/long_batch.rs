@@ -560,7 +560,7 @@ impl ShardServer {
         Next::More
     }
 
-    /// Mail about long commands.
+    /// Messages about long commands.
     pub(crate) fn read_long_batch_message(
         &mut self,
         conns: &mut Connections,

@@ -2,7 +2,7 @@
 //! piece at a time; then their jobs come in order, and others may see the first while the last are on their way.
 //!
 //! Names are claimed in the order of their keepers and of the names themselves. A push that waits for a name holds none
-//! behind it, and one that asks a keeper for all of its names at once holds none of that keeper, so that no two wait for
+//! behind it, and one that claims all of its names of an owner shard at once holds none of that shard, so that no two wait for
 //! each other.
 
 use super::custom_ids::{jobs_of, write_ids};
@@ -48,7 +48,7 @@ pub struct PushWork {
     needy: VecDeque<usize>,
     /// What of that is unmet, by the first job of each piece.
     needed: BTreeMap<usize, FoundDependencies>,
-    /// Custom ids that are to be claimed, by keeper, with their jobs.
+    /// Custom ids that are to be claimed, by owner shard, with their jobs.
     names: BTreeMap<(usize, Box<str>), usize>,
     /// Those that are being claimed at their owner shard.
     asked: Vec<(Box<str>, usize)>,
@@ -287,7 +287,7 @@ impl ShardServer {
         }
     }
 
-    /// Asks the next keeper for some names, in their order.
+    /// Asks the next owner shard for some names, in their order.
     fn claim_some(&mut self, step: Step, push: &mut PushWork) {
         let Some(((owner, _), _)) = push.names.first_key_value() else { return };
         let owner = *owner;
@@ -305,7 +305,7 @@ impl ShardServer {
         batch.messages.push(Message::Claim { step, names });
     }
 
-    /// A keeper has answered.
+    /// An owner shard has answered.
     pub(crate) fn long_claimed(&mut self, step: Step, taken: &[bool]) {
         let Some(command) = self.long_task(step) else { return };
         command.left -= 1;
@@ -391,7 +391,7 @@ impl ShardServer {
         });
     }
 
-    /// Mail about long pushes.
+    /// Messages about long pushes.
     pub(crate) fn read_long_push(
         &mut self,
         conns: &mut Connections,

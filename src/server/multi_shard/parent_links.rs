@@ -442,7 +442,7 @@ impl ShardServer {
         task.left > 0
     }
 
-    /// Mail about parents and children.
+    /// Messages about parents and children.
     pub(crate) fn read_parent_link_message(
         &mut self,
         conns: &mut Connections,

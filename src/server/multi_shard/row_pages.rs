@@ -213,7 +213,7 @@ impl ShardServer {
         self.outbox.immediate(dest).messages.push(Message::Rows(mail));
     }
 
-    /// Mail about lists.
+    /// Messages about lists.
     pub(crate) fn read_rows_message(
         &mut self,
         conns: &mut Connections,

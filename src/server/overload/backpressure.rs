@@ -44,7 +44,7 @@ impl ShardServer {
         self.engine.journal.log.unwritten_bytes() > self.unwritten_bytes_max
     }
 
-    /// Whether what commands and mail wait for begins a turn of its own: room in the log, or word from other shards.
+    /// Whether what commands and messages wait for begins a turn of its own: room in the log, or messages from other shards.
     pub(crate) fn waits_for_word(&self) -> bool {
         self.engine.journal.pressure.stalled || self.large_replies.is_backed_up()
     }

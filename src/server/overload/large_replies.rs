@@ -40,7 +40,7 @@ pub const BEGUN_BYTES_MAX: usize = 8 << 20;
 /// Bytes being read from the disk for answers beyond which no other is begun.
 pub const READING_BYTES_MAX: usize = 8 << 20;
 
-/// Requests of a shard that may be set aside; those beyond are refused.
+/// Requests of a shard that may be deferred; those beyond are refused.
 pub const DEFERRED_MAX: usize = 10_000;
 
 /// Bytes of their frames.
@@ -289,7 +289,7 @@ impl ShardServer {
         session.blocked
     }
 
-    /// Sets a request aside.
+    /// Defers a request.
     pub(crate) fn defer_large(
         &mut self,
         conns: &mut Connections,
@@ -311,7 +311,7 @@ impl ShardServer {
         }
     }
 
-    /// Takes up what was set aside, as far as that goes in this turn.
+    /// Resumes deferred requests, as far as that goes in this turn.
     pub fn resume_deferred(&mut self, conns: &mut Connections) {
         while !self.is_large_budget_spent() && !self.must_pause() {
             let text = if self.transcodings.writes_enough() {
@@ -322,7 +322,7 @@ impl ShardServer {
             let Some(next) = text.or_else(|| self.large_replies.take()) else { return };
             let Waiting { origin, lookup, frame, .. } = next;
             self.answered(origin);
-            // It was decoded before it was set aside.
+            // It was decoded before it was deferred.
             if let Ok(request) = decode(&frame) {
                 self.meter_command(request.op, frame.len());
                 let ctx = RequestContext { origin, req_id: request.req_id, frame: &frame, lookup };

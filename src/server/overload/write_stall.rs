@@ -68,7 +68,7 @@ impl ShardServer {
         self.stopping || self.saturated
     }
 
-    /// Whether commands and mail have to wait for room in the log, for the notices of those before them to be given, or
+    /// Whether commands and messages have to wait for room in the log, for the notices of those before them to be given, or
     /// for their large answers to become text or to arrive at other shards.
     #[inline]
     pub(crate) fn must_pause(&mut self) -> bool {

@@ -1,4 +1,4 @@
-//! Mail from other shards, and from this one to itself.
+//! Messages from other shards, and from this one to itself.
 
 use super::envelope::Span;
 use super::message::{Batch, Message, ScatterQuery};
@@ -12,7 +12,7 @@ use corq_shards::Caller;
 use corq_shards::command::Command;
 use std::vec::IntoIter;
 
-/// Steps of mail in one turn, after which the rest waits for the next: a batch can hold any number of messages, and
+/// Steps of messages in one turn, after which the rest waits for the next: a batch can hold any number of messages, and
 /// each of them can be work.
 pub(crate) const MESSAGE_STEPS_MAX: u64 = 2000;
 

@@ -108,13 +108,13 @@ impl Outbox {
         self.stuck.len()
     }
 
-    /// Whether there is mail that this turn has not dealt with: to this shard from itself, or
+    /// Whether there are messages that this turn has not dealt with: to this shard from itself, or
     /// questions asked too late in the turn to be sent with it.
     pub fn has_left(&self) -> bool {
         !self.own.is_empty() || self.immediate.iter().any(|batch| !batch.messages.is_empty())
     }
 
-    /// Announces sleep; false if there is mail.
+    /// Announces sleep; false if there are messages.
     pub fn prepare_to_sleep(&self) -> bool {
         self.own.is_empty() && self.endpoint.prepare_to_sleep()
     }
@@ -136,7 +136,7 @@ mod tests {
         Batch { messages: vec![Message::Open], bytes: vec![number] }
     }
 
-    /// The fear: a shard that was slow for a moment never again hears from those whose mail piled up.
+    /// The fear: a shard that was slow for a moment never again hears from those whose messages piled up.
     #[test]
     fn batches_that_found_a_full_inbox_arrive_later_and_in_order() {
         let mut mesh = Mesh::<Batch>::with_capacity(2, 2).unwrap();

@@ -1,8 +1,8 @@
-//! Webhooks over all shards: who they are. One shard, the keeper, has their registrations in its log;
+//! Webhooks over all shards: who they are. One shard, the registry shard, has their registrations in its log;
 //! every shard knows them all and which of its queues they watch.
 //!
 //! ```text
-//! client --AddWebhook--> keeper --Known--> every shard --Noted--> keeper --> reply
+//! client --AddWebhook--> registry --Known--> every shard --Noted--> registry --> reply
 //! ```
 //!
 //! The reply waits for all shards: of what happens after it, nothing is missed. What is posted is put
@@ -175,7 +175,7 @@ fn wants(events: Triggers) -> u32 {
     }
 }
 
-/// The keeper's part.
+/// The part of the registry shard.
 impl ShardServer {
     /// Carries out a command on webhooks.
     pub(super) fn on_webhooks(
@@ -385,7 +385,7 @@ impl ShardServer {
         ]
     }
 
-    /// Reads mail about webhooks.
+    /// Reads messages about webhooks.
     pub(super) fn read_webhook_message(&mut self, conns: &mut Connections, mail: &WebhookMessage) {
         let (step, queue) = match mail {
             WebhookMessage::Known { step, hook, queue, enabled } => {
