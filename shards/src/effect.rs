@@ -9,8 +9,8 @@ use crate::dead_letter::scan::FailedStats;
 use crate::dependency::Notice;
 use crate::event::Event;
 use crate::family::Report;
-use crate::job::Stored;
 use crate::job::id::JobId;
+use crate::log_record::location::Stored;
 use std::ops::Range;
 
 /// Why a command was not carried out. Nothing was changed.

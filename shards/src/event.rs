@@ -8,8 +8,9 @@
 //! how an event looks on the wire is not known here.
 
 use crate::effect::{Effects, KnownAs};
+use crate::job::State;
 use crate::job::id::JobId;
-use crate::job::{State, Stored};
+use crate::log_record::location::Stored;
 use crate::shard::Shard;
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@
 //! | `queue` | the order of delivery, what has finished, limits |
 //! | `lease` | pull, ACK, FAIL, backoff |
 //! | `dead_letter` | the dead-letter queue and its rules |
-//! | `dedup`, `unique` | deduplication keys |
+//! | `dedup` | deduplication keys |
 //! | `dependency`, `family`, `flow` | jobs that wait for jobs, parents and children, two-phase commit |
 //! | `group`, `cron`, `repeat` | groups that take turns, schedules, repeated jobs |
 //! | `bulk` | commands on many jobs, in slices |
@@ -53,7 +53,6 @@ pub mod queue;
 pub mod repeat;
 mod shard;
 pub mod stats;
-mod unique;
 pub mod webhook;
 
 pub use bulk::CHORES_MAX;

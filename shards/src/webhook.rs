@@ -6,8 +6,8 @@
 use crate::command::AddWebhook;
 use crate::effect::Reply;
 use crate::event::Step;
-use crate::job::Stored;
 use crate::job::id::fnv1a;
+use crate::log_record::location::Stored;
 use crate::log_record::settings::WebhookAdded;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};

@@ -10,11 +10,12 @@ use corq_shards::dependency::Unmet;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
 use corq_shards::family::NewKin;
+use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
-use corq_shards::job::{State, Stored};
 use corq_shards::log_record::cron::CronRules;
+use corq_shards::log_record::location::Stored;
 use support::Bed;
 
 fn listening() -> Bed {

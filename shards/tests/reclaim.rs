@@ -228,7 +228,7 @@ fn a_job_that_moved_keeps_all_its_texts() {
         reclaim_all(&mut bed);
         restart(&mut bed);
         let view = bed.shard.view(bed.shard.find(job).unwrap());
-        let text = |stored: corq_shards::job::Stored| {
+        let text = |stored: corq_shards::log_record::location::Stored| {
             let record = &bed.journal.records[stored.position as usize];
             assert_eq!(record.len(), stored.record_bytes as usize);
             &record[record.len() - stored.payload_bytes as usize..]

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use corq_io::log::Position;
 use corq_shards::job::State;
-use corq_shards::job::Stored;
 use corq_shards::job::progress::Notes;
 use corq_shards::lease::token_stream::SecretKey;
+use corq_shards::log_record::location::Stored;
 use corq_shards::log_record::{Record, kind_name};
 use corq_shards::{Config, SLICE, Shard};
 

@@ -3,7 +3,7 @@
 use super::settings::Flaw;
 use corq_io::log::{FaultyDisk, Log, Position};
 use corq_shards::compaction::space_forecast::Upkeep;
-use corq_shards::job::Stored;
+use corq_shards::log_record::location::Stored;
 use corq_shards::log_record::{Journal, Record};
 
 /// The log of a shard.

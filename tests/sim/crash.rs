@@ -10,10 +10,10 @@ use super::settings::{Flaw, Settings};
 use super::world::World;
 use corq_io::log::{Faults, FaultyDisk, Log, Mode, Position};
 use corq_shards::Shard;
-use corq_shards::job::Stored;
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::Record;
 use corq_shards::log_record::job_change::Changed;
+use corq_shards::log_record::location::Stored;
 use std::collections::BTreeMap;
 
 /// How a process ends.

@@ -2,12 +2,9 @@
 //! that go on. Called with the time; says when it wants to be called again.
 
 use crate::apply::allowance::Allowance;
-use crate::dead_letter::reason::Cause;
 use crate::effect::Reply;
-use crate::event::Step;
 use crate::job::State;
-use crate::lease::ack::Reason;
-use crate::log_record::{Journal, Record};
+use crate::log_record::Journal;
 use crate::shard::{Out, SLICE, Shard};
 
 /// What one job takes in the log that ends, or is delivered, in a slice, with a short reason.
@@ -114,52 +111,6 @@ impl Shard {
     pub(crate) fn note_ready(&mut self, queue: u32) {
         if self.with_room.last() != Some(&queue) {
             self.with_room.push(queue);
-        }
-    }
-
-    fn end_leases<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        for _ in 0..SLICE {
-            let Some(lease) = self.lease_timers.due(now_ms) else { return };
-            if self.hold_ends_ms(lease).min(self.leases[lease].timeout_at_ms) > now_ms {
-                // The rule of its queue has changed since.
-                self.rearm_lease(lease);
-                continue;
-            }
-            let client = self.leases[lease].client.and_then(|client| self.clients.get(client));
-            if client.is_some_and(|held| held.gone) {
-                // It goes back in any case, and only its turn has not come yet: its job has not stalled.
-                self.release_from_leaver(now_ms, lease, out);
-                continue;
-            }
-            let lease = &self.leases[lease];
-            let (job, timed_out) = (lease.job, lease.timeout_at_ms <= now_ms);
-            let queue = self.jobs.slab[job].queue;
-            if timed_out {
-                if let Some(token) = lease.token {
-                    self.retired.note(self.jobs.slab[job].id, token);
-                }
-                let reason = Reason::new(Cause::Timeout, "Job timeout exceeded");
-                self.fail_attempt(now_ms, job, reason, false, out);
-            } else {
-                self.stall_one(now_ms, job, out);
-            }
-            self.serve(now_ms, queue, out);
-        }
-    }
-
-    fn stall_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
-        self.emit(now_ms, job, Step::Stalled, out.effects);
-        let about = &self.jobs.slab[job];
-        let (attempts, stalls) = (about.attempts + 1, about.stalls.saturating_add(1));
-        let spent = attempts >= about.max_attempts;
-        if spent || self.stalls_too_often(job, stalls) {
-            self.totals.failed += 1;
-            let text = format!("Job stalled {stalls} times");
-            let cause = if spent { Cause::Attempts } else { Cause::Stalled };
-            self.bury(now_ms, job, attempts, stalls, Reason::new(cause, &text), out);
-        } else {
-            out.journal.append(&Record::Stalled { id: about.id });
-            self.stall(job);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Recovery: applies records in the order they were written, through [`crate::apply::transitions`].
 
+use crate::job::State;
 use crate::job::id::JobId;
-use crate::job::{State, Stored};
 use crate::log_record::codec::Malformed;
+use crate::log_record::location::Stored;
 use crate::log_record::snapshot::Kept;
 use crate::log_record::{Limited, Pushed, Record, Revived, Ruled};
 use crate::shard::Shard;

@@ -3,7 +3,7 @@
 //!
 //! Knows addresses only. A record that two things point to counts twice.
 
-use crate::job::Stored;
+use crate::log_record::location::Stored;
 use std::collections::VecDeque;
 
 /// Bytes around a record that its length does not tell.

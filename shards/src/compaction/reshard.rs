@@ -15,10 +15,11 @@
 
 use crate::compaction::space_forecast::Upkeep;
 use crate::dependency::completed_ids::PAST_MAX;
+use crate::job::State;
 use crate::job::id::{JobId, SLOTS, Slot};
-use crate::job::{State, Stored};
 use crate::log_record::codec::Malformed;
 use crate::log_record::cron::CronSet;
+use crate::log_record::location::Stored;
 use crate::log_record::snapshot::{Kept, Moved, PastIds};
 use crate::log_record::{Journal, Limited, Record, Ruled};
 use crate::shard::Shard;

@@ -7,7 +7,8 @@
 
 use crate::collections::slab::NONE;
 use crate::effect::Reply;
-use crate::job::{Redelivered, State, Stored};
+use crate::job::{Redelivered, State};
+use crate::log_record::location::Stored;
 use crate::log_record::{Journal, Record, Ruled};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, SLICE, Shard};
 
@@ -419,56 +420,6 @@ impl Shard {
             }
             None => false,
         }
-    }
-}
-
-/// Acting by them: leases.
-impl Shard {
-    /// When the hold of a lease ends unless there is a sign of life.
-    pub(crate) fn hold_ends_ms(&self, lease: u32) -> u64 {
-        let about = &self.leases[lease];
-        let queue = self.jobs.slab[about.job].queue;
-        let Some(rules) = self.queues[queue].rules.as_deref() else { return about.expires_at_ms };
-        // What a job asks for itself is part of its lease.
-        if self.jobs.extras_of(about.job).is_some_and(|extras| extras.stall_timeout_ms.is_some()) {
-            return about.expires_at_ms;
-        }
-        let rule = &rules.stall;
-        let silent_at_ms = match rule.interval_ms {
-            _ if !rule.enabled => None,
-            None => return about.expires_at_ms,
-            Some(interval_ms) => {
-                let graced_ms = about.started_at_ms + u64::from(rule.grace_ms);
-                Some((about.seen_at_ms + u64::from(interval_ms)).max(graced_ms))
-            }
-        };
-        // The end of a lock is one whatever the rule says.
-        let lock_ends_ms = about.token.map_or(u64::MAX, |_| about.expires_at_ms);
-        silent_at_ms.unwrap_or(u64::MAX).min(lock_ends_ms)
-    }
-
-    /// When the shard must look at a lease next.
-    fn lease_ends_ms(&self, lease: u32) -> u64 {
-        self.hold_ends_ms(lease).min(self.leases[lease].timeout_at_ms)
-    }
-
-    /// Sets the deadline of a lease, which has none.
-    pub(crate) fn arm_lease(&mut self, lease: u32) {
-        let at_ms = self.lease_ends_ms(lease);
-        self.lease_timers.insert(at_ms, lease, &mut self.leases);
-    }
-
-    /// Sets the deadline of a lease anew.
-    pub(crate) fn rearm_lease(&mut self, lease: u32) {
-        self.lease_timers.remove(self.leases[lease].timer, &mut self.leases);
-        self.arm_lease(lease);
-    }
-
-    /// Whether so many stalls, and so many failed attempts, are too many for a job.
-    pub(crate) fn stalls_too_often(&self, job: u32, stalls: u8) -> bool {
-        let rules = self.queues[self.jobs.slab[job].queue].rules.as_deref();
-        let most = rules.map_or(STALLS_MAX_DEFAULT, |rules| rules.stall.stalls_max);
-        most > 0 && stalls >= most
     }
 }
 

@@ -7,8 +7,9 @@ use crate::effect::KnownAs;
 use crate::family::unreported::Remains;
 use crate::family::{ChildEnd, ChildEnded, End, How, Policy, Report, Reported};
 use crate::job::id::JobId;
-use crate::job::{State, Stored, flags};
+use crate::job::{State, flags};
 use crate::lease::ack::Reason;
+use crate::log_record::location::Stored;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Out, Shard};
 

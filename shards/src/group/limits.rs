@@ -5,7 +5,7 @@ use crate::effect::{Refusal, Reply};
 use crate::flow::Staged;
 use crate::group::scheduler::groups_after;
 use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
-use crate::job::Stored;
+use crate::log_record::location::Stored;
 use crate::log_record::settings::Grouped;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};

@@ -19,10 +19,10 @@ use crate::collections::deadline_heap::{Timed, Timers};
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{Linked, Links, List, NONE, Slab};
 use crate::collections::table::Table;
-use crate::job::Stored;
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job};
 use crate::lease::waiting_pulls::AtQueue;
+use crate::log_record::location::Stored;
 use crate::queue::out_of_order::{Order, Strays};
 
 /// Groups of a shard for which something may be set at a time. What is set for more is refused.

@@ -8,9 +8,10 @@ use crate::event::Step;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::progress::{LOGS_MAX, LogEntry, Notes};
-use crate::job::{State, Stored, flags};
+use crate::job::{State, flags};
 use crate::lease::ack::Reason;
 use crate::log_record::job_change::{Changed, Level, Prioritized};
+use crate::log_record::location::Stored;
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 

@@ -1,8 +1,6 @@
 //! Rules that few jobs are pushed with: for their retries, stalls, logs, stack traces and keys. One box
 //! beside the other options, for those that have any. What the rules bring about stands where it happens.
 
-use crate::job::id::JobId;
-use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
 use crate::log_record::codec::{Malformed, Reader, Writer};
 
 /// See the module.
@@ -73,15 +71,6 @@ impl Extras {
         }
         let made_at_ms = self.made_at_ms.unwrap_or(now_ms);
         made_at_ms.saturating_add(delay_ms).saturating_sub(now_ms)
-    }
-
-    /// The wait before the next attempt of a job, after `attempts` have failed.
-    pub fn backoff_ms(&self, base_ms: u32, attempts: u16, id: JobId) -> u64 {
-        let most_ms = self.backoff_max_ms.map_or(BACKOFF_MS_MAX, u64::from);
-        match self.backoff {
-            Some(Growth::Fixed) => u64::from(base_ms).min(most_ms),
-            Some(Growth::Exponential) | None => backoff_ms(base_ms, attempts, id, most_ms),
-        }
     }
 
     /// The same rules for a job that is made at `now_ms`.
@@ -212,18 +201,5 @@ mod tests {
             assert_eq!(read_back(&extras), Ok(extras));
         }
         assert!(Extras::decode(&mut Reader::new(&[0, 1])).is_err(), "an unknown rule");
-    }
-
-    #[test]
-    fn a_fixed_wait_stays_and_every_wait_has_its_ceiling() {
-        let fixed = Extras { backoff: Some(Growth::Fixed), ..Extras::default() };
-        let capped = Extras { backoff_max_ms: Some(2500), ..Extras::default() };
-        for attempts in 1..=9 {
-            assert_eq!(fixed.backoff_ms(700, attempts, JobId(0)), 700);
-            assert!(capped.backoff_ms(1000, attempts, JobId(0)) <= 2500);
-        }
-        assert_eq!(capped.backoff_ms(1000, 9, JobId(0)), 2500);
-        let long = Extras { backoff_max_ms: Some(86_400_000), ..fixed };
-        assert_eq!(long.backoff_ms(86_400_000, 1, JobId(0)), 86_400_000);
     }
 }

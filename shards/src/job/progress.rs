@@ -1,8 +1,8 @@
 //! What is told about a job while it lives: how far its worker is, and the lines of its log. The texts
 //! stay in the log of the shard; here is only where they lie.
 
-use crate::job::Stored;
 use crate::log_record::job_change::Level;
+use crate::log_record::location::Stored;
 use std::collections::VecDeque;
 
 /// Lines kept of one job's log: the newest.

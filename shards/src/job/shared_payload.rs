@@ -3,7 +3,7 @@
 //! however many jobs share it.
 
 use crate::collections::slab::{NONE, Slab};
-use crate::job::Stored;
+use crate::log_record::location::Stored;
 use std::collections::BTreeMap;
 
 /// One record that jobs share.

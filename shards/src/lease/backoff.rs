@@ -1,6 +1,7 @@
 //! When a failed job is tried again. Rule: `backoff` in `docs/protocol.md`, "Jobs".
 
 use crate::job::id::JobId;
+use crate::job::overrides::{Extras, Growth};
 
 /// Longest wait between two attempts of a job that says nothing else.
 pub const BACKOFF_MS_MAX: u64 = 3_600_000;
@@ -16,6 +17,17 @@ pub fn backoff_ms(base_ms: u32, attempts: u16, id: JobId, most_ms: u64) -> u64 {
     // The id's chance bits lie above its slot; a prime keeps all of them in play.
     let spread = ((id.0 >> 12) as u64 % 997) * (wait_ms / 5) / 996;
     (wait_ms + spread).min(most_ms)
+}
+
+impl Extras {
+    /// The wait before the next attempt of a job, after `attempts` have failed.
+    pub fn backoff_ms(&self, base_ms: u32, attempts: u16, id: JobId) -> u64 {
+        let most_ms = self.backoff_max_ms.map_or(BACKOFF_MS_MAX, u64::from);
+        match self.backoff {
+            Some(Growth::Fixed) => u64::from(base_ms).min(most_ms),
+            Some(Growth::Exponential) | None => backoff_ms(base_ms, attempts, id, most_ms),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -39,5 +51,18 @@ mod tests {
         assert_eq!(backoff_ms(86_400_000, 1, JobId(0), BACKOFF_MS_MAX), BACKOFF_MS_MAX);
         assert_eq!(backoff_ms(1, 1000, JobId(0), BACKOFF_MS_MAX), 4_194_304.min(BACKOFF_MS_MAX));
         assert_eq!(backoff_ms(0, 9, JobId(0), BACKOFF_MS_MAX), 0);
+    }
+
+    #[test]
+    fn a_fixed_wait_stays_and_every_wait_has_its_ceiling() {
+        let fixed = Extras { backoff: Some(Growth::Fixed), ..Extras::default() };
+        let capped = Extras { backoff_max_ms: Some(2500), ..Extras::default() };
+        for attempts in 1..=9 {
+            assert_eq!(fixed.backoff_ms(700, attempts, JobId(0)), 700);
+            assert!(capped.backoff_ms(1000, attempts, JobId(0)) <= 2500);
+        }
+        assert_eq!(capped.backoff_ms(1000, 9, JobId(0)), 2500);
+        let long = Extras { backoff_max_ms: Some(86_400_000), ..fixed };
+        assert_eq!(long.backoff_ms(86_400_000, 1, JobId(0)), 86_400_000);
     }
 }

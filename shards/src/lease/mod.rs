@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `ack` | acknowledge, fail, renew |
 //! | `backoff` | when the next attempt begins |
-//! | `expired_tokens` | tokens of attempts that have ended |
+//! | `expiry` | what happens when a lock expires |
 //! | `group_scans` | queues where pulls wait until all groups have been looked at |
 //! | `pull` | delivery |
 //! | `token_stream` | lock tokens that cannot be guessed |
@@ -12,15 +12,19 @@
 
 pub(crate) mod ack;
 pub(crate) mod backoff;
-pub(crate) mod expired_tokens;
+pub(crate) mod expiry;
 pub(crate) mod group_scans;
 pub(crate) mod pull;
 pub mod token_stream;
 pub(crate) mod waiting_pulls;
 
 use crate::collections::deadline_heap::Timed;
+use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{Linked, Links, NONE, Slab};
+use crate::collections::table::Map;
 use crate::command::{ClientId, Token};
+use crate::job::id::JobId;
+use std::collections::VecDeque;
 
 /// An unlocked job counts as stalled after this long without a sign of life.
 pub const UNLOCKED_TTL_MS: u32 = 30_000;
@@ -89,5 +93,68 @@ impl Linked<OfClient> for Lease {
 impl Timed for Slab<Lease> {
     fn place(&mut self, key: u32, place: u32) {
         self[key].timer = place;
+    }
+}
+
+/// Tokens of ended attempts that are remembered.
+pub const RETIRED_MAX: usize = 10_000;
+
+/// Tokens of attempts that the shard itself ended because they took too long. A worker that answers for such a job afterwards
+/// learns that it is too late, not that something is wrong: its token was right once. Kept in memory, and only the newest: a
+/// worker that is later still gets the answer that any stranger gets.
+pub(crate) struct Retired {
+    oldest_first: VecDeque<JobId>,
+    /// The last token of each job. A job that was ended twice stands twice in the row.
+    tokens: Map<JobId, (Token, u32)>,
+}
+
+impl Retired {
+    pub(crate) fn new(key: HashKey) -> Self {
+        Self { oldest_first: VecDeque::new(), tokens: Map::new(key) }
+    }
+
+    /// Remembers the token of an attempt that was ended.
+    pub(crate) fn note(&mut self, job: JobId, token: Token) {
+        if self.oldest_first.len() == RETIRED_MAX
+            && let Some(oldest) = self.oldest_first.pop_front()
+            && let Some((_, times)) = self.tokens.get_mut(oldest)
+        {
+            *times -= 1;
+            if *times == 0 {
+                self.tokens.remove(oldest);
+            }
+        }
+        self.oldest_first.push_back(job);
+        let known = self.tokens.get_or_insert_with(job, || (token, 0));
+        *known = (token, known.1 + 1);
+    }
+
+    /// Whether none is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.oldest_first.is_empty()
+    }
+
+    /// Whether this was the token of the attempt of `job` that was ended last.
+    pub(crate) fn has(&self, job: JobId, token: Option<Token>) -> bool {
+        token.is_some() && self.tokens.get(job).map(|(token, _)| *token) == token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_are_remembered_each_with_its_last_token() {
+        let mut retired = Retired::new(HashKey::new(1));
+        for n in 0..3 * RETIRED_MAX as u128 {
+            // Every other one is a job that was there before.
+            let job = JobId(n / 2);
+            retired.note(job, Token(n + 1));
+            assert!(retired.has(job, Some(Token(n + 1))));
+            assert!(!retired.has(job, Some(Token(n))) && !retired.has(job, None));
+        }
+        assert!(!retired.has(JobId(0), Some(Token(2))));
+        assert!(retired.tokens.len() <= RETIRED_MAX);
     }
 }

@@ -27,6 +27,7 @@
 //! | `job_change` | a job is changed |
 //! | `kind` | the table: every kind, its number, its name, and what it says |
 //! | `lease` | a lease begins |
+//! | `location` | where a record lies |
 //! | `push` | a job comes |
 //! | `row` | what a row of the table is made of |
 //! | `settings` | what is set for queues and groups, and webhooks |
@@ -40,6 +41,7 @@ pub mod failed;
 pub mod job_change;
 pub(crate) mod kind;
 pub mod lease;
+pub mod location;
 pub mod push;
 pub(crate) mod row;
 pub mod settings;
@@ -49,11 +51,11 @@ pub mod snapshot;
 mod tests;
 
 use crate::compaction::space_forecast::Upkeep;
-use crate::job::Stored;
 use crate::log_record::codec::{Malformed, Reader, Writer};
 pub use crate::log_record::completed::Ended;
 pub use crate::log_record::failed::{Buried, Retried, Revived};
 pub use crate::log_record::kind::{Changed, KINDS, Kept, Record};
+use crate::log_record::location::Stored;
 pub use crate::log_record::push::Pushed;
 pub use crate::log_record::settings::{Limited, Ruled};
 use crate::log_record::snapshot::Moved;

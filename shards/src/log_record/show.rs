@@ -1,8 +1,8 @@
 //! What a record says, entry by entry, for people and tools. Names are those of `docs/log-format.md`, in the style of the
 //! protocol; how entries are written down is not known here.
 
-use crate::job::Stored;
 use crate::job::id::JobId;
+use crate::log_record::location::Stored;
 
 /// Takes the entries of one map, in order.
 pub trait Show: Sized {

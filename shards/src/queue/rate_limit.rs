@@ -10,7 +10,7 @@ use crate::collections::slab::NONE;
 use crate::command::{Limit, PerSpan};
 use crate::effect::Reply;
 use crate::group::scheduler::Rotation;
-use crate::job::Stored;
+use crate::log_record::location::Stored;
 use crate::log_record::{Journal, Limited, Record};
 use crate::queue::Queues;
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};

@@ -10,8 +10,8 @@ use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
-use corq_shards::job::Stored;
 use corq_shards::job::progress::{LogEntry, Notes};
+use corq_shards::log_record::location::Stored;
 
 impl ShardServer {
     pub(crate) fn get_progress(

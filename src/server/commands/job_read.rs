@@ -17,7 +17,8 @@ use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::{Continuation, Waiting};
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
-use corq_shards::job::{State, Stored};
+use corq_shards::job::State;
+use corq_shards::log_record::location::Stored;
 use corq_shards::queue::Queue;
 use corq_shards::queue::listing::Listing;
 

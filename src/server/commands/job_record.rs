@@ -16,8 +16,9 @@ use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Shard;
 use corq_shards::command::ClientId;
+use corq_shards::job::State;
 use corq_shards::job::id::JobId;
-use corq_shards::job::{State, Stored};
+use corq_shards::log_record::location::Stored;
 use rmp::Marker;
 use std::collections::VecDeque;
 

@@ -8,7 +8,8 @@ use corq_shards::effect::PushedJob;
 use corq_shards::family::{Kin, Policy};
 use corq_shards::job::overrides::Extras;
 use corq_shards::job::progress::Notes;
-use corq_shards::job::{State, Stored, flags};
+use corq_shards::job::{State, flags};
+use corq_shards::log_record::location::Stored;
 use corq_shards::log_record::{Buried, Pushed, Record};
 use corq_shards::query::JobView;
 

@@ -14,7 +14,8 @@ use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
 use corq_shards::effect::Ending;
-use corq_shards::job::{State, Stored};
+use corq_shards::job::State;
+use corq_shards::log_record::location::Stored;
 
 impl ShardServer {
     /// Begins to wait; a job that has ended is answered for at once.

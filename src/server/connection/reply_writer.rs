@@ -5,7 +5,7 @@
 
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use corq_shards::job::Stored;
+use corq_shards::log_record::location::Stored;
 
 pub(crate) const TOO_LARGE: &str = "The reply does not fit a frame";
 

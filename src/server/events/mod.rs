@@ -31,7 +31,7 @@ use corq_io::net::{ConnId, Connections};
 use corq_shards::command::ClientId;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
-use corq_shards::job::Stored;
+use corq_shards::log_record::location::Stored;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The longest text of an event. One that would be longer comes without its data.

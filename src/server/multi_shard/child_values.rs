@@ -15,9 +15,9 @@ use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::family::{ChildEnd, ChildEnded, How, Kin};
-use corq_shards::job::Stored;
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::Record;
+use corq_shards::log_record::location::Stored;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 

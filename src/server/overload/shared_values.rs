@@ -13,7 +13,7 @@ use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::{ConnId, Connections, Shared, Tally};
 use corq_shards::command::ClientId;
 use corq_shards::effect::Ending;
-use corq_shards::job::Stored;
+use corq_shards::log_record::location::Stored;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -11,7 +11,7 @@ use crate::server::numbered::Entries;
 use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::request_context::Lookup;
 use corq_shards::family::Report;
-use corq_shards::job::Stored;
+use corq_shards::log_record::location::Stored;
 
 /// What to do once the records are there.
 #[derive(Debug)]

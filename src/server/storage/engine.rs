@@ -2,7 +2,7 @@
 
 use super::journal::LogJournal;
 use corq_shards::Shard;
-use corq_shards::job::Stored;
+use corq_shards::log_record::location::Stored;
 
 /// The state machine of a shard with its log.
 pub struct Engine {

@@ -8,7 +8,7 @@ use corq_io::log::{Disk, Lack, Log};
 use corq_io::log_ring::Store;
 use corq_shards::Shard;
 use corq_shards::compaction::space_forecast::Upkeep;
-use corq_shards::job::Stored;
+use corq_shards::log_record::location::Stored;
 use corq_shards::log_record::{Journal, Record};
 
 /// A log without this much room for what comes, and none to be had, is full.

@@ -1,0 +1,147 @@
+//! What the time of schedules brings: jobs that are pushed, runs that are put off, passed over or made up for.
+
+use crate::cron::LATE_MS_MAX;
+use crate::dedup::Met;
+use crate::job::State;
+use crate::job::new_job::NewJob;
+use crate::log_record::cron::CronRan;
+use crate::log_record::{Journal, Pushed, Record};
+use crate::shard::{JOB_BYTES, Out, SLICE, Shard};
+
+impl Shard {
+    /// Runs what is due, at most a slice of it.
+    pub(crate) fn run_crons<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        let Some(started_at_ms) = self.crons.started_at_ms else { return };
+        self.bring_back_crons(now_ms, out);
+        for _ in 0..SLICE {
+            let Some(index) = self.crons.timers.due(now_ms) else { return };
+            self.steps += 1;
+            let cron = &self.crons.slab[index];
+            let waited = cron.put_off;
+            let due_ms = cron.next_run_ms;
+            let in_time = due_ms >= started_at_ms && (waited || due_ms + LATE_MS_MAX >= now_ms);
+            let made_up = due_ms < started_at_ms && cron.makes_up();
+            let attended = !cron.rules.skip_if_no_worker || self.is_attended(&cron.queue);
+            let wanted = (in_time || made_up) && attended;
+            // One run is enough to make up for any number of them.
+            let after_ms = if made_up || waited { now_ms } else { due_ms };
+            let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
+            let bytes = texts + cron.job().bytes() + JOB_BYTES;
+            if wanted && !waited && self.puts_off(now_ms, index) {
+                continue;
+            }
+            self.crons.slab[index].put_off = false;
+            if wanted
+                && out.journal.takes_more(bytes, || self.upkeep())
+                && self.run_cron(now_ms, index, after_ms, out)
+            {
+                continue;
+            }
+            if wanted && !waited {
+                self.scheduled.untake();
+            }
+            let cron = &self.crons.slab[index];
+            match cron.next_after(due_ms, now_ms, self.config.interval_min_ms) {
+                Some(next_run_ms) => {
+                    out.journal.append(&Record::CronMissed { name: &cron.name, next_run_ms });
+                    self.move_cron(index, next_run_ms);
+                }
+                None => self.end_cron(index, out),
+            }
+        }
+    }
+
+    /// Whether a schedule that is due has to wait because too many are: it runs at the next time that is free, or in
+    /// the next slice after that.
+    fn puts_off(&mut self, now_ms: u64, index: u32) -> bool {
+        let free_ms = self.scheduled.take(now_ms);
+        let later = free_ms > now_ms;
+        if later {
+            self.crons.slab[index].put_off = true;
+            self.crons.set_timer(index, free_ms);
+        }
+        later
+    }
+
+    /// Looks once at each schedule after a start. One whose next run is further away than it can be was set
+    /// by a clock that was ahead: it would not run for as long.
+    fn bring_back_crons<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        let Some(first) = self.crons.unchecked else { return };
+        let end = self.crons.slab.end();
+        let last = end.min(first.saturating_add(SLICE as u32));
+        for index in first..last {
+            let cron = self.crons.slab.peek(index);
+            if cron.name.is_empty() || cron.held {
+                continue;
+            }
+            if let Some(next_run_ms) = cron.brought_back_ms(now_ms) {
+                out.journal.append(&Record::CronMissed { name: &cron.name, next_run_ms });
+                self.move_cron(index, next_run_ms);
+            }
+        }
+        self.crons.unchecked = (last < end).then_some(last);
+    }
+
+    /// Pushes the job of one run, unless another one stands in its way. The record of the push holds the
+    /// schedule's next time as well, which is after `after_ms`.
+    fn run_cron<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        index: u32,
+        after_ms: u64,
+        out: &mut Out<'_, J>,
+    ) -> bool {
+        // Out of the table while it lends its texts to the record.
+        let cron = std::mem::take(&mut self.crons.slab[index]);
+        let due_ms = cron.next_run_ms;
+        let last = cron.runs_max.is_some_and(|most| cron.executions + 1 >= most);
+        let interval_min_ms = self.config.interval_min_ms;
+        let next_run_ms = cron.next_after(due_ms, after_ms, interval_min_ms).filter(|_| !last);
+        let queue = self.queues.find_or_insert(&cron.queue);
+        let mut job = NewJob { data: &cron.data, priority: cron.priority, ..cron.job() };
+        let replaced = match self.meet_holder(now_ms, queue, &job, out) {
+            Met::Nobody => None,
+            Met::Goes(holder) => Some(holder),
+            Met::Stays(_) => {
+                self.crons.slab[index] = cron;
+                return false;
+            }
+        };
+        if let Some(extras) = &mut job.extras {
+            **extras = extras.anew(now_ms);
+        }
+        let id = self.ids.make(now_ms, self.queues[queue].slot);
+        let run_at_ms = due_ms.saturating_add(job.delay_ms);
+        let pushed = Pushed { id, queue: &cron.queue, run_at_ms, job };
+        let record = Record::CronRan(CronRan { name: &cron.name, next_run_ms, pushed });
+        let stored = out.journal.append(&record);
+        if let Record::CronRan(ran) = &record {
+            let index = self.add(queue, &ran.pushed, stored);
+            self.emit_push(now_ms, index, out.effects);
+        }
+        self.totals.pushed += 1;
+        if next_run_ms.is_none() {
+            out.effects.cron_ends.push(cron.name.clone());
+        }
+        self.crons.slab[index] = cron;
+        self.count_run(index, next_run_ms);
+        self.remove_replaced(now_ms, replaced, out);
+        self.serve(now_ms, queue, out);
+        true
+    }
+
+    /// Whether somebody works on a queue: a registered worker, a pull that waits, or the holder of a job.
+    fn is_attended(&self, name: &str) -> bool {
+        let works_here = |queue: u32| {
+            self.any_waiter(queue).is_some() || self.queues[queue].count(State::Active) > 0
+        };
+        self.attendance.has(name) || self.queues.lookup(name).is_some_and(works_here)
+    }
+
+    fn end_cron<J: Journal>(&mut self, index: u32, out: &mut Out<'_, J>) {
+        let name = &self.crons.slab[index].name;
+        out.journal.append(&Record::CronRemoved { name });
+        out.effects.cron_ends.push(name.clone());
+        self.drop_cron(index);
+    }
+}

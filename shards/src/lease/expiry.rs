@@ -1,0 +1,108 @@
+//! What happens when a lock expires, or an attempt takes too long: the job waits again, is tried again, or goes to the
+//! dead-letter queue.
+//!
+//! A lease ends at its own time, or where the rule of its queue says so ([`crate::dead_letter::policy::StallRule`]). That time is
+//! never written: it is computed from the rule and the lease, and computed again when the rule changes.
+
+use crate::dead_letter::policy::STALLS_MAX_DEFAULT;
+use crate::dead_letter::reason::Cause;
+use crate::event::Step;
+use crate::lease::ack::Reason;
+use crate::log_record::{Journal, Record};
+use crate::shard::{Out, SLICE, Shard};
+
+impl Shard {
+    /// Ends the leases that are due, at most a slice of them.
+    pub(crate) fn end_leases<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        for _ in 0..SLICE {
+            let Some(lease) = self.lease_timers.due(now_ms) else { return };
+            if self.hold_ends_ms(lease).min(self.leases[lease].timeout_at_ms) > now_ms {
+                // The rule of its queue has changed since.
+                self.rearm_lease(lease);
+                continue;
+            }
+            let client = self.leases[lease].client.and_then(|client| self.clients.get(client));
+            if client.is_some_and(|held| held.gone) {
+                // It goes back in any case, and only its turn has not come yet: its job has not stalled.
+                self.release_from_leaver(now_ms, lease, out);
+                continue;
+            }
+            let lease = &self.leases[lease];
+            let (job, timed_out) = (lease.job, lease.timeout_at_ms <= now_ms);
+            let queue = self.jobs.slab[job].queue;
+            if timed_out {
+                if let Some(token) = lease.token {
+                    self.retired.note(self.jobs.slab[job].id, token);
+                }
+                let reason = Reason::new(Cause::Timeout, "Job timeout exceeded");
+                self.fail_attempt(now_ms, job, reason, false, out);
+            } else {
+                self.stall_one(now_ms, job, out);
+            }
+            self.serve(now_ms, queue, out);
+        }
+    }
+
+    fn stall_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        self.emit(now_ms, job, Step::Stalled, out.effects);
+        let about = &self.jobs.slab[job];
+        let (attempts, stalls) = (about.attempts + 1, about.stalls.saturating_add(1));
+        let spent = attempts >= about.max_attempts;
+        if spent || self.stalls_too_often(job, stalls) {
+            self.totals.failed += 1;
+            let text = format!("Job stalled {stalls} times");
+            let cause = if spent { Cause::Attempts } else { Cause::Stalled };
+            self.bury(now_ms, job, attempts, stalls, Reason::new(cause, &text), out);
+        } else {
+            out.journal.append(&Record::Stalled { id: about.id });
+            self.stall(job);
+        }
+    }
+
+    /// When the hold of a lease ends unless there is a sign of life.
+    pub(crate) fn hold_ends_ms(&self, lease: u32) -> u64 {
+        let about = &self.leases[lease];
+        let queue = self.jobs.slab[about.job].queue;
+        let Some(rules) = self.queues[queue].rules.as_deref() else { return about.expires_at_ms };
+        // What a job asks for itself is part of its lease.
+        if self.jobs.extras_of(about.job).is_some_and(|extras| extras.stall_timeout_ms.is_some()) {
+            return about.expires_at_ms;
+        }
+        let rule = &rules.stall;
+        let silent_at_ms = match rule.interval_ms {
+            _ if !rule.enabled => None,
+            None => return about.expires_at_ms,
+            Some(interval_ms) => {
+                let graced_ms = about.started_at_ms + u64::from(rule.grace_ms);
+                Some((about.seen_at_ms + u64::from(interval_ms)).max(graced_ms))
+            }
+        };
+        // The end of a lock is one whatever the rule says.
+        let lock_ends_ms = about.token.map_or(u64::MAX, |_| about.expires_at_ms);
+        silent_at_ms.unwrap_or(u64::MAX).min(lock_ends_ms)
+    }
+
+    /// When the shard must look at a lease next.
+    fn lease_ends_ms(&self, lease: u32) -> u64 {
+        self.hold_ends_ms(lease).min(self.leases[lease].timeout_at_ms)
+    }
+
+    /// Sets the deadline of a lease, which has none.
+    pub(crate) fn arm_lease(&mut self, lease: u32) {
+        let at_ms = self.lease_ends_ms(lease);
+        self.lease_timers.insert(at_ms, lease, &mut self.leases);
+    }
+
+    /// Sets the deadline of a lease anew.
+    pub(crate) fn rearm_lease(&mut self, lease: u32) {
+        self.lease_timers.remove(self.leases[lease].timer, &mut self.leases);
+        self.arm_lease(lease);
+    }
+
+    /// Whether so many stalls, and so many failed attempts, are too many for a job.
+    pub(crate) fn stalls_too_often(&self, job: u32, stalls: u8) -> bool {
+        let rules = self.queues[self.jobs.slab[job].queue].rules.as_deref();
+        let most = rules.map_or(STALLS_MAX_DEFAULT, |rules| rules.stall.stalls_max);
+        most > 0 && stalls >= most
+    }
+}
