@@ -149,7 +149,7 @@ fn serve(wait: Wait, sockets: Vec<TcpListener>, append: Option<&Path>) -> Shards
     spawn_shards(&cpus, seeds, move |_, ((socket, endpoint), log)| async move {
         let mut reactor = Reactor::new(Config { wait, ..Config::default() })?;
         reactor.add_listener(socket, 0);
-        reactor.watch(endpoint.alarm());
+        reactor.watch(endpoint.wakeup());
         let (mut events, mut server) = (Vec::new(), Server { log, ..Server::default() });
         loop {
             reactor.wait(None, &mut events).await?;

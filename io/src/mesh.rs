@@ -1,7 +1,7 @@
 //! How shards talk: one inbox per shard, one batch per destination and turn.
 //!
 //! Knows queues and wake-ups; does not know what a batch holds. A receiver that is awake is never
-//! rung, one that sleeps is rung once.
+//! woken, one that sleeps is woken once.
 #![allow(unsafe_code)] // Eventfds are made and written by system calls.
 
 use std::io;
@@ -23,33 +23,33 @@ pub enum Refused<M> {
     Gone(M),
 }
 
-/// The sleeping shard's doorbell.
+/// Wakes a sleeping shard.
 #[derive(Debug)]
-pub struct Alarm {
+pub struct Wakeup {
     fd: OwnedFd,
     asleep: AtomicBool,
 }
 
-impl Alarm {
+impl Wakeup {
     fn new() -> io::Result<Self> {
         Ok(Self { fd: event_fd()?, asleep: AtomicBool::new(false) })
     }
 
-    fn ring(&self) {
+    fn signal(&self) {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: eight bytes are read from a live array and the descriptor is open. The counter
-        // cannot fill up (2^64 - 2 rings), and a ring that is already there serves as well.
+        // cannot fill up (2^64 - 2 wake-ups), and one that is already there serves as well.
         unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 }
 
-impl AsRawFd for Alarm {
+impl AsRawFd for Wakeup {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 }
 
-/// A closed-on-exec eventfd at zero. Blocking, since a ring reads it by polling.
+/// A closed-on-exec eventfd at zero. Blocking, since the ring reads it by polling.
 pub(crate) fn event_fd() -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved, and a descriptor that is returned is ours alone.
     unsafe {
@@ -62,12 +62,12 @@ pub(crate) fn event_fd() -> io::Result<OwnedFd> {
 
 /// Wakes one shard from any thread, whether it sleeps or not.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<Alarm>);
+pub struct Waker(Arc<Wakeup>);
 
 impl Waker {
     /// The shard's current or next wait ends with `Event::Woken`.
     pub fn wake(&self) {
-        self.0.ring();
+        self.0.signal();
     }
 }
 
@@ -83,18 +83,18 @@ impl<M> Mesh<M> {
 
     /// The same with inboxes of `inbox_batches`.
     pub fn with_capacity(shards: usize, inbox_batches: usize) -> io::Result<Vec<Endpoint<M>>> {
-        let alarms: Vec<Arc<Alarm>> =
-            (0..shards).map(|_| Alarm::new().map(Arc::new)).collect::<io::Result<_>>()?;
+        let wakeups: Vec<Arc<Wakeup>> =
+            (0..shards).map(|_| Wakeup::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| crossbeam_channel::bounded(inbox_batches)).unzip();
         let endpoints = receivers.into_iter().enumerate().map(|(shard, inbox)| Endpoint {
             shard,
             inbox,
             outboxes: senders.clone(),
-            alarms: alarms.clone(),
-            unrung: vec![false; shards],
-            any_unrung: false,
-            rings: 0,
+            wakeups: wakeups.clone(),
+            to_wake: vec![false; shards],
+            any_to_wake: false,
+            wakeups_sent: 0,
         });
         Ok(endpoints.collect())
     }
@@ -105,12 +105,12 @@ pub struct Endpoint<M> {
     shard: usize,
     inbox: Receiver<M>,
     outboxes: Vec<Sender<M>>,
-    alarms: Vec<Arc<Alarm>>,
+    wakeups: Vec<Arc<Wakeup>>,
     /// Destinations that got a batch since the last flush.
-    unrung: Vec<bool>,
-    any_unrung: bool,
+    to_wake: Vec<bool>,
+    any_to_wake: bool,
     /// Wake-ups written so far.
-    pub rings: u64,
+    pub wakeups_sent: u64,
 }
 
 impl<M> Endpoint<M> {
@@ -123,8 +123,8 @@ impl<M> Endpoint<M> {
     pub fn send(&mut self, dest: usize, batch: M) -> Result<(), Refused<M>> {
         match self.outboxes[dest].try_send(batch) {
             Ok(()) => {
-                self.unrung[dest] = true;
-                self.any_unrung = true;
+                self.to_wake[dest] = true;
+                self.any_to_wake = true;
                 Ok(())
             }
             Err(TrySendError::Full(batch)) => Err(Refused::Full(batch)),
@@ -134,7 +134,7 @@ impl<M> Endpoint<M> {
 
     /// Wakes the sleepers among those that got a batch. Once per turn, before the wait.
     pub fn flush(&mut self) {
-        if !std::mem::take(&mut self.any_unrung) {
+        if !std::mem::take(&mut self.any_to_wake) {
             return;
         }
         // The sender stores a batch, then loads `asleep`; the receiver stores `asleep`, then loads
@@ -143,14 +143,14 @@ impl<M> Endpoint<M> {
         // and finds the batch. If theirs is the first, our load comes after it and finds `asleep`.
         // So at least one of us sees the other, and no batch waits for a sleeper.
         fence(Ordering::SeqCst);
-        for (alarm, unrung) in self.alarms.iter().zip(&mut self.unrung) {
-            if std::mem::take(unrung)
-                && alarm.asleep.load(Ordering::Relaxed)
+        for (wakeup, to_wake) in self.wakeups.iter().zip(&mut self.to_wake) {
+            if std::mem::take(to_wake)
+                && wakeup.asleep.load(Ordering::Relaxed)
                 // One wake-up is enough; the thread that turns the flag off sends it.
-                && alarm.asleep.swap(false, Ordering::Relaxed)
+                && wakeup.asleep.swap(false, Ordering::Relaxed)
             {
-                alarm.ring();
-                self.rings += 1;
+                wakeup.signal();
+                self.wakeups_sent += 1;
             }
         }
     }
@@ -165,7 +165,7 @@ impl<M> Endpoint<M> {
     /// [`Self::awake`] must follow the wait.
     #[must_use = "a shard that sleeps on false misses a batch"]
     pub fn prepare_to_sleep(&self) -> bool {
-        let asleep = &self.alarms[self.shard].asleep;
+        let asleep = &self.wakeups[self.shard].asleep;
         asleep.store(true, Ordering::Relaxed);
         // See `flush` for why this fence, and why the inbox is looked at only after it.
         fence(Ordering::SeqCst);
@@ -176,20 +176,20 @@ impl<M> Endpoint<M> {
         empty
     }
 
-    /// Says that this shard looks into its inbox by itself again, so that nobody rings.
+    /// Says that this shard looks into its inbox by itself again, so that no sender wakes it.
     pub fn awake(&self) {
-        // A ring between this and the end of the wait is one wake-up too many, and harmless.
-        self.alarms[self.shard].asleep.store(false, Ordering::Relaxed);
+        // A wake-up between this and the end of the wait is one wake-up too many, and harmless.
+        self.wakeups[self.shard].asleep.store(false, Ordering::Relaxed);
     }
 
-    /// The doorbell for the shard's reactor to listen to.
-    pub fn alarm(&self) -> Arc<Alarm> {
-        Arc::clone(&self.alarms[self.shard])
+    /// What the shard's reactor listens to.
+    pub fn wakeup(&self) -> Arc<Wakeup> {
+        Arc::clone(&self.wakeups[self.shard])
     }
 
     /// A handle that wakes this shard from any thread.
     pub fn waker(&self) -> Waker {
-        Waker(self.alarm())
+        Waker(self.wakeup())
     }
 }
 
@@ -199,8 +199,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
 
-    fn rung(endpoint: &Endpoint<u32>) -> bool {
-        let mut poll = libc::pollfd { fd: endpoint.alarm().as_raw_fd(), events: 1, revents: 0 };
+    fn is_signalled(endpoint: &Endpoint<u32>) -> bool {
+        let mut poll = libc::pollfd { fd: endpoint.wakeup().as_raw_fd(), events: 1, revents: 0 };
         // SAFETY: one live pollfd, no waiting.
         unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
     }
@@ -231,17 +231,17 @@ mod tests {
         let mut mesh = Mesh::<u32>::new(2).unwrap();
         mesh[0].send(1, 1).unwrap();
         mesh[0].flush();
-        assert!(!rung(&mesh[1]), "awake, but rung");
+        assert!(!is_signalled(&mesh[1]), "awake, but is_signalled");
         assert!(!mesh[1].prepare_to_sleep(), "slept over a batch");
         assert_eq!(mesh[1].receive(), Some(1));
         assert!(mesh[1].prepare_to_sleep());
         mesh[0].send(1, 2).unwrap();
-        assert!(!rung(&mesh[1]), "rung before the flush");
+        assert!(!is_signalled(&mesh[1]), "is_signalled before the flush");
         mesh[0].flush();
-        assert!(rung(&mesh[1]), "not rung");
+        assert!(is_signalled(&mesh[1]), "not is_signalled");
         mesh[0].send(1, 3).unwrap();
         mesh[0].flush();
-        assert_eq!(mesh[0].rings, 1);
+        assert_eq!(mesh[0].wakeups_sent, 1);
         mesh[1].awake();
         assert_eq!((mesh[1].receive(), mesh[1].receive()), (Some(2), Some(3)));
     }
@@ -251,7 +251,7 @@ mod tests {
         let mesh = Mesh::<u32>::new(1).unwrap();
         let waker = mesh[0].waker();
         std::thread::spawn(move || waker.wake()).join().unwrap();
-        assert!(rung(&mesh[0]));
+        assert!(is_signalled(&mesh[0]));
     }
 
     /// Spins until `counter` is at `value`; now and then the core is left to others.
@@ -266,7 +266,7 @@ mod tests {
     }
 
     /// The one case that must not be: the receiver found nothing and sleeps, the sender found it
-    /// awake and did not ring. Both step at the same moment, each on its core, again and again for
+    /// awake and did not signal. Both step at the same moment, each on its core, again and again for
     /// a second; that they really meet is up to the machine.
     #[test]
     fn a_batch_sent_while_falling_asleep_is_seen_or_rung_for() {
@@ -299,7 +299,7 @@ mod tests {
                     let sleeps = endpoint.prepare_to_sleep();
                     wait_for(done, round);
                     // A sender turns the flag off before it wakes.
-                    if sleeps && endpoint.alarms[1].asleep.load(Ordering::Acquire) {
+                    if sleeps && endpoint.wakeups[1].asleep.load(Ordering::Acquire) {
                         lost = Some(format!("round {round}: asleep over a batch"));
                         break;
                     }

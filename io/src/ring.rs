@@ -33,7 +33,7 @@ pub(crate) enum Enter {
     Until(Option<Instant>),
     /// The same, but a sleep that could end in the first `window` ends only with so many completions, or at
     /// its end.
-    Gather { until: Option<Instant>, wanted: NonZero<u32>, window: Duration },
+    Batch { until: Option<Instant>, wanted: NonZero<u32>, window: Duration },
 }
 
 /// A ring of one thread.
@@ -76,8 +76,8 @@ impl Ring {
         Ok(Self { uring, in_flight: 0, spill: VecDeque::new(), wait_flags, enters: 0 })
     }
 
-    /// Whether the kernel knows [`Enter::Gather`] (6.12).
-    pub(crate) fn can_gather(&self) -> bool {
+    /// Whether the kernel knows [`Enter::Batch`] (6.12).
+    pub(crate) fn can_batch_wakeups(&self) -> bool {
         self.uring.params().is_feature_min_timeout()
     }
 
@@ -187,7 +187,7 @@ impl Ring {
         let (wanted, until, window) = match how {
             Enter::Poll => (0, None, Duration::ZERO),
             Enter::Until(until) => (1, until, Duration::ZERO),
-            Enter::Gather { until, wanted, window } => (wanted.get(), until, window),
+            Enter::Batch { until, wanted, window } => (wanted.get(), until, window),
         };
         let left = until.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         // The kernel waits for the window first, whatever comes after it.

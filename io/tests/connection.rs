@@ -286,7 +286,7 @@ fn whoever_asks_is_told_once_that_the_output_has_been_taken() {
     };
     for round in 1..3 {
         rig.send(conn, &vec![7; 16 << 20]);
-        rig.reactor.conns.tell_when_drained(conn);
+        rig.reactor.conns.notify_when_drained(conn);
         let mut reader = client.try_clone().unwrap();
         let reading = std::thread::spawn(move || reader.read_exact(&mut vec![0; 16 << 20]));
         rig.until("drained", |rig| drained(rig) == round);

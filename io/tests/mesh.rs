@@ -34,7 +34,7 @@ fn ping_pong_between_sleeping_shards_loses_no_wake_up() {
         let shards =
             spawn_shards(&allowed_cpus().unwrap(), mesh, move |me, mut endpoint| async move {
                 let mut reactor = Reactor::new(config).map_err(|error| error.to_string())?;
-                reactor.watch(endpoint.alarm());
+                reactor.watch(endpoint.wakeup());
                 // Shard 0 serves; shard 1 sends back what it gets; shard 0 checks it and serves again.
                 let mut serve = (me == 0).then(|| (0..batch_messages).collect::<Vec<u64>>());
                 for round in 0..rounds {
@@ -72,7 +72,7 @@ fn streams_through_small_inboxes_arrive_whole_and_in_order() {
     let config = Config::default();
     let shards = spawn_shards(&allowed_cpus().unwrap(), mesh, move |me, mut endpoint| async move {
         let mut reactor = Reactor::new(config).map_err(|error| error.to_string())?;
-        reactor.watch(endpoint.alarm());
+        reactor.watch(endpoint.wakeup());
         let mut random = support::Random(me as u64 + 1);
         let (mut next, mut expected, mut kept) = (0, 0, None::<Vec<u64>>);
         let mut events = Vec::new();
@@ -123,7 +123,7 @@ fn streams_through_small_inboxes_arrive_whole_and_in_order() {
 fn a_waker_ends_a_wait_without_a_deadline() {
     let mut rig = Rig::new(Config::default());
     let mesh = Mesh::<u8>::new(1).unwrap();
-    rig.reactor.watch(mesh[0].alarm());
+    rig.reactor.watch(mesh[0].wakeup());
     for _ in 0..100 {
         let waker = mesh[0].waker();
         let waking = std::thread::spawn(move || waker.wake());

@@ -41,7 +41,7 @@ use super::storage::engine::Engine;
 use super::webhooks::Webhooks;
 use corq_io::log::Lack;
 use corq_io::net::{ConnId, Connections, Counters, Permits};
-use corq_io::tls::Keeper;
+use corq_io::tls::CertificateStore;
 use corq_shards::command::Command;
 use corq_shards::dependency::custom_ids::Directory;
 use corq_shards::effect::Effects;
@@ -131,7 +131,7 @@ pub struct ShardServer {
     pub(super) saturated: bool,
     /// How far it may be: what a slow disk may cost in memory.
     pub(super) unwritten_bytes_max: u64,
-    pub(super) keeper: Option<Arc<Keeper>>,
+    pub(super) certificates: Option<Arc<CertificateStore>>,
     /// Shards that have not said [`Message::Open`](super::shard_mail::message::Message::Open) yet.
     pub(super) closed_shards: usize,
     /// Whether the others know that every client here has its answer.
@@ -164,7 +164,7 @@ pub struct ShardSettings {
     /// Bytes of records that may wait for the disk before no more commands are taken.
     pub unwritten_bytes_max: u64,
     /// The certificate, where TLS is spoken.
-    pub keeper: Option<Arc<Keeper>>,
+    pub certificates: Option<Arc<CertificateStore>>,
     /// Whether the files of the log are still there.
     pub data_presence: DataPresence,
     /// How many connections all shards may have.
@@ -186,7 +186,7 @@ impl ShardServer {
             webhooks,
             http,
             unwritten_bytes_max,
-            keeper,
+            certificates,
             data_presence,
             permits,
         } = shard_settings;
@@ -253,7 +253,7 @@ impl ShardServer {
             stopping: false,
             saturated: false,
             unwritten_bytes_max,
-            keeper,
+            certificates,
             counted_quiet: false,
         }
     }

@@ -20,7 +20,7 @@ use std::path::Path;
 
 use corq_io::log::{
     About, Damage, DataDir, Draft, Inspection, Label, Owner, PINS, Position, Seen, Subject,
-    forget_claims, inspect, segment_file,
+    clear_claims, inspect, segment_file,
 };
 
 use super::leftovers;
@@ -267,7 +267,7 @@ impl<'a> Making<'a> {
                 if is_last {
                     lengthen(&copy, inspection.segment_bytes)?;
                     // The server has gone on, and said so there.
-                    forget_claims(&copy).map_err(at(&copy))?;
+                    clear_claims(&copy).map_err(at(&copy))?;
                 }
                 fs::rename(&copy, &place).map_err(at(&place))?;
                 if pin != place {

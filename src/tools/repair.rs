@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use corq_io::log::{
-    DataDir, Draft, Inspection, Label, Mended, Owner, exchange, mend, segment_file,
+    DataDir, Draft, Inspection, Label, Owner, Repaired, exchange, repair, segment_file,
 };
 
 use super::backup::write_file;
@@ -86,7 +86,7 @@ impl Repair {
     }
 
     /// Mends what was found in a shard, in its copy; what is then still wrong shows in the next look at that.
-    pub fn mend(&mut self, shard: u16, found: &Inspection) -> Result<Vec<Mended>, Fault> {
+    pub fn repair(&mut self, shard: u16, found: &Inspection) -> Result<Vec<Repaired>, Fault> {
         let directory = self.place.shard_path(shard);
         if !self.shards().contains(&shard) {
             let from = DataDir::shard_path(&self.data, shard);
@@ -99,7 +99,7 @@ impl Repair {
         // What has lost all of its log may begin one.
         self.place.is_begun &= !found.damages.iter().any(corq_io::log::Damage::is_all_lost);
         let subject = self.place.subject(shard, &directory);
-        mend(subject, found).map_err(|error| Fault(format!("shard-{shard:04}/{error}")))
+        repair(subject, found).map_err(|error| Fault(format!("shard-{shard:04}/{error}")))
     }
 
     /// Makes all of it durable, and separates what a start will write to from what is kept. `ends` has what was found

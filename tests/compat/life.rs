@@ -259,8 +259,8 @@ impl Life {
         }
         assert_eq!(self.shard.needed_in_span_of(oldest.start.0), 0);
         while !self.shard.end_keeping(oldest.end.0, &mut self.book) {}
-        self.book.0.forget_oldest();
-        while self.book.0.segments().0 > 1 || self.book.0.counters().forgotten == 0 {
+        self.book.0.drop_oldest();
+        while self.book.0.segments().0 > 1 || self.book.0.counters().dropped == 0 {
             self.now_ms += 20;
             self.flush();
         }

@@ -29,7 +29,7 @@ impl Node {
                     model.must(Check::Log, needed == 0, || {
                         format!("{needed} bytes are still needed of what goes at {}", oldest.start)
                     });
-                    book.log.forget_oldest();
+                    book.log.drop_oldest();
                     book.gone = oldest.end;
                 }
                 Scan::Failed(error) => {

@@ -49,7 +49,7 @@ pub use error::{LogError, OpenError};
 pub use format::address::{Position, SEGMENT_HEADER_BYTES};
 pub use format::block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES};
 pub use format::segment::file_name as segment_file;
-pub use format::synced_slots::forget_claims;
+pub use format::synced_slots::clear_claims;
 pub use offline::damage::Damage;
 pub use offline::draft::{
     DRAFT_MARKER, Draft, Label, Left, Said, Standing, discard, draft_of_pins, drafts_in,
@@ -57,7 +57,7 @@ pub use offline::draft::{
 };
 pub use offline::exchange::exchange;
 pub use offline::new_id::give_id;
-pub use offline::repair::{Mended, mend};
+pub use offline::repair::{Repaired, repair};
 pub use offline::replace_shards::{Moving, Next};
 pub use offline::verify::{InspectError, Inspection, Seen, Segment, Subject, inspect};
 pub use read::cold_read::{ReadDone, ReadError};
@@ -75,8 +75,8 @@ use reclaim::scan_oldest::Scanner;
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
-use write::segment_pool::{InUse, Stock};
-use write::write_buffer::{Chain, Tail};
+use write::segment_pool::{InUse, SegmentPool};
+use write::write_buffer::{Chain, WriteBuffer};
 use write::writer::{Writer, WriterStart};
 
 /// What a released record has survived.
@@ -202,9 +202,9 @@ pub struct Counters {
     /// Segments made of files that had been others before.
     pub recycled: u64,
     /// Segments given up.
-    pub forgotten: u64,
+    pub dropped: u64,
     /// Their bytes.
-    pub forgotten_bytes: u64,
+    pub dropped_bytes: u64,
     /// Failed attempts to get room for another segment: the disk is full, or nearly.
     pub segment_failures: u64,
     /// Block writes that found no room in the place that they have, and are tried again.
@@ -217,14 +217,14 @@ pub struct Counters {
 
 /// The log of one shard.
 ///
-/// Drop it only after the ring has completed or forgotten its operations; what is in flight then is
+/// Drop it only after the ring has completed or cancelled its operations; what is in flight then is
 /// leaked, never reused.
 #[derive(Debug)]
 pub struct Log<D> {
     record_bytes_max: usize,
-    tail: Tail,
+    buffer: WriteBuffer,
     writer: Writer,
-    cold: ColdReads,
+    cold_reads: ColdReads,
     scanner: Scanner,
     disk: D,
     counters: Counters,
@@ -272,15 +272,15 @@ impl<D: Disk> Log<D> {
         disk.create(from.fresh, config.segment_bytes, &header.encode(), spares > 0)
             .and_then(|()| disk.settle(from.fresh))
             .map_err(making)?;
-        let ending = |source| OpenError::Io { what: "leaving the last segment".into(), source };
+        let ending = |source| OpenError::Io { what: "retiring the last segment".into(), source };
         from.rest.end(&mut disk).map_err(ending)?;
         let mut segments = from.segments;
         let (number, file_bytes) = (from.fresh, config.segment_bytes);
         segments.push_back(InUse { number, file_bytes, end: from.end });
-        let mut stock = Stock::new(geometry, segments, config.bytes_max);
+        let mut pool = SegmentPool::new(geometry, segments, config.bytes_max);
         // It was one of them, or has been made beside them.
-        stock.spares = spares.saturating_sub(1);
-        let disk_bytes = stock.used_bytes + stock.spares * config.segment_bytes;
+        pool.spares = spares.saturating_sub(1);
+        let disk_bytes = pool.used_bytes + pool.spares * config.segment_bytes;
 
         let chain = Chain {
             shard: config.shard,
@@ -302,10 +302,17 @@ impl<D: Disk> Log<D> {
         };
         let log = Self {
             record_bytes_max: config.record_bytes_max,
-            tail: Tail::new(geometry, chunk_bytes, config.cache_bytes, from.end, next, chain),
-            writer: Writer::new(geometry, start, stock),
+            buffer: WriteBuffer::new(
+                geometry,
+                chunk_bytes,
+                config.cache_bytes,
+                from.end,
+                next,
+                chain,
+            ),
+            writer: Writer::new(geometry, start, pool),
             scanner: Scanner::new(geometry, Arc::clone(&salts), config.shard),
-            cold: ColdReads::new(geometry, salts, config.cold_reads_max),
+            cold_reads: ColdReads::new(geometry, salts, config.cold_reads_max),
             disk,
             counters: Counters {
                 segments: 1,
@@ -351,20 +358,20 @@ impl<D: Disk> Log<D> {
             body_bytes <= self.record_bytes_max - RECORD_HEADER_BYTES,
             "a record of {body_bytes} bytes is over the limit"
         );
-        self.tail.append(body_bytes)
+        self.buffer.append(body_bytes)
     }
 
     /// The record appended last must be on the disk before it counts as released. In `synced` mode
     /// that is so anyway. Everything behind it waits, too.
     pub fn require_sync(&mut self) {
-        self.tail.require_sync();
+        self.buffer.require_sync();
     }
 
     /// Ends the block that is being filled: what was appended before lies in other blocks than what
     /// comes. Answers where they meet.
     pub fn cut(&mut self) -> Position {
-        self.tail.close_block();
-        self.tail.head()
+        self.buffer.close_block();
+        self.buffer.head()
     }
 
     /// The data directory whose log it is.
@@ -376,7 +383,7 @@ impl<D: Disk> Log<D> {
     /// `released() >= head`.
     #[inline]
     pub fn head(&self) -> Position {
-        self.tail.head()
+        self.buffer.head()
     }
 
     /// Everything below has the durability that its block promises.
@@ -398,10 +405,10 @@ impl<D: Disk> Log<D> {
     /// The end of a turn: starts the writes and syncs that are due. To be called once per turn, also
     /// when nothing was appended; a turn may leave it to the next if that comes within microseconds.
     pub fn flush(&mut self, now_ms: u64) -> Result<(), LogError> {
-        let Self { tail, writer, cold, scanner, disk, counters, .. } = self;
-        let is_read = |segment| cold.reads_from(segment) || scanner.is_in_flight();
-        writer.flush(tail, disk, counters, now_ms, &is_read)?;
-        cold.start(disk);
+        let Self { buffer, writer, cold_reads, scanner, disk, counters, .. } = self;
+        let is_read = |segment| cold_reads.reads_from(segment) || scanner.is_in_flight();
+        writer.flush(buffer, disk, counters, now_ms, &is_read)?;
+        cold_reads.start(disk);
         Ok(())
     }
 
@@ -411,12 +418,12 @@ impl<D: Disk> Log<D> {
     /// # Panics
     /// When no such operation is in flight.
     pub fn complete(&mut self, tag: u64, result: i32) -> Result<(), LogError> {
-        let Self { tail, writer, cold, scanner, disk, counters, .. } = self;
+        let Self { buffer, writer, cold_reads, scanner, disk, counters, .. } = self;
         disk.ended(tag);
         match tag & 0xff {
-            read::cold_read::TAG => cold.complete(tag, result, disk),
+            read::cold_read::TAG => cold_reads.complete(tag, result, disk),
             reclaim::scan_oldest::TAG => scanner.complete(result, disk),
-            _ => return writer.complete(tag, result, tail, disk, counters),
+            _ => return writer.complete(tag, result, buffer, disk, counters),
         }
         writer.check()
     }
@@ -433,13 +440,13 @@ impl<D: Disk> Log<D> {
     /// the disk, and none is on its way out.
     pub fn oldest(&self) -> Option<std::ops::Range<Position>> {
         let oldest = self.writer.oldest()?;
-        let start = self.tail.geometry().start_of(oldest.number);
+        let start = self.buffer.geometry().start_of(oldest.number);
         Some(start..oldest.end)
     }
 
     /// Whether there is a segment besides the one that is being written, be it on its way out.
     pub fn has_older(&self) -> bool {
-        self.writer.stock.segments.len() > 1 || self.writer.leaving.is_some()
+        self.writer.pool.segments.len() > 1 || self.writer.retiring.is_some()
     }
 
     /// Nothing of the oldest segment is needed any more but what has been appended since. It goes once
@@ -447,24 +454,24 @@ impl<D: Disk> Log<D> {
     ///
     /// # Panics
     /// When [`Log::oldest`] says that none can go.
-    pub fn forget_oldest(&mut self) {
-        self.writer.forget(&mut self.tail, &mut self.counters);
+    pub fn drop_oldest(&mut self) {
+        self.writer.drop_oldest(&mut self.buffer, &mut self.counters);
     }
 
     /// Bytes of the segments in use: what was written, and how much of it is needed, is the caller's
     /// to know.
     pub fn used_bytes(&self) -> u64 {
-        self.writer.stock.used_bytes
+        self.writer.pool.used_bytes
     }
 
     /// How many segments are in use, and how many files are set aside.
     pub fn segments(&self) -> (u64, u64) {
-        (self.writer.stock.segments.len() as u64, self.writer.stock.spares)
+        (self.writer.pool.segments.len() as u64, self.writer.pool.spares)
     }
 
     /// Bytes per segment file.
     pub fn segment_bytes(&self) -> u64 {
-        self.tail.geometry().segment_bytes
+        self.buffer.geometry().segment_bytes
     }
 
     /// Room that is kept ready: see [`LogConfig::reserve_bytes`].
@@ -480,72 +487,72 @@ impl<D: Disk> Log<D> {
     /// Makes sure that `bytes` can be appended although the file system gives no more; false if that is
     /// not to be had now, and while what was appended finds no room in its place.
     pub fn make_room(&mut self, bytes: u64) -> bool {
-        let Self { tail, writer, disk, counters, .. } = self;
-        writer.stock.held.is_none() && writer.stock.make_room(tail.head(), bytes, disk, counters)
+        let Self { buffer, writer, disk, counters, .. } = self;
+        writer.pool.held.is_none() && writer.pool.make_room(buffer.head(), bytes, disk, counters)
     }
 
     /// Whether `bytes` can be appended although the file system gives no more. Asks it for nothing.
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.writer.stock.sure_bytes(self.head()) >= bytes
+        self.writer.pool.sure_bytes(self.head()) >= bytes
     }
 
     /// Bytes that can be appended although the file system gives no more.
     pub fn room_bytes(&self) -> u64 {
-        self.writer.stock.sure_bytes(self.head())
+        self.writer.pool.sure_bytes(self.head())
     }
 
     /// Bytes of all files that are no room: what is needed, and what is not.
     pub fn filled_bytes(&self) -> u64 {
-        self.counters.disk_bytes.saturating_sub(self.writer.stock.room_bytes(self.head()))
+        self.counters.disk_bytes.saturating_sub(self.writer.pool.room_bytes(self.head()))
     }
 
     /// Bytes that the file system, or the bound, still had when it gave no more room: too few for a
     /// segment.
     pub fn loose_bytes(&self) -> u64 {
-        self.writer.stock.loose_bytes
+        self.writer.pool.loose_bytes
     }
 
     /// What a block may take besides its records.
     pub fn block_overhead_bytes(&self) -> u64 {
-        BLOCK_HEADER_BYTES as u64 + self.tail.geometry().align_bytes
+        BLOCK_HEADER_BYTES as u64 + self.buffer.geometry().align_bytes
     }
 
     /// What there was too little of for more room when it was asked for last.
     pub fn lack(&self) -> Option<Lack> {
-        self.writer.stock.lacks()
+        self.writer.pool.lacks()
     }
 
     /// The body of the record at `position`, if it is still in memory.
     #[inline]
     pub fn read(&self, position: Position, body_bytes: usize) -> Option<&[u8]> {
-        self.tail.read(position, body_bytes)
+        self.buffer.read(position, body_bytes)
     }
 
     /// Starts reading a record that `read` did not find. Its result comes, with `token`, from
     /// `take_read`, in any order.
     pub fn read_cold(&mut self, position: Position, body_bytes: usize, token: u64) {
         self.counters.cold_reads += 1;
-        self.cold.request(position, body_bytes, token);
-        self.cold.start(&mut self.disk);
+        self.cold_reads.request(position, body_bytes, token);
+        self.cold_reads.start(&mut self.disk);
     }
 
     /// A cold read that is over, if there is one.
     pub fn take_read(&mut self) -> Option<ReadDone<'_>> {
-        self.cold.take()
+        self.cold_reads.take()
     }
 
     /// Cold reads whose result has not been taken.
     pub fn cold_reads_pending(&self) -> usize {
-        self.cold.pending()
+        self.cold_reads.pending()
     }
 
     /// A clean end: called instead of `flush`, once per turn, until it says true. Then everything is
     /// on the disk, the closing block is written, and nothing is in flight.
     pub fn close(&mut self, now_ms: u64) -> Result<bool, LogError> {
-        let Self { tail, writer, cold, scanner, disk, counters, .. } = self;
-        let is_read = |segment| cold.reads_from(segment) || scanner.is_in_flight();
-        let closed = writer.close(tail, disk, counters, now_ms, &is_read)?;
-        Ok(closed && !cold.is_in_flight() && !scanner.is_in_flight())
+        let Self { buffer, writer, cold_reads, scanner, disk, counters, .. } = self;
+        let is_read = |segment| cold_reads.reads_from(segment) || scanner.is_in_flight();
+        let closed = writer.close(buffer, disk, counters, now_ms, &is_read)?;
+        Ok(closed && !cold_reads.is_in_flight() && !scanner.is_in_flight())
     }
 
     /// Why the log has stopped, if it has.
@@ -565,7 +572,7 @@ impl<D: Disk> Log<D> {
 
     /// Memory of the newest blocks, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.tail.memory_bytes()
+        self.buffer.memory_bytes()
     }
 
     /// What the log has done.
@@ -575,6 +582,6 @@ impl<D: Disk> Log<D> {
 
     /// Chunks of memory given up for newer ones.
     pub fn evictions(&self) -> u64 {
-        self.tail.evictions
+        self.buffer.evictions
     }
 }

@@ -14,7 +14,7 @@ use super::connections::Socket;
 use super::listener::Listener;
 use super::op_token::Token;
 use super::reactor::Reactor;
-use super::tls_session::Secure;
+use super::tls_session::TlsSession;
 use crate::tls::Acceptor;
 
 /// Pause of accepting after the process or the machine ran out of something.
@@ -33,12 +33,7 @@ impl Reactor {
     }
 
     /// The same, from clients that speak TLS.
-    pub fn add_secure_listener(
-        &mut self,
-        socket: impl Into<OwnedFd>,
-        tag: u32,
-        acceptor: Acceptor,
-    ) {
+    pub fn add_tls_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32, acceptor: Acceptor) {
         self.push_listener(socket.into(), tag, (Some(acceptor), true));
     }
 
@@ -131,9 +126,9 @@ impl Reactor {
                 let tag = listener.tag;
                 self.counters.accepted += 1;
                 if let Some(acceptor) = &mut listener.acceptor {
-                    self.conns.greet(fd, permit, Secure::new(acceptor.config(), tag));
+                    self.conns.begin_handshake(fd, permit, TlsSession::new(acceptor.config(), tag));
                 } else {
-                    let conn = self.conns.insert(Socket { fd, secure: None, permit }, Life::Open);
+                    let conn = self.conns.insert(Socket { fd, tls: None, permit }, Life::Open);
                     events.push(Event::Accepted { conn, listener: tag });
                 }
             } else {

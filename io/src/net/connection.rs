@@ -8,8 +8,8 @@ use socket2::SockRef;
 
 use super::output::{Output, Pool, SEND_BYTES_MAX};
 use super::permits::Permit;
-use super::tls_session::Secure;
-use super::wakeup_batching::Heard;
+use super::tls_session::TlsSession;
+use super::wakeup_batching::LastHeard;
 
 /// The multishot receive of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) enum Receive {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     /// Keys are being agreed on; the shard does not know of it.
-    Greeting,
+    Handshake,
     /// In use.
     Open,
     /// Closed from here; its allowed output is still to be sent.
@@ -62,7 +62,7 @@ pub(super) struct Connection {
     /// The send under way may not wait: without a completion it has succeeded.
     pub(super) prompt_send: bool,
     /// When something came last.
-    pub(super) heard: Heard,
+    pub(super) heard: LastHeard,
     pub(super) output: Output,
     /// Memory that its output held when it was counted last.
     pub(super) own_bytes: usize,
@@ -72,9 +72,9 @@ pub(super) struct Connection {
     /// or of which some was taken, it was. Otherwise 0.
     pub(super) untaken_since: u64,
     /// What it held of a handshake that is not over when that was counted last.
-    pub(super) greeting_bytes: usize,
+    pub(super) handshake_bytes: usize,
     /// TLS, where it is spoken.
-    pub(super) secure: Option<Box<Secure>>,
+    pub(super) tls: Option<Box<TlsSession>>,
     /// Behind the descriptor: given back once that is closed.
     pub(super) permit: Permit,
 }
@@ -93,14 +93,14 @@ impl Connection {
             dirty: false,
             starved: false,
             full: false,
-            heard: Heard::default(),
+            heard: LastHeard::default(),
             prompt_send: false,
             output: Output::default(),
             own_bytes: 0,
             owed_bytes: 0,
             untaken_since: 0,
-            greeting_bytes: 0,
-            secure: None,
+            handshake_bytes: 0,
+            tls: None,
             permit,
         }
     }
@@ -109,7 +109,7 @@ impl Connection {
     pub(super) fn wants_receive(&self) -> bool {
         let wanted = match self.life {
             Life::Open => !self.paused && !self.leaving,
-            Life::Greeting => !self.secure.as_ref().is_some_and(|it| it.has_heard_enough()),
+            Life::Handshake => !self.tls.as_ref().is_some_and(|it| it.has_enough_input()),
             Life::Draining | Life::Lingering => true,
             Life::Over => false,
         };
@@ -171,20 +171,20 @@ impl Connection {
 
     /// The next piece to send, as [`Output::next_send`]. An error ends the connection.
     pub(super) fn next_send(&mut self, pool: &mut Pool) -> Result<Option<&[u8]>, rustls::Error> {
-        match &mut self.secure {
+        match &mut self.tls {
             None => Ok(self.output.next_send(SEND_BYTES_MAX)),
-            Some(secure) => {
+            Some(tls) => {
                 let over = self.life == Life::Draining;
-                secure.next_send(&mut self.output, over, pool)
+                tls.next_send(&mut self.output, over, pool)
             }
         }
     }
 
     /// The send under way has ended after `bytes`.
     pub(super) fn complete(&mut self, bytes: usize, pool: &mut Pool) {
-        match &mut self.secure {
+        match &mut self.tls {
             None => self.output.complete(bytes, pool),
-            Some(secure) => secure.complete(bytes, pool),
+            Some(tls) => tls.complete(bytes, pool),
         }
     }
 
@@ -198,35 +198,35 @@ impl Connection {
             *begun += 1;
             self.untaken_since = *begun;
         }
-        let secure = self.secure.as_ref().map_or(0, |secure| secure.unsent());
-        let held = if self.life == Life::Over { 0 } else { self.output.own_bytes() + secure };
+        let tls = self.tls.as_ref().map_or(0, |tls| tls.unsent());
+        let held = if self.life == Life::Over { 0 } else { self.output.own_bytes() + tls };
         *sum = *sum - self.own_bytes + held;
         self.own_bytes = held;
     }
 
     /// Bytes in memory that the kernel has not taken.
     pub(super) fn unsent(&self) -> usize {
-        self.output.unsent() + self.secure.as_ref().map_or(0, |secure| secure.unsent())
+        self.output.unsent() + self.tls.as_ref().map_or(0, |tls| tls.unsent())
     }
 
     pub(super) fn in_flight(&self) -> bool {
-        match &self.secure {
+        match &self.tls {
             None => self.output.in_flight(),
-            Some(secure) => secure.in_flight(),
+            Some(tls) => tls.in_flight(),
         }
     }
 
     /// Bytes of the send under way.
     pub(super) fn in_flight_bytes(&self) -> usize {
-        match &self.secure {
+        match &self.tls {
             None => self.output.in_flight_bytes(),
-            Some(secure) => secure.in_flight_bytes(),
+            Some(tls) => tls.in_flight_bytes(),
         }
     }
 
     /// Whether nothing more may be sent once the send under way is over.
     pub(super) fn is_last_send(&self) -> bool {
-        match &self.secure {
+        match &self.tls {
             None => self.output.is_last_send(),
             Some(_) => self.output.is_drained(),
         }
@@ -234,11 +234,11 @@ impl Connection {
 
     /// True if nothing is being sent and nothing more may be or, where it is being closed, has to be.
     pub(super) fn is_drained(&self) -> bool {
-        match &self.secure {
+        match &self.tls {
             None => self.output.is_drained(),
-            Some(secure) => {
-                let over = self.life != Life::Draining || secure.is_over();
-                over && secure.unsent() == 0 && self.output.is_drained()
+            Some(tls) => {
+                let over = self.life != Life::Draining || tls.is_over();
+                over && tls.unsent() == 0 && self.output.is_drained()
             }
         }
     }
@@ -246,8 +246,8 @@ impl Connection {
     /// Gives up what is not being sent.
     pub(super) fn discard(&mut self, pool: &mut Pool) {
         self.output.discard(pool);
-        if let Some(secure) = &mut self.secure {
-            secure.discard(pool);
+        if let Some(tls) = &mut self.tls {
+            tls.discard(pool);
         }
     }
 }

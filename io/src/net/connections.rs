@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 
 use super::connection::{Connection, Life};
-use super::handshake_memory::Greetings;
+use super::handshake_memory::HandshakeMemory;
 use super::output::Pool;
 use super::permits::Permit;
 use super::shared::{Shared, Tally};
-use super::tls_session::Secure;
+use super::tls_session::TlsSession;
 use super::{Config, ConnId};
 
 /// In these a connection has so much time.
-const CUT: [Life; 3] = [Life::Draining, Life::Lingering, Life::Greeting];
+const CUT: [Life; 3] = [Life::Draining, Life::Lingering, Life::Handshake];
 
 /// A connection between two shards: its socket and, where it has them, its keys.
 #[derive(Debug)]
 pub struct Socket {
     pub(super) fd: OwnedFd,
-    pub(super) secure: Option<Box<Secure>>,
+    pub(super) tls: Option<Box<TlsSession>>,
     pub(super) permit: Permit,
 }
 
@@ -47,11 +47,11 @@ pub struct Connections {
     pub(super) draining: VecDeque<(Instant, ConnId)>,
     pub(super) lingering: VecDeque<(Instant, ConnId)>,
     /// The same of those whose keys are being agreed on.
-    pub(super) greeting: VecDeque<(Instant, ConnId)>,
-    greetings: Greetings,
+    pub(super) handshaking: VecDeque<(Instant, ConnId)>,
+    handshake_memory: HandshakeMemory,
     drain: Duration,
-    greet: Duration,
-    secure: usize,
+    begin_handshake: Duration,
+    tls: usize,
     most: usize,
     turned_away: u64,
     /// Memory that outputs hold each for itself.
@@ -70,11 +70,11 @@ impl Connections {
             dirty: Vec::new(),
             draining: VecDeque::new(),
             lingering: VecDeque::new(),
-            greeting: VecDeque::new(),
-            greetings: Greetings::default(),
+            handshaking: VecDeque::new(),
+            handshake_memory: HandshakeMemory::default(),
             drain: Duration::from_millis(config.drain_ms),
-            greet: Duration::from_millis(config.greet_ms),
-            secure: 0,
+            begin_handshake: Duration::from_millis(config.handshake_ms),
+            tls: 0,
             most: config.connections_max,
             turned_away: 0,
             own_bytes: 0,
@@ -94,8 +94,8 @@ impl Connections {
     }
 
     /// How many of them speak TLS.
-    pub fn secure(&self) -> usize {
-        self.secure
+    pub fn tls_connections(&self) -> usize {
+        self.tls
     }
 
     /// True until the shard closes it (or the id is stale).
@@ -262,7 +262,7 @@ impl Connections {
 
     /// Tells the shard once, by `Event::Drained`, when all output has been taken by the kernel. There
     /// must be some that has not.
-    pub fn tell_when_drained(&mut self, id: ConnId) {
+    pub fn notify_when_drained(&mut self, id: ConnId) {
         self.with(id, |conn, _| conn.watched = true);
     }
 
@@ -283,12 +283,12 @@ impl Connections {
     }
 
     /// Closes all that speak TLS, for the end of the process: their peers can tell it from a cut.
-    pub fn say_goodbye(&mut self) {
+    pub fn close_tls(&mut self) {
         let ids: Vec<ConnId> = self
             .slots
             .iter()
             .enumerate()
-            .filter(|(_, slot)| slot.conn.as_ref().is_some_and(|conn| conn.secure.is_some()))
+            .filter(|(_, slot)| slot.conn.as_ref().is_some_and(|conn| conn.tls.is_some()))
             .map(|(index, slot)| ConnId { index: index as u32, generation: slot.generation })
             .collect();
         for id in ids {
@@ -296,7 +296,7 @@ impl Connections {
         }
     }
 
-    /// Takes back the memory of [`super::Event::Deciphered`].
+    /// Takes back the memory of [`super::Event::Decrypted`].
     pub fn give_back(&mut self, bytes: Vec<u8>) {
         self.pool.give(bytes);
     }
@@ -305,7 +305,7 @@ impl Connections {
     pub fn abort(&mut self, id: ConnId) {
         self.with(id, |conn, pool| {
             // One that has broken the rules of TLS ends by itself, once its peer has been told.
-            let ends = conn.secure.as_ref().is_some_and(|secure| secure.failed);
+            let ends = conn.tls.as_ref().is_some_and(|tls| tls.failed);
             if conn.life != Life::Over && !ends {
                 conn.reset(pool);
             }
@@ -313,11 +313,11 @@ impl Connections {
     }
 
     fn with(&mut self, id: ConnId, wish: impl FnOnce(&mut Connection, &mut Pool)) {
-        let Self { slots, pool, dirty, own_bytes, begun, greetings, .. } = self;
+        let Self { slots, pool, dirty, own_bytes, begun, handshake_memory, .. } = self;
         if let Some(conn) = find_mut(slots, id) {
             wish(conn, pool);
             conn.recount(own_bytes, begun);
-            greetings.note(id, conn);
+            handshake_memory.note(id, conn);
             if !std::mem::replace(&mut conn.dirty, true) {
                 dirty.push(id);
             }
@@ -325,20 +325,20 @@ impl Connections {
     }
 
     /// More has come of a handshake.
-    pub(super) fn note_greeting(&mut self, id: ConnId) {
+    pub(super) fn note_handshake(&mut self, id: ConnId) {
         if let Some(conn) = find_mut(&mut self.slots, id) {
-            self.greetings.note(id, conn);
+            self.handshake_memory.note(id, conn);
         }
     }
 
     /// The handshake that has to be given up, if all that has come of them is too much together.
-    pub(super) fn too_much_greeted(&self) -> Option<ConnId> {
-        self.greetings.too_much()
+    pub(super) fn handshake_over_limit(&self) -> Option<ConnId> {
+        self.handshake_memory.over_limit()
     }
 
     /// Memory of what has come of handshakes that are not over.
-    pub fn greeting_bytes(&self) -> usize {
-        self.greetings.bytes()
+    pub fn handshake_bytes(&self) -> usize {
+        self.handshake_memory.bytes()
     }
 
     /// Notes that a connection must be looked at.
@@ -347,49 +347,54 @@ impl Connections {
     }
 
     /// A new connection that begins with a handshake, for which it has so much time.
-    pub(super) fn greet(&mut self, fd: OwnedFd, permit: Permit, secure: Secure) -> ConnId {
-        let socket = Socket { fd, secure: Some(Box::new(secure)), permit };
-        let id = self.insert(socket, Life::Greeting);
-        self.greeting.push_back((Instant::now() + self.greet, id));
+    pub(super) fn begin_handshake(
+        &mut self,
+        fd: OwnedFd,
+        permit: Permit,
+        tls: TlsSession,
+    ) -> ConnId {
+        let socket = Socket { fd, tls: Some(Box::new(tls)), permit };
+        let id = self.insert(socket, Life::Handshake);
+        self.handshaking.push_back((Instant::now() + self.begin_handshake, id));
         id
     }
 
     /// A connection whose handshake has failed is closed once its peer has been told.
-    pub(super) fn dismiss(&mut self, id: ConnId) {
+    pub(super) fn close_failed(&mut self, id: ConnId) {
         let cut_at = Instant::now() + self.drain;
         self.with(id, |conn, pool| {
             conn.output.discard(pool);
             conn.life = Life::Draining;
-            if let Some(secure) = &mut conn.secure {
-                secure.fail();
+            if let Some(tls) = &mut conn.tls {
+                tls.fail();
             }
         });
         self.draining.push_back((cut_at, id));
     }
 
     /// A connection that came for TLS goes on without.
-    pub(super) fn undress(&mut self, id: ConnId) {
+    pub(super) fn continue_without_tls(&mut self, id: ConnId) {
         let mut was = None;
         self.with(id, |conn, pool| {
-            was = conn.secure.take();
-            if let Some(secure) = &mut was {
-                secure.discard(pool);
+            was = conn.tls.take();
+            if let Some(tls) = &mut was {
+                tls.discard(pool);
             }
             conn.life = Life::Open;
         });
-        self.secure -= usize::from(was.is_some());
+        self.tls -= usize::from(was.is_some());
     }
 
     pub(super) fn insert(&mut self, socket: Socket, life: Life) -> ConnId {
-        let Socket { fd, secure, permit } = socket;
+        let Socket { fd, tls, permit } = socket;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, conn: None });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
         assert!(slot.conn.is_none(), "slot {index} is taken");
-        self.secure += usize::from(secure.is_some());
-        slot.conn = Some(Connection { life, secure, ..Connection::new(fd, permit) });
+        self.tls += usize::from(tls.is_some());
+        slot.conn = Some(Connection { life, tls, ..Connection::new(fd, permit) });
         let id = ConnId { index, generation: slot.generation };
         self.touch(id);
         id
@@ -402,13 +407,13 @@ impl Connections {
         let conn = slot.conn.take().filter(Connection::is_quiet);
         let mut conn = conn.expect("a connection removed while the kernel holds it");
         conn.life = Life::Over;
-        self.greetings.note(id, &mut conn);
+        self.handshake_memory.note(id, &mut conn);
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(id.index);
         self.own_bytes -= conn.own_bytes;
-        let Connection { fd, secure, permit, .. } = conn;
-        self.secure -= usize::from(secure.is_some());
-        Socket { fd, secure, permit }
+        let Connection { fd, tls, permit, .. } = conn;
+        self.tls -= usize::from(tls.is_some());
+        Socket { fd, tls, permit }
     }
 
     pub(super) fn get(&self, id: ConnId) -> Option<&Connection> {
@@ -450,9 +455,9 @@ impl Connections {
                     continue;
                 }
                 cut.0 += u64::from(life == Life::Draining);
-                cut.1 += u64::from(life == Life::Greeting);
+                cut.1 += u64::from(life == Life::Handshake);
                 self.with(id, |conn, pool| match life {
-                    Life::Draining | Life::Greeting => conn.reset(pool),
+                    Life::Draining | Life::Handshake => conn.reset(pool),
                     _ => conn.finish(pool),
                 });
             }
@@ -463,7 +468,7 @@ impl Connections {
     fn cuts(&mut self, life: Life) -> &mut VecDeque<(Instant, ConnId)> {
         match life {
             Life::Draining => &mut self.draining,
-            Life::Greeting => &mut self.greeting,
+            Life::Handshake => &mut self.handshaking,
             _ => &mut self.lingering,
         }
     }

@@ -12,12 +12,12 @@ const BYTES_MAX: usize = 16 << 20;
 
 /// Handshakes with what has come of each.
 #[derive(Default)]
-pub(super) struct Greetings {
+pub(super) struct HandshakeMemory {
     bytes: usize,
     by_size: BTreeSet<(usize, ConnId)>,
 }
 
-impl Greetings {
+impl HandshakeMemory {
     /// Memory of all.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -25,9 +25,9 @@ impl Greetings {
 
     /// Looks again how much a connection holds of a handshake that is not over.
     pub(super) fn note(&mut self, id: ConnId, conn: &mut Connection) {
-        let secure = conn.secure.as_ref().filter(|_| conn.life == Life::Greeting);
-        let now = secure.map_or(0, |secure| secure.heard_bytes());
-        let before = std::mem::replace(&mut conn.greeting_bytes, now);
+        let tls = conn.tls.as_ref().filter(|_| conn.life == Life::Handshake);
+        let now = tls.map_or(0, |tls| tls.incoming_bytes());
+        let before = std::mem::replace(&mut conn.handshake_bytes, now);
         if before != now {
             self.count(id, before, now);
         }
@@ -44,7 +44,7 @@ impl Greetings {
     }
 
     /// The one that has to go, if there is no room for all.
-    pub(super) fn too_much(&self) -> Option<ConnId> {
+    pub(super) fn over_limit(&self) -> Option<ConnId> {
         let (_, id) = self.by_size.last().filter(|_| self.bytes > BYTES_MAX)?;
         Some(*id)
     }
@@ -57,19 +57,19 @@ mod tests {
     #[test]
     fn the_largest_has_to_go_once_there_is_no_room_for_all() {
         let id = |index| ConnId { index, generation: 0 };
-        let mut greetings = Greetings::default();
+        let mut handshake_memory = HandshakeMemory::default();
         for index in 0..16 {
-            greetings.count(id(index), 0, 1 << 20);
+            handshake_memory.count(id(index), 0, 1 << 20);
         }
-        assert_eq!(greetings.too_much(), None);
-        greetings.count(id(7), 1 << 20, (1 << 20) + 1);
-        assert_eq!(greetings.too_much(), Some(id(7)));
-        greetings.count(id(7), (1 << 20) + 1, 0);
-        assert_eq!((greetings.bytes(), greetings.too_much()), (15 << 20, None));
+        assert_eq!(handshake_memory.over_limit(), None);
+        handshake_memory.count(id(7), 1 << 20, (1 << 20) + 1);
+        assert_eq!(handshake_memory.over_limit(), Some(id(7)));
+        handshake_memory.count(id(7), (1 << 20) + 1, 0);
+        assert_eq!((handshake_memory.bytes(), handshake_memory.over_limit()), (15 << 20, None));
         for index in 0..16 {
             let before = if index == 7 { 0 } else { 1 << 20 };
-            greetings.count(id(index), before, 0);
+            handshake_memory.count(id(index), before, 0);
         }
-        assert_eq!((greetings.bytes(), greetings.by_size.len()), (0, 0));
+        assert_eq!((handshake_memory.bytes(), handshake_memory.by_size.len()), (0, 0));
     }
 }

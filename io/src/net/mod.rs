@@ -71,21 +71,21 @@ pub enum Event {
         chunk: Chunk,
     },
     /// The same over TLS. The memory should go back by [`Connections::give_back`].
-    Deciphered {
+    Decrypted {
         /// From whom.
         conn: ConnId,
         /// What was said.
         bytes: Vec<u8>,
     },
     /// A client that has connected speaks no TLS where it should. What is sent to it goes as it is; to be closed.
-    NotSecure {
+    NotTls {
         /// The new connection.
         conn: ConnId,
         /// The tag of the listener that it came through.
         listener: u32,
     },
     /// A client that had connected could not agree on keys, and is gone.
-    Unsettled {
+    HandshakeFailed {
         /// The tag of the listener that it came through.
         listener: u32,
         /// Why they could not agree.
@@ -100,7 +100,7 @@ pub enum Event {
     },
     /// All output of a connection has been taken by the kernel. Said of those whose reading is paused
     /// (time to resume, if the output was why), and once after
-    /// [`Connections::tell_when_drained`].
+    /// [`Connections::notify_when_drained`].
     Drained {
         /// The connection.
         conn: ConnId,
@@ -174,7 +174,7 @@ pub struct Config {
     /// How long a closed connection is then read, so that the peer is not reset before it has read.
     pub linger_ms: u64,
     /// How long keys may take to be agreed on.
-    pub greet_ms: u64,
+    pub handshake_ms: u64,
     /// How long a sleep may go on so that more connections are heard by one wake-up, in microseconds. Counts as 0
     /// where the kernel does not know how (before 6.12), and with [`Wait::Glommio`].
     pub gather_us: u32,
@@ -190,7 +190,7 @@ impl Default for Config {
             buffer_bytes: 16 * 1024,
             drain_ms: 10_000,
             linger_ms: 1000,
-            greet_ms: 10_000,
+            handshake_ms: 10_000,
             gather_us: 0,
         }
     }
@@ -245,7 +245,7 @@ pub struct Counters {
     /// Clients that gave way because all that had come of handshakes was too much together.
     pub handshakes_crowded_out: u64,
     /// Clients that spoke no TLS where it is spoken.
-    pub not_secure: u64,
+    pub not_tls: u64,
     /// Connections whose end came without being announced.
     pub truncated: u64,
     /// Connections that broke the rules of TLS after they had agreed on keys.

@@ -16,7 +16,7 @@ pub(super) enum Token {
     Send(ConnId),
     CancelReceive(ConnId),
     CancelAccept,
-    Alarm,
+    Wakeup,
     Disk(u64),
 }
 
@@ -29,7 +29,7 @@ impl Token {
             Self::Send(id) => (3, conn(id)),
             Self::CancelReceive(id) => (4, conn(id)),
             Self::CancelAccept => (5, 0),
-            Self::Alarm => (6, 0),
+            Self::Wakeup => (6, 0),
             Self::Disk(tag) => (7, tag),
         };
         kind << 60 | rest
@@ -44,7 +44,7 @@ impl Token {
             3 => Self::Send(conn()),
             4 => Self::CancelReceive(conn()),
             5 => Self::CancelAccept,
-            6 => Self::Alarm,
+            6 => Self::Wakeup,
             7 => Self::Disk(rest),
             _ => return None,
         })
@@ -64,7 +64,7 @@ mod tests {
             Token::Send(ConnId { index: 0, generation: 1 }),
             Token::CancelReceive(id),
             Token::CancelAccept,
-            Token::Alarm,
+            Token::Wakeup,
             Token::Disk(TAG_MAX - 1),
         ] {
             assert_eq!(Token::unpack(token.pack()), Some(token));

@@ -16,11 +16,11 @@ use super::connection::{Life, Receive};
 use super::connections::Connections;
 use super::listener::Listener;
 use super::op_token::{CONNECTIONS_MAX, TAG_MAX, Token};
-use super::wakeup_batching::{Gather, Heard};
+use super::wakeup_batching::{LastHeard, WakeupBatching};
 use super::{Config, ConnId, Counters, EndReason, Event, Permits, Wait};
 use crate::bell::Bell;
 use crate::log::DiskOpKind;
-use crate::mesh::Alarm;
+use crate::mesh::Wakeup;
 use crate::ring::{Enter, Ring};
 
 /// A wait that ends this long after its deadline counts as late.
@@ -44,18 +44,18 @@ pub struct Reactor {
     pub(super) takes_last: bool,
     /// Some listener has no accept with the kernel.
     pub(super) listeners_dirty: bool,
-    alarm: Option<Arc<Alarm>>,
-    alarm_armed: bool,
+    wakeup: Option<Arc<Wakeup>>,
+    wakeup_armed: bool,
     starved: Vec<ConnId>,
     /// Handshakes of which something has come, in the order in which their turn comes.
     pub(super) handshakes: VecDeque<ConnId>,
     /// Connections with a send that may not wait, since the last look.
     prompt_sends: Vec<ConnId>,
-    gather: Gather,
+    batching: WakeupBatching,
     /// How many a sleep is for that is no longer than the window.
-    company: Option<NonZero<u32>>,
-    /// When the alarm rang last: other shards are one source of work.
-    rung: Heard,
+    clients_wanted: Option<NonZero<u32>>,
+    /// When the wake-up came last: other shards are one source of work.
+    wakeup_heard: LastHeard,
     /// Disk operations that are not over.
     disk_ops: u32,
     /// Scratch space of a wait.
@@ -77,8 +77,8 @@ impl Reactor {
             Wait::Ring => None,
             Wait::Glommio => Some(Bell::new(&ring)?),
         };
-        let gathers = config.wait == Wait::Ring && ring.can_gather();
-        let gather = Gather::new(if gathers { config.gather_us } else { 0 });
+        let batches = config.wait == Wait::Ring && ring.can_batch_wakeups();
+        let batching = WakeupBatching::new(if batches { config.gather_us } else { 0 });
         Ok(Self {
             buffers: Buffers::new(&ring, config.buffers, config.buffer_bytes)?,
             conns: Connections::new(&config),
@@ -89,14 +89,14 @@ impl Reactor {
             stopped: false,
             takes_last: false,
             listeners_dirty: false,
-            alarm: None,
-            alarm_armed: false,
+            wakeup: None,
+            wakeup_armed: false,
             starved: Vec::new(),
             handshakes: VecDeque::new(),
             prompt_sends: Vec::new(),
-            gather,
-            company: None,
-            rung: Heard::default(),
+            batching,
+            clients_wanted: None,
+            wakeup_heard: LastHeard::default(),
             disk_ops: 0,
             reaped: Vec::new(),
             permits: Permits::new(usize::MAX, 0, 0),
@@ -109,14 +109,14 @@ impl Reactor {
         self.permits = permits;
     }
 
-    /// Listens to the shard's alarm: from now on a ring of it ends a wait with [`Event::Woken`].
+    /// Listens to the shard's wake-ups: from now on one of them ends a wait with [`Event::Woken`].
     ///
     /// # Panics
     ///
     /// If there is one already.
-    pub fn watch(&mut self, alarm: Arc<Alarm>) {
-        assert!(self.alarm.is_none(), "a reactor has one alarm");
-        self.alarm = Some(alarm);
+    pub fn watch(&mut self, wakeup: Arc<Wakeup>) {
+        assert!(self.wakeup.is_none(), "a reactor has one wakeup");
+        self.wakeup = Some(wakeup);
     }
 
     /// Starts a disk operation. It completes as [`Event::Disk`] with this tag (below 2^60).
@@ -162,20 +162,20 @@ impl Reactor {
 
     /// Whether a block should wait for the connections that are answered now, since they will have something for it at
     /// once.
-    pub fn expects_company(&self) -> bool {
-        self.disk_ops == 0 && self.gather.is_worth_while()
+    pub fn expects_more_clients(&self) -> bool {
+        self.disk_ops == 0 && self.batching.is_worth_while()
     }
 
     /// Submits all wishes and sleeps until so many connections could be heard, or for as long as others are waited
     /// for.
-    pub async fn wait_for_company(
+    pub async fn wait_for_clients(
         &mut self,
         wanted: NonZero<u32>,
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
-        self.company = Some(wanted);
-        let result = self.wait(Some(Instant::now() + self.gather.window()), events).await;
-        self.company = None;
+        self.clients_wanted = Some(wanted);
+        let result = self.wait(Some(Instant::now() + self.batching.window()), events).await;
+        self.clients_wanted = None;
         result
     }
 
@@ -204,7 +204,7 @@ impl Reactor {
                     if self.ring.needs_enter() {
                         self.ring.enter(Enter::Poll)?;
                     }
-                    if let Enter::Until(at) | Enter::Gather { until: at, .. } = until
+                    if let Enter::Until(at) | Enter::Batch { until: at, .. } = until
                         && !self.ring.has_completions()
                     {
                         bell.wait(at).await;
@@ -229,15 +229,15 @@ impl Reactor {
     /// A sleep until the deadline at most.
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Enter {
         let until = self.earliest(deadline);
-        let wanted = match self.company {
+        let wanted = match self.clients_wanted {
             // A client that waits for the disk does not wait for other clients as well.
             _ if self.disk_ops > 0 => None,
-            Some(wanted) => self.gather.want(wanted),
-            None => self.gather.wanted(),
+            Some(wanted) => self.batching.want(wanted),
+            None => self.batching.wanted(),
         };
         match wanted {
             None => Enter::Until(until),
-            Some(wanted) => Enter::Gather { until, wanted, window: self.gather.window() },
+            Some(wanted) => Enter::Batch { until, wanted, window: self.batching.window() },
         }
     }
 
@@ -250,21 +250,21 @@ impl Reactor {
 
     /// Turns wishes into operations.
     fn prepare(&mut self, events: &mut Vec<Event>) {
-        if let Some(alarm) = &self.alarm
-            && !self.alarm_armed
+        if let Some(wakeup) = &self.wakeup
+            && !self.wakeup_armed
         {
-            self.alarm_armed = true;
-            let fd = Fd(alarm.as_raw_fd());
+            self.wakeup_armed = true;
+            let fd = Fd(wakeup.as_raw_fd());
             // Never read: each write to an eventfd wakes its pollers, whatever its count is.
             let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build();
-            // SAFETY: the reactor holds the alarm until the ring is done.
-            unsafe { self.ring.push(poll.user_data(Token::Alarm.pack())) };
+            // SAFETY: the reactor holds the descriptor until the ring is done.
+            unsafe { self.ring.push(poll.user_data(Token::Wakeup.pack())) };
         }
         if self.listeners_dirty {
             self.arm_listeners();
         }
-        let Connections { draining, lingering, greeting, .. } = &self.conns;
-        if !draining.is_empty() || !lingering.is_empty() || !greeting.is_empty() {
+        let Connections { draining, lingering, handshaking, .. } = &self.conns;
+        if !draining.is_empty() || !lingering.is_empty() || !handshaking.is_empty() {
             let (drains, handshakes) = self.conns.cut(Instant::now());
             self.counters.drains_cut += drains;
             self.counters.handshakes_late += handshakes;
@@ -364,7 +364,7 @@ impl Reactor {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.ring.reap(&mut reaped);
         let mut woken = false;
-        self.gather.begin_round();
+        self.batching.begin_round();
         for entry in reaped.drain(..) {
             let (result, last) = (entry.result(), !cqueue::more(entry.flags()));
             match Token::unpack(entry.user_data()) {
@@ -374,10 +374,10 @@ impl Reactor {
                     self.disk_ops -= 1;
                     events.push(Event::Disk { tag, result: count_of(result) });
                 }
-                Some(Token::Alarm) => {
+                Some(Token::Wakeup) => {
                     woken = true;
-                    self.gather.note(&mut self.rung);
-                    self.alarm_armed = !last;
+                    self.batching.note(&mut self.wakeup_heard);
+                    self.wakeup_armed = !last;
                 }
                 Some(Token::Accept(listener)) => {
                     self.accepted(listener as usize, result, last, events);
@@ -387,13 +387,13 @@ impl Reactor {
                 None => self.counters.stray += 1,
             }
         }
-        self.gather.end_round();
+        self.batching.end_round();
         if woken {
             events.push(Event::Woken);
         }
         self.finish_prompt_sends(events);
         if !self.handshakes.is_empty() {
-            self.shake_hands(events);
+            self.run_handshakes(events);
         }
         self.reaped = reaped;
         self.counters.enters = self.ring.enters;
@@ -412,14 +412,14 @@ impl Reactor {
             return;
         };
         if result > 0 {
-            self.gather.note(&mut conn.heard);
+            self.batching.note(&mut conn.heard);
         }
         let open = conn.life == Life::Open && !conn.broken;
-        let greets = conn.life == Life::Greeting;
+        let handshaking = conn.life == Life::Handshake;
         let mut reason = None;
         if result == 0 {
             // Over TLS an announced end has been told already.
-            reason = match &conn.secure {
+            reason = match &conn.tls {
                 None => Some(EndReason::HalfClosed),
                 Some(_) if conn.half_closed => None,
                 Some(_) => Some(EndReason::Truncated),
@@ -433,7 +433,7 @@ impl Reactor {
             conn.discard(pool);
             reason = Some(EndReason::of(-result));
         }
-        let secure = conn.secure.is_some();
+        let tls = conn.tls.is_some();
         conn.leaving &= reason.is_none();
         if !cqueue::more(entry.flags()) {
             conn.receive = Receive::Idle;
@@ -444,23 +444,23 @@ impl Reactor {
             Some(chunk) if open && result > 0 => {
                 self.counters.received_bytes += chunk.len() as u64;
                 self.counters.chunks += 1;
-                if secure {
+                if tls {
                     self.open_records(id, chunk, events);
                 } else {
                     events.push(Event::Received { conn: id, chunk });
                 }
             }
-            Some(chunk) if greets && result > 0 => {
+            Some(chunk) if handshaking && result > 0 => {
                 self.counters.received_bytes += chunk.len() as u64;
-                self.hear_handshake(id, chunk, events);
+                self.receive_handshake(id, chunk, events);
             }
             Some(chunk) => self.buffers.recycle(chunk),
             None => {}
         }
         if let Some(reason) = reason.filter(|_| open) {
             events.push(Event::Ended { conn: id, reason });
-        } else if let Some(reason) = reason.filter(|_| greets) {
-            self.leaves_handshake(id, reason, events);
+        } else if let Some(reason) = reason.filter(|_| handshaking) {
+            self.end_handshake(id, reason, events);
         }
     }
 

@@ -21,7 +21,7 @@ use super::output::{Output, Pool};
 /// Plain bytes that are sealed at a time: what comes of them fits a buffer that the pool keeps.
 const SEALED_BYTES_MAX: usize = 60 * 1024;
 /// Bytes that may wait for their turn in a handshake before no more are received.
-const HEARD_BYTES_MAX: usize = 16 * 1024;
+const QUEUED_BYTES_MAX: usize = 16 * 1024;
 /// No message of a handshake has more, whatever it is made of.
 const INCOMING_BYTES_MAX: usize = 128 * 1024;
 /// The first byte of a client that speaks TLS: a record of a handshake.
@@ -49,7 +49,7 @@ enum Keys {
 }
 
 /// TLS of one connection.
-pub(super) struct Secure {
+pub(super) struct TlsSession {
     keys: Keys,
     /// The tag of the listener that it came through.
     pub(super) listener: u32,
@@ -60,7 +60,7 @@ pub(super) struct Secure {
     /// It has broken the rules, and is closed by us.
     pub(super) failed: bool,
     /// Our end has been announced.
-    said_goodbye: bool,
+    close_notify_sent: bool,
     /// What has come of a record that is not whole.
     incoming: Vec<u8>,
     /// Records to be sent. Its memory does not move while `in_flight`.
@@ -71,7 +71,7 @@ pub(super) struct Secure {
     next: Vec<u8>,
 }
 
-impl Secure {
+impl TlsSession {
     /// Before the first byte.
     pub(super) fn new(config: Arc<ServerConfig>, listener: u32) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Secure {
             queued: false,
             peer_closed: false,
             failed: false,
-            said_goodbye: false,
+            close_notify_sent: false,
             incoming: Vec::new(),
             wire: Vec::new(),
             wire_sent: 0,
@@ -108,26 +108,26 @@ impl Secure {
     }
 
     /// Puts bytes of a handshake aside until its turn comes. False if they are no TLS at all.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> bool {
         // No larger than it needs to be: of all handshakes together the largest gives way.
         self.incoming.extend_from_slice(bytes);
         // Once it has been answered it has begun well.
-        self.incoming.first().is_none_or(|&first| first == HANDSHAKE_RECORD) || self.has_spoken()
+        self.incoming.first().is_none_or(|&first| first == HANDSHAKE_RECORD) || self.has_begun()
     }
 
     /// Whether anything of it has been understood.
-    fn has_spoken(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.tls().is_some_and(|tls| tls.protocol_version().is_some())
     }
 
     /// Memory of what has come and is not a whole record or message.
-    pub(super) fn heard_bytes(&self) -> usize {
+    pub(super) fn incoming_bytes(&self) -> usize {
         self.incoming.capacity()
     }
 
     /// Whether so much waits for its turn that no more must come.
-    pub(super) fn has_heard_enough(&self) -> bool {
-        self.queued && self.incoming.len() > HEARD_BYTES_MAX
+    pub(super) fn has_enough_input(&self) -> bool {
+        self.queued && self.incoming.len() > QUEUED_BYTES_MAX
     }
 
     /// Takes in what has come, behind what was put aside.
@@ -245,7 +245,7 @@ impl Secure {
                 sealed?;
             }
             if over && output.is_drained() {
-                self.say_goodbye(pool);
+                self.send_close_notify(pool);
             }
         }
         if self.wire.is_empty() {
@@ -258,18 +258,18 @@ impl Secure {
     fn seal(&mut self, piece: &[u8], pool: &mut Pool) -> Result<(), rustls::Error> {
         let records = piece.len().div_ceil(RECORD_CONTENT_BYTES);
         let guess = piece.len() + records * RECORD_MARGIN_BYTES;
-        let sealed = self.speak(pool, |traffic, wire, pool| {
+        let sealed = self.write_record(pool, |traffic, wire, pool| {
             write(wire, pool, guess, |room| traffic.encrypt(piece, room).map_err(Short::of_encrypt))
         })?;
         if sealed { Ok(()) } else { Err(rustls::Error::General("its keys are used up".into())) }
     }
 
-    fn say_goodbye(&mut self, pool: &mut Pool) {
-        if std::mem::replace(&mut self.said_goodbye, true) || self.failed {
+    fn send_close_notify(&mut self, pool: &mut Pool) {
+        if std::mem::replace(&mut self.close_notify_sent, true) || self.failed {
             return;
         }
         // One that cannot be said any more is not.
-        let _ = self.speak(pool, |traffic, wire, pool| {
+        let _ = self.write_record(pool, |traffic, wire, pool| {
             write(wire, pool, RECORD_MARGIN_BYTES, |room| {
                 traffic.queue_close_notify(room).map_err(Short::of_encrypt)
             })
@@ -277,7 +277,7 @@ impl Secure {
     }
 
     /// Writes a record. What has come so far is shown again, since what is understood of it points into it.
-    fn speak(
+    fn write_record(
         &mut self,
         pool: &mut Pool,
         say: impl FnOnce(&mut Traffic<'_>, &mut Vec<u8>, &mut Pool) -> bool,
@@ -307,12 +307,12 @@ impl Secure {
     /// It has broken the rules: nothing is sent but what says so.
     pub(super) fn fail(&mut self) {
         self.failed = true;
-        self.said_goodbye = true;
+        self.close_notify_sent = true;
     }
 
     /// Whether our end has been announced, or need not be.
     pub(super) fn is_over(&self) -> bool {
-        self.said_goodbye
+        self.close_notify_sent
     }
 
     pub(super) fn in_flight(&self) -> bool {
@@ -411,9 +411,9 @@ fn write(
     }
 }
 
-impl fmt::Debug for Secure {
+impl fmt::Debug for TlsSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Secure")
+        f.debug_struct("TlsSession")
             .field("version", &self.tls().and_then(|tls| tls.protocol_version()))
             .finish_non_exhaustive()
     }

@@ -18,11 +18,11 @@ const WANTED_MAX: u32 = 32;
 
 /// When a source was heard last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard(u32);
+pub(super) struct LastHeard(u32);
 
 /// How many clients the next sleep waits for, learnt from the rounds before.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(super) struct WakeupBatching {
     window_us: u32,
     round: u32,
     /// Sources heard in this round, and how many of them in the one before as well.
@@ -37,7 +37,7 @@ pub(super) struct Gather {
     pauses: u32,
 }
 
-impl Gather {
+impl WakeupBatching {
     /// Waits for others so long at most; not at all if that is zero.
     pub(super) fn new(window_us: u32) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Gather {
 
     /// Something of a source.
     #[inline]
-    pub(super) fn note(&mut self, source: &mut Heard) {
+    pub(super) fn note(&mut self, source: &mut LastHeard) {
         if source.0 != self.round {
             self.heard += 1;
             self.again += u32::from(source.0 == self.round.wrapping_sub(1));
@@ -121,48 +121,48 @@ impl Gather {
 mod tests {
     use super::*;
 
-    fn round(gather: &mut Gather, sources: &mut [Heard], heard: &[usize]) -> u32 {
-        gather.begin_round();
+    fn round(batching: &mut WakeupBatching, sources: &mut [LastHeard], heard: &[usize]) -> u32 {
+        batching.begin_round();
         for &at in heard {
-            gather.note(&mut sources[at]);
+            batching.note(&mut sources[at]);
         }
-        gather.end_round();
-        gather.wanted().map_or(0, NonZero::get)
+        batching.end_round();
+        batching.wanted().map_or(0, NonZero::get)
     }
 
     #[test]
     fn those_who_take_turns_are_waited_for_together_and_one_alone_is_not() {
-        let mut gather = Gather::new(30);
-        let mut sources = [Heard::default(); 4];
-        assert_eq!(round(&mut gather, &mut sources, &[0]), 0);
-        assert_eq!(round(&mut gather, &mut sources, &[0]), 0);
-        assert_eq!(round(&mut gather, &mut sources, &[1]), 2);
-        assert_eq!(round(&mut gather, &mut sources, &[0, 1, 1]), 2);
-        assert_eq!(round(&mut gather, &mut sources, &[]), 0, "nobody came");
-        assert_eq!(round(&mut gather, &mut sources, &[1, 0]), 2);
-        assert_eq!(round(&mut gather, &mut sources, &[2, 3]), 4);
-        assert_eq!(round(&mut gather, &mut sources, &[2, 3]), 2);
+        let mut batching = WakeupBatching::new(30);
+        let mut sources = [LastHeard::default(); 4];
+        assert_eq!(round(&mut batching, &mut sources, &[0]), 0);
+        assert_eq!(round(&mut batching, &mut sources, &[0]), 0);
+        assert_eq!(round(&mut batching, &mut sources, &[1]), 2);
+        assert_eq!(round(&mut batching, &mut sources, &[0, 1, 1]), 2);
+        assert_eq!(round(&mut batching, &mut sources, &[]), 0, "nobody came");
+        assert_eq!(round(&mut batching, &mut sources, &[1, 0]), 2);
+        assert_eq!(round(&mut batching, &mut sources, &[2, 3]), 4);
+        assert_eq!(round(&mut batching, &mut sources, &[2, 3]), 2);
     }
 
     #[test]
     fn waiting_in_vain_gets_rare_and_ends_when_others_come() {
-        let mut gather = Gather::new(30);
-        let mut sources = [Heard::default(); 2];
+        let mut batching = WakeupBatching::new(30);
+        let mut sources = [LastHeard::default(); 2];
         let mut waits = 0;
         for turn in 0..10_000 {
-            waits += u32::from(round(&mut gather, &mut sources, &[turn % 2]) > 0);
+            waits += u32::from(round(&mut batching, &mut sources, &[turn % 2]) > 0);
         }
         assert!((10..60).contains(&waits), "{waits}");
-        let all = (0..1000).filter(|_| round(&mut gather, &mut sources, &[0, 1]) == 2).count();
+        let all = (0..1000).filter(|_| round(&mut batching, &mut sources, &[0, 1]) == 2).count();
         assert!(all > 700, "{all}");
     }
 
     #[test]
     fn without_a_window_nobody_is_waited_for() {
-        let mut gather = Gather::new(0);
-        let mut sources = [Heard::default(); 8];
+        let mut batching = WakeupBatching::new(0);
+        let mut sources = [LastHeard::default(); 8];
         for _ in 0..10 {
-            assert_eq!(round(&mut gather, &mut sources, &[0, 1, 2, 3, 4, 5, 6, 7]), 0);
+            assert_eq!(round(&mut batching, &mut sources, &[0, 1, 2, 3, 4, 5, 6, 7]), 0);
         }
     }
 }

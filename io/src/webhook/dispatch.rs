@@ -1,21 +1,21 @@
-//! The one thread that knows all lanes: takes events in, hands lanes to threads, and decides what
+//! The one thread that knows all queues: takes events in, hands queues to threads, and decides what
 //! follows from each outcome. Posts nothing itself and waits for nobody.
 
 use super::client::{Client, Settings, system_roots};
 use super::event::{Hook, Notice};
 use super::pool::{Config, Input, Load, Report};
-use super::queue::{Lane, State};
+use super::queue::{EventQueue, State};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long an idle lane keeps its connection.
+/// How long an idle queue keeps its connection.
 const IDLE_MAX: Duration = Duration::from_mins(1);
 /// How long after its limit a post is broken off that has not ended by itself.
 const OVERDUE: Duration = Duration::from_millis(500);
-/// How often, at most, people are told that events are refused.
+/// How often, at most, operators are informed that events are refused.
 const REPORT_PAUSE: Duration = Duration::from_secs(10);
 /// How long after the system gave no thread it is asked again.
 const THREAD_PAUSE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ struct Work {
 }
 
 /// What a thread tells of its post.
-enum Told {
+enum Message {
     /// Its body is rendered and takes so much memory.
     Rendered { hook: u128, bytes: usize },
     /// It is over.
@@ -47,7 +47,7 @@ struct Done {
 
 /// A post under way. However it ends, the dispatcher gets its outcome, so that its queue goes on.
 struct Post<'t> {
-    outcomes: &'t Sender<Told>,
+    outcomes: &'t Sender<Message>,
     hook: u128,
     outcome: Option<Result<(), String>>,
 }
@@ -58,7 +58,7 @@ impl Drop for Post<'_> {
         let thread_ends = outcome.is_none();
         let outcome = outcome.unwrap_or_else(|| Err("the thread that posted it has failed".into()));
         // The dispatcher may have ended.
-        let _ = self.outcomes.send(Told::Done(Done { hook: self.hook, outcome, thread_ends }));
+        let _ = self.outcomes.send(Message::Done(Done { hook: self.hook, outcome, thread_ends }));
     }
 }
 
@@ -68,19 +68,19 @@ pub(super) struct Dispatcher {
     settings: Settings,
     load: Arc<Load>,
     inputs: Receiver<Input>,
-    outcomes: (Sender<Told>, Receiver<Told>),
+    outcomes: (Sender<Message>, Receiver<Message>),
     work: (Sender<Work>, Receiver<Work>),
-    lanes: HashMap<u128, Lane>,
+    queues: HashMap<u128, EventQueue>,
     timers: BTreeSet<(Instant, u128)>,
-    /// Lanes to be served: those that are well, and those that are shaky.
+    /// Queues to be served: those that are well, and those that are shaky.
     ready: [VecDeque<u128>; 2],
     threads: usize,
-    /// Threads that post, and those of them that do so for shaky lanes.
+    /// Threads that post, and those of them that do so for shaky queues.
     busy: usize,
     busy_shaky: usize,
     backlog: usize,
     bytes: usize,
-    /// Memory of the bodies on their way: those of lanes that are well, and of those that are shaky.
+    /// Memory of the bodies on their way: those of queues that are well, and of those that are shaky.
     bodies: [usize; 2],
     has_roots: bool,
     /// Whether the system has refused the thread that was asked for last.
@@ -105,7 +105,7 @@ impl Dispatcher {
             inputs,
             outcomes: unbounded(),
             work,
-            lanes: HashMap::new(),
+            queues: HashMap::new(),
             timers: BTreeSet::new(),
             ready: [VecDeque::new(), VecDeque::new()],
             threads: 0,
@@ -143,9 +143,9 @@ impl Dispatcher {
                     // All shards have ended.
                     Err(_) => self.stop(),
                 },
-                recv(outcomes) -> told => {
-                    if let Ok(told) = told {
-                        self.hear(&told);
+                recv(outcomes) -> message => {
+                    if let Ok(message) = message {
+                        self.handle(&message);
                     }
                 }
                 default(next) => {}
@@ -153,8 +153,8 @@ impl Dispatcher {
             for input in inputs.try_iter().take(INPUTS_PER_ROUND) {
                 self.take_in(input);
             }
-            for told in outcomes.try_iter() {
-                self.hear(&told);
+            for message in outcomes.try_iter() {
+                self.handle(&message);
             }
         }
     }
@@ -166,33 +166,33 @@ impl Dispatcher {
                 let notice = Arc::new(notice);
                 let hooks = hooks.iter().flat_map(|some| some.iter());
                 for hook in hooks.filter(|hook| hook.wants() & notice.kind() != 0) {
-                    self.queue(hook, &notice);
+                    self.enqueue(hook, &notice);
                 }
             }
             Input::Stop => self.stop(),
         }
     }
 
-    fn hear(&mut self, told: &Told) {
-        match told {
-            Told::Rendered { hook, bytes } => self.settle_body(*hook, *bytes),
-            Told::Done(done) => self.finish(done, Instant::now()),
+    fn handle(&mut self, message: &Message) {
+        match message {
+            Message::Rendered { hook, bytes } => self.settle_body(*hook, *bytes),
+            Message::Done(done) => self.finish(done, Instant::now()),
         }
     }
 
-    fn queue(&mut self, hook: &Arc<Hook>, notice: &Arc<Notice>) {
+    fn enqueue(&mut self, hook: &Arc<Hook>, notice: &Arc<Notice>) {
         if hook.is_removed() || !hook.is_enabled() {
             return;
         }
         let id = hook.id();
         self.give_up_stale(id, Instant::now());
-        let lane = self.lanes.entry(id).or_insert_with(|| Lane::new(Arc::clone(hook)));
-        lane.push(Arc::clone(notice));
+        let queue = self.queues.entry(id).or_insert_with(|| EventQueue::new(Arc::clone(hook)));
+        queue.push(Arc::clone(notice));
         self.backlog += 1;
         self.bytes += notice.bytes();
-        if lane.state == State::Idle {
+        if queue.state == State::Idle {
             self.set_ready(id);
-        } else if lane.len() > self.config.backlog_max {
+        } else if queue.len() > self.config.backlog_max {
             self.overflow(id);
         }
         self.make_room();
@@ -202,10 +202,10 @@ impl Dispatcher {
     fn make_room(&mut self) {
         while self.held_bytes() > self.config.backlog_bytes_max {
             // The one that has most of what is too much.
-            let spare = self.lanes.values().filter(|lane| lane.spare() > 0);
-            let Some(fattest) = spare.max_by_key(|lane| lane.bytes()) else { break };
-            let fattest = fattest.hook.id();
-            self.overflow(fattest);
+            let spare = self.queues.values().filter(|queue| queue.spare() > 0);
+            let Some(largest) = spare.max_by_key(|queue| queue.bytes()) else { break };
+            let largest = largest.hook.id();
+            self.overflow(largest);
         }
     }
 
@@ -214,61 +214,61 @@ impl Dispatcher {
         self.bytes + self.bodies.iter().sum::<usize>()
     }
 
-    /// The oldest event of a lane makes room.
+    /// The oldest event of a queue makes room.
     fn overflow(&mut self, id: u128) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let before = lane.bytes();
-        if !lane.drop_oldest() {
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        let before = queue.bytes();
+        if !queue.drop_oldest() {
             return;
         }
         self.backlog -= 1;
-        self.bytes -= before - lane.bytes();
-        lane.hook.note_failed(1);
+        self.bytes -= before - queue.bytes();
+        queue.hook.note_failed(1);
         self.load.dropped.fetch_add(1, Relaxed);
-        if !std::mem::replace(&mut lane.overflowing, true) {
-            (self.config.report)(&Report::Overflow { hook: &lane.hook });
+        if !std::mem::replace(&mut queue.overflowing, true) {
+            (self.config.report)(&Report::Overflow { hook: &queue.hook });
         }
-        if lane.len() == 0 {
+        if queue.len() == 0 {
             self.rest(id, Instant::now());
         }
     }
 
     /// What came before a webhook was disabled is not posted any more, also once it is enabled again.
     fn give_up_stale(&mut self, id: u128, now: Instant) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let before = lane.bytes();
-        let events = lane.give_up_stale();
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        let before = queue.bytes();
+        let events = queue.give_up_stale();
         if events == 0 {
             return;
         }
         self.backlog -= events;
-        self.bytes -= before - lane.bytes();
-        lane.hook.note_failed(events as u64);
+        self.bytes -= before - queue.bytes();
+        queue.hook.note_failed(events as u64);
         self.load.dropped.fetch_add(events as u64, Relaxed);
-        if lane.len() == 0 {
+        if queue.len() == 0 {
             self.rest(id, now);
         }
     }
 
     fn set_ready(&mut self, id: u128) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if let Some(at) = lane.timer.take() {
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        if let Some(at) = queue.timer.take() {
             self.timers.remove(&(at, id));
         }
-        lane.state = State::Ready;
-        self.ready[usize::from(lane.shaky)].push_back(id);
+        queue.state = State::Ready;
+        self.ready[usize::from(queue.shaky)].push_back(id);
     }
 
     fn set_timer(&mut self, id: u128, state: State, at: Instant) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if let Some(at) = lane.timer.replace(at) {
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        if let Some(at) = queue.timer.replace(at) {
             self.timers.remove(&(at, id));
         }
-        lane.state = state;
+        queue.state = state;
         self.timers.insert((at, id));
     }
 
-    /// A lane has nothing to do.
+    /// A queue has nothing to do.
     fn rest(&mut self, id: u128, now: Instant) {
         self.set_timer(id, State::Idle, now + IDLE_MAX);
     }
@@ -278,16 +278,16 @@ impl Dispatcher {
             && at <= now
         {
             self.timers.pop_first();
-            let Some(lane) = self.lanes.get_mut(&id) else { continue };
-            lane.timer = None;
-            match lane.state {
+            let Some(queue) = self.queues.get_mut(&id) else { continue };
+            queue.timer = None;
+            match queue.state {
                 State::Idle => {
-                    self.lanes.remove(&id);
+                    self.queues.remove(&id);
                 }
                 State::Pausing => self.set_ready(id),
                 // A receiver that reads or writes byte by byte can outlive the client's own limits.
                 State::Running => {
-                    if let Some(client) = lane.client.take() {
+                    if let Some(client) = queue.client.take() {
                         client.break_off();
                     }
                 }
@@ -296,7 +296,7 @@ impl Dispatcher {
         }
     }
 
-    /// Hands lanes to threads, as long as there are both. Shaky lanes get no more than half of the
+    /// Hands queues to threads, as long as there are both. Shaky queues get no more than half of the
     /// threads: however many receivers hang, there is room for those that are known to answer.
     fn serve(&mut self, now: Instant) {
         let mut may = [true; 2];
@@ -307,15 +307,16 @@ impl Dispatcher {
             let Some(id) = next else { return };
             self.give_up_stale(id, now);
             // Emptied in the meantime, or gone.
-            let Some(lane) = self.lanes.get(&id).filter(|lane| lane.state == State::Ready) else {
+            let Some(queue) = self.queues.get(&id).filter(|queue| queue.state == State::Ready)
+            else {
                 continue;
             };
-            if lane.hook.is_removed() {
-                self.forget(id);
+            if queue.hook.is_removed() {
+                self.remove(id);
                 continue;
             }
-            let is_shaky = usize::from(lane.shaky);
-            let body_bytes_max = lane.first().map_or(0, |notice| notice.body_bytes_max());
+            let is_shaky = usize::from(queue.shaky);
+            let body_bytes_max = queue.first().map_or(0, |notice| notice.body_bytes_max());
             if !self.has_room_for_body(is_shaky, body_bytes_max) {
                 // A post that ends makes room.
                 self.ready[is_shaky].push_front(id);
@@ -330,36 +331,36 @@ impl Dispatcher {
         }
     }
 
-    /// Whether one more body may be rendered. Of the memory each kind of lanes has a part, so that receivers that hang
+    /// Whether one more body may be rendered. Of the memory each kind of queues has a part, so that receivers that hang
     /// hold up no others; one body is always let through.
     fn has_room_for_body(&self, is_shaky: usize, bytes: usize) -> bool {
         let (bodies, part) = (self.bodies[is_shaky], [2, 4][is_shaky]);
         bodies == 0 || bodies + bytes <= self.config.backlog_bytes_max / part
     }
 
-    /// The body of a running lane takes so much from now on.
+    /// The body of a running queue takes so much from now on.
     fn settle_body(&mut self, id: u128, bytes: usize) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let bodies = &mut self.bodies[usize::from(lane.shaky)];
-        *bodies = *bodies - lane.body_bytes + bytes;
-        lane.body_bytes = bytes;
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        let bodies = &mut self.bodies[usize::from(queue.shaky)];
+        *bodies = *bodies - queue.body_bytes + bytes;
+        queue.body_bytes = bytes;
     }
 
     fn start(&mut self, id: u128, now: Instant) {
-        let secure = self.lanes.get(&id).is_some_and(|lane| lane.hook.target().is_secure());
+        let secure = self.queues.get(&id).is_some_and(|queue| queue.hook.target().is_secure());
         if secure && !self.has_roots {
             self.load_roots();
         }
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let Some(notice) = lane.first().cloned() else { return };
-        if lane.attempts == 0 {
-            lane.hook.note_triggered(now_ms());
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        let Some(notice) = queue.first().cloned() else { return };
+        if queue.attempts == 0 {
+            queue.hook.note_triggered(now_ms());
         }
-        let client = lane.client.get_or_insert_with(|| Client::new(&self.settings)).clone();
-        let work = Work { hook: Arc::clone(&lane.hook), notice, client };
+        let client = queue.client.get_or_insert_with(|| Client::new(&self.settings)).clone();
+        let work = Work { hook: Arc::clone(&queue.hook), notice, client };
         let body_bytes_max = work.notice.body_bytes_max();
         self.busy += 1;
-        self.busy_shaky += usize::from(lane.shaky);
+        self.busy_shaky += usize::from(queue.shaky);
         self.set_timer(id, State::Running, now + self.config.timeout + OVERDUE);
         self.settle_body(id, body_bytes_max);
         self.make_room();
@@ -386,7 +387,7 @@ impl Dispatcher {
                 let mut post = Post { outcomes: &outcomes, hook: hook.id(), outcome: None };
                 let body = notice.body();
                 // The dispatcher may have ended.
-                let rendered = Told::Rendered { hook: hook.id(), bytes: body.capacity() };
+                let rendered = Message::Rendered { hook: hook.id(), bytes: body.capacity() };
                 let _ = outcomes.send(rendered);
                 post.outcome = Some(client.post(&hook, &notice, &body));
                 drop((body, client));
@@ -407,26 +408,26 @@ impl Dispatcher {
         let id = done.hook;
         self.settle_body(id, 0);
         self.give_up_stale(id, now);
-        // A lane that is running is never dropped.
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        self.busy_shaky -= usize::from(lane.shaky);
-        lane.note_outcome(done.outcome.is_ok());
-        let last = lane.attempts >= self.config.attempts_max || lane.is_doomed();
+        // A queue that is running is never dropped.
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        self.busy_shaky -= usize::from(queue.shaky);
+        queue.note_outcome(done.outcome.is_ok());
+        let last = queue.attempts >= self.config.attempts_max || queue.is_doomed();
         match &done.outcome {
             Ok(()) => {
-                lane.hook.note_delivered();
+                queue.hook.note_delivered();
                 self.load.delivered.fetch_add(1, Relaxed);
                 self.pop(id);
             }
             Err(reason) => {
                 self.load.failed_attempts.fetch_add(1, Relaxed);
-                if last && !lane.hook.is_removed() {
-                    let (attempts, notice) = (lane.attempts, lane.first());
+                if last && !queue.hook.is_removed() {
+                    let (attempts, notice) = (queue.attempts, queue.first());
                     if let Some(notice) = notice {
-                        let hook = &lane.hook;
+                        let hook = &queue.hook;
                         (self.config.report)(&Report::Abandoned { hook, notice, attempts, reason });
                     }
-                    lane.hook.note_failed(1);
+                    queue.hook.note_failed(1);
                     self.load.abandoned.fetch_add(1, Relaxed);
                     self.pop(id);
                 }
@@ -435,47 +436,47 @@ impl Dispatcher {
         self.go_on(id, now);
     }
 
-    /// The first event of a lane is dealt with.
+    /// The first event of a queue is dealt with.
     fn pop(&mut self, id: u128) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if let Some(notice) = lane.pop() {
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        if let Some(notice) = queue.pop() {
             self.backlog -= 1;
             self.bytes -= notice.bytes();
         }
-        if lane.len() < self.config.backlog_max / 2 {
-            lane.overflowing = false;
+        if queue.len() < self.config.backlog_max / 2 {
+            queue.overflowing = false;
         }
     }
 
-    /// What a lane does after a post.
+    /// What a queue does after a post.
     fn go_on(&mut self, id: u128, now: Instant) {
-        let Some(lane) = self.lanes.get(&id) else { return };
-        if lane.hook.is_removed() || self.stopping && lane.is_failing() {
-            self.forget(id);
-        } else if lane.len() == 0 {
+        let Some(queue) = self.queues.get(&id) else { return };
+        if queue.hook.is_removed() || self.stopping && queue.is_failing() {
+            self.remove(id);
+        } else if queue.len() == 0 {
             self.rest(id, now);
-        } else if lane.attempts > 0 {
-            let pause = self.config.retry_delay.saturating_mul(lane.attempts);
+        } else if queue.attempts > 0 {
+            let pause = self.config.retry_delay.saturating_mul(queue.attempts);
             self.set_timer(id, State::Pausing, now + pause);
         } else {
             self.set_ready(id);
         }
     }
 
-    /// Drops a lane that is not running, with all that waits in it.
-    fn forget(&mut self, id: u128) {
-        let Some(lane) = self.lanes.remove(&id) else { return };
-        if let Some(at) = lane.timer {
+    /// Drops a queue that is not running, with all that waits in it.
+    fn remove(&mut self, id: u128) {
+        let Some(queue) = self.queues.remove(&id) else { return };
+        if let Some(at) = queue.timer {
             self.timers.remove(&(at, id));
         }
-        self.backlog -= lane.len();
-        self.bytes -= lane.bytes();
-        if !lane.hook.is_removed() {
-            self.load.undone.fetch_add(lane.len() as u64, Relaxed);
+        self.backlog -= queue.len();
+        self.bytes -= queue.bytes();
+        if !queue.hook.is_removed() {
+            self.load.undone.fetch_add(queue.len() as u64, Relaxed);
         }
     }
 
-    /// From now on lanes go on to their end, but for those whose last post failed.
+    /// From now on queues go on to their end, but for those whose last post failed.
     fn stop(&mut self) {
         if std::mem::replace(&mut self.stopping, true) {
             return;
@@ -485,11 +486,11 @@ impl Dispatcher {
         for input in left {
             self.take_in(input);
         }
-        let given_up = |lane: &&Lane| lane.is_failing() && lane.state != State::Running;
+        let given_up = |queue: &&EventQueue| queue.is_failing() && queue.state != State::Running;
         let failing: Vec<u128> =
-            self.lanes.values().filter(given_up).map(|lane| lane.hook.id()).collect();
+            self.queues.values().filter(given_up).map(|queue| queue.hook.id()).collect();
         for id in failing {
-            self.forget(id);
+            self.remove(id);
         }
     }
 

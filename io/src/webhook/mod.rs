@@ -2,7 +2,7 @@
 //! server holds up no shard.
 //!
 //! ```text
-//! shard --Feed--> dispatcher --> lane of each webhook --> threads --> HTTP
+//! shard --Feed--> dispatcher --> queue of each webhook --> threads --> HTTP
 //!                     ^                                      |
 //!                     +---------------- outcome -------------+
 //! ```

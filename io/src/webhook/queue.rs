@@ -1,4 +1,4 @@
-//! The events that wait for one webhook, in their order, one of them on its way at a time. A lane has
+//! The events that wait for one webhook, in their order, one of them on its way at a time. A queue has
 //! a limit: the oldest event goes when there is no room. Knows no threads and no clock.
 
 use super::client::Client;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a lane is about to do.
+/// What a queue is about to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Nothing: it is empty.
@@ -22,12 +22,12 @@ pub(super) enum State {
 
 /// The events that wait for one webhook, and its retries.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct EventQueue {
     pub(super) hook: Arc<Hook>,
     pub(super) state: State,
     /// Attempts for the first event that have failed.
     pub(super) attempts: u32,
-    /// Whether its receiver has yet to show that it answers: such lanes may not take all threads.
+    /// Whether its receiver has yet to show that it answers: such queues may not take all threads.
     pub(super) shaky: bool,
     /// Whether events have gone for want of room since there was some.
     pub(super) overflowing: bool,
@@ -44,7 +44,7 @@ pub(super) struct Lane {
     bytes: usize,
 }
 
-impl Lane {
+impl EventQueue {
     pub(super) fn new(hook: Arc<Hook>) -> Self {
         Self {
             state: State::Idle,
@@ -146,47 +146,47 @@ mod tests {
     use super::*;
     use crate::webhook::target::Target;
 
-    fn lane(events: u64) -> Lane {
+    fn queue(events: u64) -> EventQueue {
         let target = Target::parse("https://example.com", false).unwrap();
-        let mut lane = Lane::new(Arc::new(Hook::new(1, target, None, 1)));
+        let mut queue = EventQueue::new(Arc::new(Hook::new(1, target, None, 1)));
         for at_ms in 0..events {
-            lane.push(Arc::new(Notice::new(1, "e", at_ms, "j".into(), 10, 0, Vec::new)));
+            queue.push(Arc::new(Notice::new(1, "e", at_ms, "j".into(), 10, 0, Vec::new)));
         }
-        lane
+        queue
     }
 
-    fn left(lane: &Lane) -> Vec<u64> {
-        lane.backlog.iter().map(|notice| notice.at_ms()).collect()
+    fn left(queue: &EventQueue) -> Vec<u64> {
+        queue.backlog.iter().map(|notice| notice.at_ms()).collect()
     }
 
     #[test]
     fn the_oldest_event_goes_but_not_the_one_on_its_way() {
-        let mut lane = lane(4);
-        lane.attempts = 2;
-        assert!(lane.drop_oldest());
-        assert_eq!((left(&lane), lane.attempts, lane.bytes()), (vec![1, 2, 3], 0, 30));
-        lane.state = State::Running;
-        lane.attempts = 1;
-        assert!(lane.drop_oldest());
-        assert_eq!((left(&lane), lane.attempts, lane.spare()), (vec![1, 3], 1, 1));
-        assert!(lane.drop_oldest() && !lane.drop_oldest());
-        assert_eq!((left(&lane), lane.bytes()), (vec![1], 10));
+        let mut queue = queue(4);
+        queue.attempts = 2;
+        assert!(queue.drop_oldest());
+        assert_eq!((left(&queue), queue.attempts, queue.bytes()), (vec![1, 2, 3], 0, 30));
+        queue.state = State::Running;
+        queue.attempts = 1;
+        assert!(queue.drop_oldest());
+        assert_eq!((left(&queue), queue.attempts, queue.spare()), (vec![1, 3], 1, 1));
+        assert!(queue.drop_oldest() && !queue.drop_oldest());
+        assert_eq!((left(&queue), queue.bytes()), (vec![1], 10));
     }
 
     #[test]
     fn what_waited_when_its_webhook_was_disabled_is_given_up_once() {
-        let mut lane = lane(3);
-        assert_eq!(lane.give_up_stale(), 0);
-        lane.hook.set_enabled(false);
-        lane.hook.set_enabled(true);
-        assert_eq!((lane.give_up_stale(), lane.len(), lane.bytes()), (3, 0, 0));
-        lane.push(Arc::new(Notice::new(1, "e", 9, "j".into(), 10, 0, Vec::new)));
-        lane.push(Arc::new(Notice::new(1, "e", 10, "j".into(), 10, 0, Vec::new)));
-        assert_eq!((lane.give_up_stale(), lane.len()), (0, 2), "these came later");
-        lane.state = State::Running;
-        lane.hook.set_enabled(false);
-        assert_eq!((lane.give_up_stale(), lane.bytes(), lane.is_doomed()), (1, 10, true));
-        lane.pop();
-        assert!(!lane.is_doomed());
+        let mut queue = queue(3);
+        assert_eq!(queue.give_up_stale(), 0);
+        queue.hook.set_enabled(false);
+        queue.hook.set_enabled(true);
+        assert_eq!((queue.give_up_stale(), queue.len(), queue.bytes()), (3, 0, 0));
+        queue.push(Arc::new(Notice::new(1, "e", 9, "j".into(), 10, 0, Vec::new)));
+        queue.push(Arc::new(Notice::new(1, "e", 10, "j".into(), 10, 0, Vec::new)));
+        assert_eq!((queue.give_up_stale(), queue.len()), (0, 2), "these came later");
+        queue.state = State::Running;
+        queue.hook.set_enabled(false);
+        assert_eq!((queue.give_up_stale(), queue.bytes(), queue.is_doomed()), (1, 10, true));
+        queue.pop();
+        assert!(!queue.is_doomed());
     }
 }

@@ -163,7 +163,7 @@ fn forget(log: &mut Log<FaultyDisk>) -> Option<Position> {
             Scan::Failed(error) => panic!("{error}"),
         }
     }
-    log.forget_oldest();
+    log.drop_oldest();
     Some(oldest.end)
 }
 

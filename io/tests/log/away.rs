@@ -54,7 +54,7 @@ impl Running {
             match self.log.scan() {
                 Scan::Record(..) => {}
                 Scan::Reading => self.turn(),
-                Scan::End => return self.log.forget_oldest(),
+                Scan::End => return self.log.drop_oldest(),
                 Scan::Failed(error) => panic!("{error}"),
             }
         }
@@ -108,7 +108,7 @@ fn a_directory_that_is_renamed_goes_on_being_the_logs() {
                     }
                 }
                 let after = running.log.counters();
-                assert!(after.segments > before.segments + 5 && after.forgotten > before.forgotten);
+                assert!(after.segments > before.segments + 5 && after.dropped > before.dropped);
                 let (position, body) = &written[written.len() - 30];
                 running.log.read_cold(*position, body.len(), 1);
                 running.turn();

@@ -199,7 +199,7 @@ fn live(mode: Mode, fail_in: u32) -> Life {
             };
             if matches!(end, Scan::End) {
                 forgotten = oldest.end;
-                log.forget_oldest();
+                log.drop_oldest();
             } else {
                 reads_failed += 1;
             }

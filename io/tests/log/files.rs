@@ -206,13 +206,13 @@ fn real_files_are_recycled_and_closed() {
             while log.oldest().is_some() {
                 while matches!(log.scan(), corq_io::log::Scan::Record(..)) {}
                 while run_ops(&mut log) > 0 {}
-                log.forget_oldest();
+                log.drop_oldest();
                 turn(&mut log);
                 turn(&mut log);
             }
         }
         let counters = log.counters();
-        assert!(counters.forgotten > 5 && counters.recycled > 5, "{counters:?}");
+        assert!(counters.dropped > 5 && counters.recycled > 5, "{counters:?}");
         let (segments, spares) = log.segments();
         assert!(spares > 0 && names(dir.path(), ".spare") as u64 == spares);
         assert!(names(dir.path(), ".seg") as u64 <= segments + 1);

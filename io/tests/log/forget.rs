@@ -35,7 +35,7 @@ fn step(log: &mut Log<FaultyDisk>) -> bool {
         }
         Scan::Reading => false,
         Scan::End => {
-            log.forget_oldest();
+            log.drop_oldest();
             true
         }
         Scan::Failed(error) => panic!("{error}"),
@@ -88,7 +88,7 @@ fn whenever_the_process_or_the_power_ends_what_is_needed_is_there() {
                 ends += 1;
             }
         };
-        while log.counters().forgotten < 3 {
+        while log.counters().dropped < 3 {
             let went_on = step(&mut log);
             if !went_on {
                 now_ms += 5;
@@ -167,7 +167,7 @@ fn a_segment_waits_for_those_who_read_from_it() {
         assert!(*position < oldest.end);
         log.read_cold(*position, body.len(), token as u64);
     }
-    log.forget_oldest();
+    log.drop_oldest();
     let mut read = 0;
     while read < 3 {
         assert!(finish_one(&mut log), "waits for nothing");
@@ -178,14 +178,14 @@ fn a_segment_waits_for_those_who_read_from_it() {
         }
     }
     settle(&mut log, 6000);
-    assert_eq!(log.counters().forgotten, 1);
+    assert_eq!(log.counters().dropped, 1);
 }
 
 #[test]
 fn what_was_forgotten_cannot_be_read() {
     let mut log = new_log(Mode::Written, Faults::default());
     let written = four_segments(&mut log);
-    log.forget_oldest();
+    log.drop_oldest();
     settle(&mut log, 2000);
     let (position, body) = &written[0];
     log.read_cold(*position, body.len(), 1);
@@ -240,7 +240,7 @@ fn a_bound_counts_as_a_full_disk_until_something_goes() {
         settle(&mut log, turn);
         assert_eq!(log.released(), log.head());
     }
-    log.forget_oldest();
+    log.drop_oldest();
     settle(&mut log, turn + 2000);
     assert!(log.make_room(1 << 16) && log.lack().is_none());
 }
@@ -274,7 +274,7 @@ fn well_used(mode: Mode) -> (LogConfig, FaultyDisk, Records) {
         append(&mut log, 150, 1);
         log.flush(turn * 30).unwrap();
         if log.segments().0 > 3 {
-            log.forget_oldest();
+            log.drop_oldest();
         }
         turn += 1;
     }

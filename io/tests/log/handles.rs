@@ -68,7 +68,7 @@ fn a_log_of_many_segments_keeps_few_files_open() {
             assert!(log.disk_mut().files_open() <= 5, "{} files", log.disk_mut().files_open());
         }
         let mut now_ms = 10_000;
-        while log.counters().forgotten < 20 {
+        while log.counters().dropped < 20 {
             now_ms += 20;
             log.flush(now_ms).unwrap();
             log.disk_mut().take_ops(&mut ops);
@@ -78,7 +78,7 @@ fn a_log_of_many_segments_keeps_few_files_open() {
                     Scan::Record(..) | Scan::Reading => {}
                     Scan::End => {
                         log.append(20_000).1.fill(1);
-                        log.forget_oldest();
+                        log.drop_oldest();
                     }
                     Scan::Failed(error) => panic!("{error}"),
                 }
@@ -178,11 +178,11 @@ fn retiring(config: &LogConfig) -> Log<FaultyDisk> {
     while !matches!(log.scan(), Scan::End) {
         finish_one(&mut log);
     }
-    log.forget_oldest();
+    log.drop_oldest();
     let before = log.counters();
     for now_ms in 2000.. {
         log.flush(now_ms).unwrap();
-        if log.counters().forgotten > before.forgotten {
+        if log.counters().dropped > before.dropped {
             break;
         }
         finish_one(&mut log);

@@ -145,7 +145,7 @@ impl World {
                 }
                 Scan::Reading => return,
                 Scan::End => {
-                    log.forget_oldest();
+                    log.drop_oldest();
                     self.forgotten = oldest.end;
                 }
                 Scan::Failed(error) => panic!("{error}"),

@@ -145,7 +145,7 @@ impl Server {
                 async move {
                     let mut reactor = Reactor::new(config).map_err(|error| error.to_string())?;
                     reactor.add_listener(socket, 0);
-                    reactor.watch(endpoint.alarm());
+                    reactor.watch(endpoint.wakeup());
                     let mut events = Vec::new();
                     while !stopping.load(Ordering::Relaxed) {
                         // No deadline: only events and the waker move this server.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
-use corq_io::log::{BACKUP_MARKER, Damage, DataDir, Inspection, LockError, Mended, Position};
+use corq_io::log::{BACKUP_MARKER, Damage, DataDir, Inspection, LockError, Position, Repaired};
 
 use super::{Looked, Trouble, act_as_owner, count, look, look_at, manifest};
 use crate::cli::context::Context;
@@ -177,7 +177,7 @@ fn prepare(
             of_shard.end |= found.inspection.damages.iter().any(Damage::is_end);
             of_shard.only_names &= found.inspection.damages.iter().all(Damage::is_misnamed);
             of_shard.nothing &= found.inspection.damages.iter().all(Damage::loses_nothing);
-            for done in preparing.mend(shard, &found.inspection)? {
+            for done in preparing.repair(shard, &found.inspection)? {
                 context.out.line(&format!("  mended in a copy: {}", told(shard, &done)))?;
             }
             again = Some(look_at(preparing.place(), shard, u32::MAX, None)?);
@@ -188,8 +188,8 @@ fn prepare(
     Ok((mended, lost))
 }
 
-fn told(shard: u16, done: &Mended) -> String {
-    let Mended { file, offset, what } = done;
+fn told(shard: u16, done: &Repaired) -> String {
+    let Repaired { file, offset, what } = done;
     match file.as_str() {
         "" => format!("shard-{shard:04}: {what}"),
         file => format!("shard-{shard:04}/{file} at byte {offset}: {what}"),

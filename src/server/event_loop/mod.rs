@@ -256,14 +256,14 @@ impl EventLoop {
                         self.server.seat(conns, conn);
                     }
                 }
-                Event::Deciphered { conn, bytes } => {
+                Event::Decrypted { conn, bytes } => {
                     self.server.received(conns, conn, &bytes);
                     conns.give_back(bytes);
                 }
-                Event::NotSecure { conn, listener } => {
-                    self.server.not_secure(conns, conn, Port::of(listener));
+                Event::NotTls { conn, listener } => {
+                    self.server.not_tls(conns, conn, Port::of(listener));
                 }
-                Event::Unsettled { listener, reason } => {
+                Event::HandshakeFailed { listener, reason } => {
                     let protocol = Port::of(listener).protocol;
                     tracing::debug!("a handshake at the port for {protocol:?} failed: {reason}");
                 }
@@ -295,7 +295,7 @@ impl EventLoop {
         }
         let released = log.released();
         let answered = NonZero::new(self.gate.outputs_up_to(released) as u32)?;
-        (log.head() > released && self.reactor.expects_company()).then_some(answered)
+        (log.head() > released && self.reactor.expects_more_clients()).then_some(answered)
     }
 
     fn flush_log(&mut self) -> Result<(), Fatal> {
@@ -337,7 +337,7 @@ impl EventLoop {
         }
         self.restless = false;
         let woken = match self.company {
-            Some(wanted) => self.reactor.wait_for_company(wanted, &mut self.events).await,
+            Some(wanted) => self.reactor.wait_for_clients(wanted, &mut self.events).await,
             None => {
                 let deadline = self.clock.instant_of(until_ms);
                 self.reactor.wait(deadline, &mut self.events).await

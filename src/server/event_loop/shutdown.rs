@@ -49,7 +49,7 @@ impl EventLoop {
     /// Writes the end of the log, for which the disk has so much time.
     pub(super) async fn close_log(mut self, limit_ms: u64) -> Result<(), Fatal> {
         let began = Instant::now();
-        self.reactor.conns.say_goodbye();
+        self.reactor.conns.close_tls();
         self.reactor.poll(&mut self.events)?;
         self.take_last_events()?;
         while !self.server.engine.journal.log.close(self.clock.read())? {

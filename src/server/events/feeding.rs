@@ -229,7 +229,7 @@ impl ShardServer {
         if subscriber.place != side.buffer.end() {
             subscriber.behind = true;
             side.behind += 1;
-            conns.tell_when_drained(conn);
+            conns.notify_when_drained(conn);
         }
         copied
     }

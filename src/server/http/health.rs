@@ -14,7 +14,7 @@ use crate::server::storage::data_presence::GONE;
 use corq_io::clock;
 use corq_io::log::Lack;
 use corq_io::memory::{self, Memory};
-use corq_io::tls::Standing;
+use corq_io::tls::CertificateStatus;
 use corq_shards::stats::Census;
 
 /// The most types of objects that are listed.
@@ -100,7 +100,7 @@ pub struct OfServer<'a> {
     /// Shards there are.
     pub shards: usize,
     /// How TLS stands, where it is spoken.
-    pub tls: Option<Standing>,
+    pub tls: Option<CertificateStatus>,
 }
 
 impl ShardServer {

@@ -9,7 +9,7 @@ use crate::protocol::reply;
 use crate::server::connection::session::Protocol;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
-use corq_io::tls::{Identity, Keeper, ServerFiles, Standing};
+use corq_io::tls::{CertificateStatus, CertificateStore, Identity, ServerFiles};
 use std::sync::Arc;
 
 /// A certificate that ends sooner is worth a word.
@@ -22,7 +22,7 @@ pub const SPEAK_TLS: &str = "This port speaks TLS";
 pub const NO_TLS: &str = "This port does not speak TLS";
 
 /// Reads the files that the settings name, if they name any. An error is one line.
-pub fn open(config: &Config) -> Result<Option<Arc<Keeper>>, String> {
+pub fn open(config: &Config) -> Result<Option<Arc<CertificateStore>>, String> {
     let (Some(certificate), Some(key)) = (&config.tls_cert_file, &config.tls_key_file) else {
         return Ok(None);
     };
@@ -31,14 +31,14 @@ pub fn open(config: &Config) -> Result<Option<Arc<Keeper>>, String> {
         key: key.clone(),
         client_authorities: config.tls_client_ca_file.clone(),
     };
-    let keeper = Keeper::open(files)?;
-    judge(&keeper.identity());
-    Ok(Some(Arc::new(keeper)))
+    let certificates = CertificateStore::open(files)?;
+    judge(&certificates.identity());
+    Ok(Some(Arc::new(certificates)))
 }
 
 /// Reads them again. What is wrong is said, and all stays as it is.
-pub fn reload(keeper: &Keeper) {
-    match keeper.reload() {
+pub fn reload(certificates: &CertificateStore) {
+    match certificates.reload() {
         Ok(identity) => {
             tracing::info!("the certificate was read again: {}", shown(&identity));
             judge(&identity);
@@ -77,7 +77,7 @@ fn date(at_s: i64) -> String {
 }
 
 /// Writes `tls` of `/health`.
-pub fn write_health(writer: &mut Writer<'_>, standing: Standing) {
+pub fn write_health(writer: &mut Writer<'_>, standing: CertificateStatus) {
     writer.str("tls");
     writer.map(2);
     writer.str("certificateExpiresAt");
@@ -105,7 +105,7 @@ pub fn is_handshake(bytes: &[u8]) -> bool {
 
 impl ShardServer {
     /// A client speaks in the clear at a port for TLS.
-    pub fn not_secure(&mut self, conns: &mut Connections, conn: ConnId, port: Port) {
+    pub fn not_tls(&mut self, conns: &mut Connections, conn: ConnId, port: Port) {
         if let Some(out) = conns.output(conn) {
             let (manners, date) = self.http.standing_at(self.now_ms);
             refuse_plain(out, port, manners, date);

@@ -5,7 +5,7 @@ use super::start::StartError;
 use crate::config::Config;
 use crate::server::connection::session::Protocol;
 use corq_io::net::{self, Reactor, SocketFile};
-use corq_io::tls::{Acceptor, Keeper};
+use corq_io::tls::{Acceptor, CertificateStore};
 use std::fmt::{Display, Write};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -66,7 +66,7 @@ impl BoundListener {
         match acceptor {
             None if port.seats => reactor.add_shared_listener(socket, port.tag()),
             None => reactor.add_listener(socket, port.tag()),
-            Some(acceptor) => reactor.add_secure_listener(socket, port.tag(), acceptor),
+            Some(acceptor) => reactor.add_tls_listener(socket, port.tag(), acceptor),
         }
     }
 }
@@ -80,7 +80,7 @@ pub struct Listeners {
     pub shown: String,
     /// The files of paths, which are removed when this goes.
     pub files: Vec<SocketFile>,
-    keeper: Option<Arc<Keeper>>,
+    certificates: Option<Arc<CertificateStore>>,
 }
 
 impl Listeners {
@@ -88,13 +88,13 @@ impl Listeners {
     pub fn bind(
         config: &Config,
         shards: usize,
-        keeper: Option<&Arc<Keeper>>,
+        certificates: Option<&Arc<CertificateStore>>,
     ) -> Result<Self, StartError> {
         let mut listeners = Vec::with_capacity(shards);
         listeners.resize_with(shards, Vec::new);
-        let keeper = keeper.cloned();
+        let certificates = certificates.cloned();
         let mut ports =
-            Self { of_shards: listeners, shown: String::new(), files: Vec::new(), keeper };
+            Self { of_shards: listeners, shown: String::new(), files: Vec::new(), certificates };
         ports.bind_port(config, (config.tcp_port, "TCP_PORT"), ("tcp", Protocol::Frames))?;
         ports.bind_port(config, (config.http_port, "HTTP_PORT"), ("http", Protocol::Http))?;
         let mode = config.unix_socket_mode;
@@ -125,10 +125,10 @@ impl Listeners {
         for listeners in &mut self.of_shards {
             let socket: TcpListener = net::listen(address, true).map_err(fail)?;
             let port = Port { protocol, seats: false };
-            let acceptor = acceptor(self.keeper.as_ref(), port);
+            let acceptor = acceptor(self.certificates.as_ref(), port);
             listeners.push(BoundListener { socket: socket.into(), port, acceptor });
         }
-        let tls = if self.keeper.is_some() { " (TLS)" } else { "" };
+        let tls = if self.certificates.is_some() { " (TLS)" } else { "" };
         self.show(name, &format_args!("{address}{tls}"));
         Ok(())
     }
@@ -160,15 +160,17 @@ impl Listeners {
         let https = all.filter(|entrance| entrance.port.protocol == Protocol::Http);
         let second = |entrance: &BoundListener| {
             let (socket, port) = (entrance.socket.try_clone()?, entrance.port);
-            let keeper = self.keeper.as_ref().filter(|_| entrance.acceptor.is_some());
-            Ok(BoundListener { socket, port, acceptor: acceptor(keeper, port) })
+            let certificates = self.certificates.as_ref().filter(|_| entrance.acceptor.is_some());
+            Ok(BoundListener { socket, port, acceptor: acceptor(certificates, port) })
         };
         https.map(second).collect()
     }
 }
 
-fn acceptor(keeper: Option<&Arc<Keeper>>, port: Port) -> Option<Acceptor> {
-    keeper.map(|keeper| Acceptor::new(Arc::clone(keeper), port.protocol == Protocol::Http))
+fn acceptor(certificates: Option<&Arc<CertificateStore>>, port: Port) -> Option<Acceptor> {
+    certificates.map(|certificates| {
+        Acceptor::new(Arc::clone(certificates), port.protocol == Protocol::Http)
+    })
 }
 
 fn refused(setting: &str, place: &dyn Display, error: &io::Error) -> StartError {

@@ -3,7 +3,7 @@
 
 use super::certificate;
 use corq_io::signal::{Signal, Signals};
-use corq_io::tls::Keeper;
+use corq_io::tls::CertificateStore;
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ const TOLD_FOR: Duration = Duration::from_mins(1);
 /// The signals that the server handles.
 pub struct SignalHandler {
     signals: Signals,
-    keeper: Option<Arc<Keeper>>,
+    certificates: Option<Arc<CertificateStore>>,
     /// Signals that meant nothing, and when that was said. There are some seventy of them.
     told: RefCell<Vec<(Signal, Instant)>>,
 }
 
 impl SignalHandler {
     /// Signals that were blocked before the first thread, and what they are about.
-    pub fn new(signals: Signals, keeper: Option<Arc<Keeper>>) -> Self {
-        Self { signals, keeper, told: RefCell::default() }
+    pub fn new(signals: Signals, certificates: Option<Arc<CertificateStore>>) -> Self {
+        Self { signals, certificates, told: RefCell::default() }
     }
 
     /// Sleeps until the end is wanted. Does `meanwhile` once in each `pause`.
@@ -45,9 +45,9 @@ impl SignalHandler {
     }
 
     fn ends(&self, signal: Signal) -> bool {
-        match (signal, &self.keeper) {
+        match (signal, &self.certificates) {
             (signal, _) if signal.is_stop() => return true,
-            (Signal::Hangup, Some(keeper)) => certificate::reload(keeper),
+            (Signal::Hangup, Some(certificates)) => certificate::reload(certificates),
             (signal, _) => self.pass_over(signal),
         }
         false

@@ -31,7 +31,7 @@ use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Permits, Reactor};
 use corq_io::runtime::{self, Shards};
 use corq_io::signal::{self, Signal, Signals};
-use corq_io::tls::Keeper;
+use corq_io::tls::CertificateStore;
 use corq_io::umask;
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
@@ -103,7 +103,7 @@ struct Common {
     presence: Option<Arc<Presence>>,
     /// Where they are.
     home: Option<Arc<Home>>,
-    keeper: Option<Arc<Keeper>>,
+    certificates: Option<Arc<CertificateStore>>,
 }
 
 /// A shard that has ended by itself, and has said why.
@@ -134,13 +134,13 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     // One more accepts before the shards do.
     let at_once = net::Config::default().accepted_at_once();
     let permits = Permits::new(shares.connections, shards + 1, at_once);
-    let keeper = certificate::open(&config).map_err(StartError::Other)?;
-    let signal_handler = SignalHandler::new(signals, keeper.clone());
+    let certificates = certificate::open(&config).map_err(StartError::Other)?;
+    let signal_handler = SignalHandler::new(signals, certificates.clone());
     let mut data = match config.data_path() {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
-    let ports = Listeners::bind(&config, shards, keeper.as_ref())?;
+    let ports = Listeners::bind(&config, shards, certificates.as_ref())?;
     let door = open_startup_http(&config, &ports, permits.clone())
         .map_err(|e| other("cannot answer at HTTP_PORT", e))?;
     let slots = Slots::new(shards);
@@ -173,7 +173,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         is_begun: data.as_ref().is_some_and(DataDir::is_begun),
         webhooks: pool.feed(),
         ascent: RecoveryProgress::new(data.as_ref().map(DataDir::path), shards),
-        keeper,
+        certificates,
         config,
     });
     let Listeners { of_shards: listeners, shown, files, .. } = ports;
@@ -385,8 +385,11 @@ fn announce(common: &Common, shown: &str) {
         }
         (Some(_), Durability::Synced) => "synced".to_string(),
     };
-    if let Some(keeper) = &common.keeper {
-        tracing::info!("TLS with the certificate of {}", certificate::shown(&keeper.identity()));
+    if let Some(certificates) = &common.certificates {
+        tracing::info!(
+            "TLS with the certificate of {}",
+            certificate::shown(&certificates.identity())
+        );
     }
     let data = config.data_path().map_or("none".into(), |path| path.display().to_string());
     let shards = common.slots.shards();
@@ -410,12 +413,12 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,
         gather_us: config.gather_us(),
-        greet_ms: config.tls_handshake_timeout_ms,
+        handshake_ms: config.tls_handshake_timeout_ms,
         ..net::Config::default()
     })
     .map_err(|error| format!("cannot set up its ring: {error}"))?;
     reactor.limit(common.permits.clone());
-    reactor.watch(seed.endpoint.alarm());
+    reactor.watch(seed.endpoint.wakeup());
     let engine = Engine { shard, journal: LogJournal::new(log) };
     let outbox = Outbox::new(seed.endpoint, shards);
     let shard_settings = ShardSettings {
@@ -424,7 +427,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         webhooks: Webhooks::new(common.webhooks.clone(), config.webhook_allow_private),
         http: HttpState::new(http_settings(config)),
         unwritten_bytes_max: config.log_waiting_mb << 20,
-        keeper: common.keeper.clone(),
+        certificates: common.certificates.clone(),
         data_presence: DataPresence::new(common.presence.clone(), common.home.clone()),
         permits: common.permits.clone(),
     };

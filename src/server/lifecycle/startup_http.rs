@@ -185,14 +185,14 @@ impl StartupServer {
                 self.reactor.buffers.recycle(chunk);
                 self.hear(conn);
             }
-            Event::Deciphered { conn, bytes } => {
+            Event::Decrypted { conn, bytes } => {
                 if let Some(visitor) = self.visitors.get_mut(&conn) {
                     visitor.said.extend_from_slice(&bytes);
                 }
                 self.reactor.conns.give_back(bytes);
                 self.hear(conn);
             }
-            Event::NotSecure { conn, listener } => {
+            Event::NotTls { conn, listener } => {
                 let conns = &mut self.reactor.conns;
                 if let Some(out) = conns.output(conn) {
                     let port = Port::of(listener);
@@ -206,7 +206,7 @@ impl StartupServer {
                     self.reactor.conns.abort(conn);
                 }
             }
-            Event::Unsettled { .. }
+            Event::HandshakeFailed { .. }
             | Event::GivenAway { .. }
             | Event::Drained { .. }
             | Event::Closed { .. }

@@ -23,7 +23,7 @@ use super::shard_server::ShardServer;
 use crate::protocol::msgpack::writer::Writer;
 use corq_io::clock;
 use corq_io::net::Connections;
-use corq_io::tls::Standing;
+use corq_io::tls::CertificateStatus;
 use corq_shards::job::State;
 use corq_shards::stats::latency::{EDGES_US, Timing};
 use corq_shards::stats::{Census, Totals};
@@ -223,7 +223,7 @@ impl Metrics {
         shards: usize,
         memory_bytes: u64,
         uptime_ms: u64,
-        tls: Option<Standing>,
+        tls: Option<CertificateStatus>,
     ) -> MetricsText {
         let mut text = String::new();
         let of_process: [(&str, &str, String); 4] = [
@@ -389,14 +389,14 @@ impl ShardServer {
             net.accepted,
             net.rejected + conns.turned_away(),
             net.given_away - self.migrations.seated(),
-            conns.secure() as u64,
+            conns.tls_connections() as u64,
             net.handshakes,
             net.resumptions,
             net.handshakes_failed,
             net.handshakes_late,
-            conns.greeting_bytes() as u64,
+            conns.handshake_bytes() as u64,
             net.handshakes_crowded_out,
-            net.not_secure,
+            net.not_tls,
             self.http.counters.handshakes,
             net.truncated,
             net.corrupt,
@@ -450,8 +450,8 @@ impl ShardServer {
             spares,
             live,
             self.engine.journal.log.used_bytes().saturating_sub(live),
-            log.forgotten,
-            log.forgotten_bytes,
+            log.dropped,
+            log.dropped_bytes,
             self.compaction.rewritten_bytes,
             shard.unknown_job_records(),
             u64::from(self.engine.journal.is_full(&shard.upkeep())),

@@ -112,7 +112,7 @@ impl ShardServer {
         }
         let Some(Task::ScatterGather(all)) = self.tasks.end(step) else { return };
         let uptime_ms = self.now_ms - self.started_at_ms;
-        let tls = self.keeper.as_ref().map(|keeper| keeper.standing());
+        let tls = self.certificates.as_ref().map(|certificates| certificates.status());
         let shards = self.slots.shards();
         let log_id = self.engine.journal.log.id();
         let home = self.data_presence.home();

@@ -124,7 +124,7 @@ impl ShardServer {
             let Some(session) = self.sessions.get(conn) else { return };
             let Some(owed) = session.shared_replies.first() else { return };
             if unsent > UNSENT_BYTES_MAX {
-                conns.tell_when_drained(conn);
+                conns.notify_when_drained(conn);
                 return;
             }
             let tally = self.shared_values.tally(conns);

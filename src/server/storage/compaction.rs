@@ -269,7 +269,7 @@ impl ShardServer {
         if shard.end_keeping(oldest.end.0, journal) {
             compaction.ending = false;
             compaction.record.shrink_to(SLICE_BYTES as usize);
-            journal.log.forget_oldest();
+            journal.log.drop_oldest();
             if oldest.end.0 >= compaction.pass.until {
                 journal.end_pass(&mut compaction.pass, &shard.upkeep());
             }

@@ -139,7 +139,7 @@ impl Bed {
                 Scan::End => {
                     if shard.end_keeping(oldest.end.0, journal) {
                         assert_eq!(shard.needed_in_span_of(oldest.start.0), 0);
-                        journal.log.forget_oldest();
+                        journal.log.drop_oldest();
                         self.walked += 1;
                     }
                     return;

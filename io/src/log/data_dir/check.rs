@@ -2,7 +2,7 @@
 //!
 //! Knows the manifest and which shards lie there; what is in their logs is judged when those are read.
 
-use super::bearing;
+use super::inventory;
 use super::manifest::{MANIFEST, Manifest};
 use super::{BACKUP_MARKER, DataDir, LockError, io_error};
 use crate::log::offline::draft;
@@ -25,7 +25,7 @@ pub(crate) fn is_no_copy(path: &Path) -> Result<(), LockError> {
 /// shards can be gone on with.
 pub(crate) fn found(path: &Path) -> Result<Option<Manifest>, LockError> {
     match replace_shards::manifest(path)? {
-        None if !bearing::shards(path)?.is_empty() => {
+        None if !inventory::shards(path)?.is_empty() => {
             Err(LockError::NoManifest { path: path.into() })
         }
         None => Ok(None),
@@ -51,7 +51,7 @@ pub(crate) fn can_be_written(directory: &Path, manifest: Manifest) -> Result<(),
             continue;
         }
         takes_files(&directory)?;
-        for path in bearing::segments(&directory)? {
+        for path in inventory::segments(&directory)? {
             let opened = OpenOptions::new().read(true).write(true).open(&path);
             opened.map_err(|source| io_error(&path, source))?;
         }
@@ -75,7 +75,7 @@ fn takes_files(directory: &Path) -> Result<(), LockError> {
 /// The manifest of a directory whose shards are in their places.
 pub(crate) fn settled(path: &Path) -> Result<Manifest, LockError> {
     match replace_shards::manifest(path)? {
-        None if path.is_dir() && !bearing::shards(path)?.is_empty() => {
+        None if path.is_dir() && !inventory::shards(path)?.is_empty() => {
             Err(LockError::NoManifest { path: path.into() })
         }
         None => Err(LockError::Missing { path: path.into() }),
@@ -96,19 +96,19 @@ pub(crate) fn check_shards(directory: &Path, manifest: Manifest) -> Result<(), L
     no_deficit(directory, manifest)?;
     for shard in 0..manifest.shards {
         let path = DataDir::shard_path(directory, shard);
-        if manifest.begun && bearing::segments(&path)?.is_empty() {
+        if manifest.begun && inventory::segments(&path)?.is_empty() {
             let gone = !path.exists();
             let what = if gone { "the directory is missing" } else { "all segments are missing" };
             return Err(LockError::Lost { path, what });
         }
-        bearing::must_bear(&path, manifest.id)?;
+        inventory::must_have_id(&path, manifest.id)?;
     }
     Ok(())
 }
 
 /// Whether no shard lies there beyond those that there are by the manifest.
 fn no_surplus(directory: &Path, shards: u16) -> Result<(), LockError> {
-    match bearing::shards(directory)?.into_iter().find(|&shard| shard >= shards) {
+    match inventory::shards(directory)?.into_iter().find(|&shard| shard >= shards) {
         None => Ok(()),
         Some(shard) => {
             Err(LockError::Surplus { path: DataDir::shard_path(directory, shard), shards })
@@ -122,12 +122,12 @@ fn no_deficit(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
     if manifest.sealed || manifest.begun {
         return Ok(());
     }
-    let there = bearing::shards(directory)?;
+    let there = inventory::shards(directory)?;
     if there.len() == usize::from(manifest.shards) {
         return Ok(());
     }
     for &shard in &there {
-        if bearing::holds_records(directory, shard, manifest.id)? {
+        if inventory::holds_records(directory, shard, manifest.id)? {
             let (path, shards) = (directory.join(MANIFEST), manifest.shards);
             return Err(LockError::Fewer { path, shards, there: there.len() });
         }

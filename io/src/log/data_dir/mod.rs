@@ -4,7 +4,7 @@
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `bearing` | what its files say of that |
+//! | `inventory` | what its files say of that |
 //! | `check` | what a start and the tools demand before they touch anything |
 //! | `claim` | who owns the directory |
 //! | `identity` | files and directories by device and inode |
@@ -13,10 +13,10 @@
 //! | `refusal` | why it cannot be used, in words |
 //! | `watch` | whether the files are still where the next start looks |
 
-pub(super) mod bearing;
 pub(super) mod check;
 pub(super) mod claim;
 pub(super) mod identity;
+pub(super) mod inventory;
 pub(super) mod manifest;
 pub(super) mod owner;
 pub(super) mod refusal;
@@ -143,7 +143,7 @@ impl DataDir {
             Ok(None) | Err(LockError::Manifest { .. }) if replace_shards::is_begun(path)? => {
                 Ok(None)
             }
-            Ok(None) | Err(LockError::Manifest { .. }) if path.is_dir() => bearing::about(path),
+            Ok(None) | Err(LockError::Manifest { .. }) if path.is_dir() => inventory::about(path),
             Ok(_) => Ok(None),
             Err(error) => Err(error),
         }

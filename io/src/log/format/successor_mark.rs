@@ -13,13 +13,13 @@ use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
 use crate::log::read::block_reader::{Mark, Stretch};
 
-pub(crate) const ONWARD_MAGIC: [u8; 4] = *b"CQGO";
+pub(crate) const SUCCESSOR_MAGIC: [u8; 4] = *b"CQGO";
 /// Bytes of a mark: the last ones of its segment.
-pub(crate) const ONWARD_BYTES: usize = BLOCK_HEADER_BYTES;
+pub(crate) const SUCCESSOR_MARK_BYTES: usize = BLOCK_HEADER_BYTES;
 
 /// The mark of a segment that another one has been made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Onward {
+pub(crate) struct SuccessorMark {
     pub(crate) shard: u16,
     pub(crate) segment: u64,
     pub(crate) next: u64,
@@ -28,11 +28,11 @@ pub(crate) struct Onward {
     pub(crate) salt: Salt,
 }
 
-impl Onward {
-    pub(crate) fn encode(&self) -> [u8; ONWARD_BYTES] {
-        let mut bytes = [0; ONWARD_BYTES];
+impl SuccessorMark {
+    pub(crate) fn encode(&self) -> [u8; SUCCESSOR_MARK_BYTES] {
+        let mut bytes = [0; SUCCESSOR_MARK_BYTES];
         let mut put = Put { out: &mut bytes, at: 0 };
-        put.bytes(&ONWARD_MAGIC);
+        put.bytes(&SUCCESSOR_MAGIC);
         put.bytes(&self.salt.version().to_le_bytes());
         put.bytes(&self.shard.to_le_bytes());
         put.bytes(&self.segment.to_le_bytes());
@@ -44,7 +44,7 @@ impl Onward {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
-        let (bytes, version) = checked_header(bytes, ONWARD_MAGIC)?;
+        let (bytes, version) = checked_header(bytes, SUCCESSOR_MAGIC)?;
         Ok(Self {
             shard: u16_at(bytes, 6),
             segment: u64_at(bytes, 8),
@@ -136,7 +136,7 @@ impl Found {
 
     /// Where in the file its blocks end at the latest.
     pub(crate) fn data_bytes(&self, geometry: Geometry) -> u64 {
-        let mark = if self.keeps_length() { ONWARD_BYTES as u64 } else { 0 };
+        let mark = if self.keeps_length() { SUCCESSOR_MARK_BYTES as u64 } else { 0 };
         geometry.segment_bytes - mark
     }
 }
@@ -234,19 +234,22 @@ mod tests {
     #[test]
     fn a_mark_is_that_of_its_own_segment_only() {
         for salt in [Salt::NONE, Salt(Some(0)), Salt(Some(77))] {
-            let mark = Onward { shard: 1, segment: 5, next: 6, log_id: 9, salt };
+            let mark = SuccessorMark { shard: 1, segment: 5, next: 6, log_id: 9, salt };
             let bytes = mark.encode();
             let own = Own { shard: 1, segment: 5, log_id: 9, salt: Some(salt) };
-            assert_eq!(Onward::next_of(&bytes, &own), Some(6));
-            assert_eq!(Onward::next_of(&bytes, &Own { salt: None, ..own }), Some(6));
-            assert_eq!(Onward::next_of(&bytes, &Own { shard: 2, ..own }), None);
-            assert_eq!(Onward::next_of(&bytes, &Own { log_id: 8, ..own }), None);
-            assert_eq!(Onward::next_of(&bytes, &Own { segment: 4, ..own }), None);
-            assert_eq!(Onward::next_of(&bytes, &Own { salt: Some(Salt(Some(78))), ..own }), None);
-            for at in 0..ONWARD_BYTES {
+            assert_eq!(SuccessorMark::next_of(&bytes, &own), Some(6));
+            assert_eq!(SuccessorMark::next_of(&bytes, &Own { salt: None, ..own }), Some(6));
+            assert_eq!(SuccessorMark::next_of(&bytes, &Own { shard: 2, ..own }), None);
+            assert_eq!(SuccessorMark::next_of(&bytes, &Own { log_id: 8, ..own }), None);
+            assert_eq!(SuccessorMark::next_of(&bytes, &Own { segment: 4, ..own }), None);
+            assert_eq!(
+                SuccessorMark::next_of(&bytes, &Own { salt: Some(Salt(Some(78))), ..own }),
+                None
+            );
+            for at in 0..SUCCESSOR_MARK_BYTES {
                 let mut bytes = bytes;
                 bytes[at] ^= 1;
-                assert_eq!(Onward::next_of(&bytes, &own), None, "byte {at}");
+                assert_eq!(SuccessorMark::next_of(&bytes, &own), None, "byte {at}");
             }
         }
     }

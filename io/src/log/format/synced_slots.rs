@@ -79,7 +79,7 @@ pub(crate) fn claim(page: &[u8], header: &SegmentHeader) -> Position {
 }
 
 /// Takes back what the header page of a file says beside its header, durably: for a copy that ends before the log does.
-pub fn forget_claims(path: &Path) -> io::Result<()> {
+pub fn clear_claims(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let mut page = [0; PAGE_BYTES];
     file.read_exact_at(&mut page, 0)?;

@@ -1,4 +1,4 @@
-//! What can be wrong with a log, and what it takes to mend it.
+//! What can be wrong with a log, and what it takes to repair it.
 
 use crate::log::format::address::Position;
 use crate::log::format::block::BlockHeader;
@@ -59,7 +59,7 @@ impl Damage {
     }
 }
 
-/// What it takes to mend it.
+/// What it takes to repair it.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// Blocks are missing between two that are there.

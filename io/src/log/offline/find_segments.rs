@@ -10,7 +10,9 @@ use crate::log::error::OpenError;
 use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use crate::log::format::block::{BLOCK_HEADER_BYTES, HeaderFault};
 use crate::log::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
-use crate::log::format::successor_mark::{Found, ONWARD_BYTES, Onward, Own, learn_salts};
+use crate::log::format::successor_mark::{
+    Found, Own, SUCCESSOR_MARK_BYTES, SuccessorMark, learn_salts,
+};
 use crate::log::format::synced_slots;
 use crate::log::read::block_reader::{BLOCK_ALIGN_BYTES, Source};
 use std::fs::{self, File};
@@ -155,9 +157,9 @@ pub(crate) fn find(
     }
     settle_misnamed(&segments, out);
     learn_salts(&mut segments);
-    let at = out.segment_bytes.saturating_sub(ONWARD_BYTES as u64);
+    let at = out.segment_bytes.saturating_sub(SUCCESSOR_MARK_BYTES as u64);
     for segment in &mut segments {
-        let mut bytes = [0; ONWARD_BYTES];
+        let mut bytes = [0; SUCCESSOR_MARK_BYTES];
         let read = match files.read_at(segment.number, at, &mut bytes) {
             Ok(read) => read,
             // Reading the blocks will say so.
@@ -166,7 +168,7 @@ pub(crate) fn find(
         };
         let Subject { shard, log_id, .. } = subject;
         let own = Own { shard, segment: segment.number, log_id, salt: segment.salt };
-        segment.next = Onward::next_of(&bytes[..read], &own);
+        segment.next = SuccessorMark::next_of(&bytes[..read], &own);
     }
     Ok(segments)
 }

@@ -5,7 +5,7 @@
 use crate::log::format::address::SEGMENT_HEADER_BYTES;
 use crate::log::format::salt::Salt;
 use crate::log::format::segment::{HEADER_BYTES, LONG_HEADER_BYTES, SegmentHeader};
-use crate::log::format::successor_mark::{ONWARD_BYTES, Onward, Own};
+use crate::log::format::successor_mark::{Own, SUCCESSOR_MARK_BYTES, SuccessorMark};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -26,13 +26,13 @@ pub fn give_id(path: &Path, from: u64, to: u64) -> io::Result<()> {
         return Ok(());
     }
     let SegmentHeader { shard, segment, salt, segment_bytes, .. } = header;
-    let end = segment_bytes.saturating_sub(ONWARD_BYTES as u64);
+    let end = segment_bytes.saturating_sub(SUCCESSOR_MARK_BYTES as u64);
     if file_bytes >= segment_bytes && end >= SEGMENT_HEADER_BYTES {
-        let mut mark = [0; ONWARD_BYTES];
+        let mut mark = [0; SUCCESSOR_MARK_BYTES];
         file.read_exact_at(&mut mark, end)?;
         let own = Own { shard, segment, log_id: from, salt: Some(salt) };
-        if let Some(next) = Onward::next_of(&mark, &own) {
-            let mark = Onward { shard, segment, next, log_id: to, salt };
+        if let Some(next) = SuccessorMark::next_of(&mark, &own) {
+            let mark = SuccessorMark { shard, segment, next, log_id: to, salt };
             file.write_all_at(&mark.encode(), end)?;
         }
     }

@@ -27,7 +27,7 @@ const HEADER: u64 = BLOCK_HEADER_BYTES as u64;
 
 /// One thing that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mended {
+pub struct Repaired {
     /// The file it was done to.
     pub file: String,
     /// Where in it.
@@ -39,10 +39,10 @@ pub struct Mended {
 /// Puts right what `inspection` has found wrong with a copy of a log. What is then still wrong shows in the
 /// next look: a file that was lost whole is found to have held blocks only once it is there again, and all else once
 /// each file has its own name.
-pub fn mend(subject: Subject<'_>, inspection: &Inspection) -> io::Result<Vec<Mended>> {
+pub fn repair(subject: Subject<'_>, inspection: &Inspection) -> io::Result<Vec<Repaired>> {
     let geometry =
         Geometry { segment_bytes: inspection.segment_bytes, align_bytes: BLOCK_ALIGN_BYTES };
-    let mut mender = Mender { subject, geometry, done: Vec::new() };
+    let mut mender = Repairer { subject, geometry, done: Vec::new() };
     if let Some(foreign) = inspection.damages.iter().find(|it| matches!(it.kind, Kind::Foreign)) {
         return Err(hopeless(foreign));
     }
@@ -90,13 +90,13 @@ impl Stretch {
     }
 }
 
-struct Mender<'a> {
+struct Repairer<'a> {
     subject: Subject<'a>,
     geometry: Geometry,
-    done: Vec<Mended>,
+    done: Vec<Repaired>,
 }
 
-impl Mender<'_> {
+impl Repairer<'_> {
     fn path(&self, segment: u64) -> PathBuf {
         self.subject.directory.join(file_name(segment))
     }
@@ -144,7 +144,7 @@ impl Mender<'_> {
     }
 
     fn note(&mut self, segment: u64, offset: u64, what: String) {
-        self.done.push(Mended { file: file_name(segment), offset, what });
+        self.done.push(Repaired { file: file_name(segment), offset, what });
     }
 
     /// A header that claims nothing, or what it has claimed before. Without a known predecessor it is
@@ -287,7 +287,7 @@ impl Mender<'_> {
             File::open(above)?.sync_all()?;
         }
         let what = "made its directory anew, without any job".to_owned();
-        self.done.push(Mended { file: String::new(), offset: 0, what });
+        self.done.push(Repaired { file: String::new(), offset: 0, what });
         Ok(())
     }
 

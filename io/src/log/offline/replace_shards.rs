@@ -7,7 +7,7 @@
 //!
 //! Knows directories and the manifest; not what is in a log.
 
-use crate::log::data_dir::bearing;
+use crate::log::data_dir::inventory;
 use crate::log::data_dir::manifest::Manifest;
 use crate::log::data_dir::owner::{as_far_as_allowed, as_shard};
 use crate::log::data_dir::{DataDir, LockError, io_error, new_id};
@@ -39,7 +39,7 @@ impl Next {
 /// Whether shards lie there, which may be all there is of what they hold.
 pub(crate) fn is_begun(directory: &Path) -> Result<bool, LockError> {
     let next = directory.join(NEXT);
-    Ok(next.is_dir() && !bearing::shards(&next)?.is_empty())
+    Ok(next.is_dir() && !inventory::shards(&next)?.is_empty())
 }
 
 /// Whether what lies there is an attempt that came to nothing. While a log is copied, all shards are there, with what
@@ -49,8 +49,8 @@ pub(crate) fn check_discard(directory: &Path, manifest: Manifest) -> Result<(), 
         return Ok(());
     }
     for shard in 0..manifest.shards {
-        let bears = bearing::bears(&DataDir::shard_path(directory, shard))?;
-        if bears.is_none_or(|(id, _)| id != manifest.id) {
+        let recorded_id = inventory::recorded_id(&DataDir::shard_path(directory, shard))?;
+        if recorded_id.is_none_or(|(id, _)| id != manifest.id) {
             return Err(LockError::BrokenOff { path: directory.into() });
         }
     }
@@ -156,7 +156,7 @@ impl Moving {
             let from = DataDir::shard_path(&moving.next, shard);
             let to = DataDir::shard_path(directory, shard);
             let place = if from.is_dir() { from } else { to };
-            match bearing::bears(&place)? {
+            match inventory::recorded_id(&place)? {
                 Some((id, _)) if id == manifest.id => {}
                 Some((_, path)) => return Err(LockError::Stranger { path }),
                 None if place.is_dir() => {
@@ -218,7 +218,7 @@ impl Moving {
         let old = shards..before.unwrap_or(u16::MAX);
         for entry in fs::read_dir(&self.directory).map_err(here)? {
             let path = entry.map_err(here)?.path();
-            if bearing::shard_of(&path).is_some_and(|shard| old.contains(&shard)) {
+            if inventory::shard_of(&path).is_some_and(|shard| old.contains(&shard)) {
                 return Ok(Some(path));
             }
         }

@@ -269,7 +269,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
         if !self.fresh {
             // The server may have written on meanwhile.
             self.fresh = true;
-            self.reader.forget();
+            self.reader.clear();
             return Ok(Step::On);
         }
         self.gap(&fault)
@@ -372,7 +372,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
         let claim = match self.behind {
             Some(claim) => claim,
             None => {
-                let (claim, tail_bytes) = self.survey()?;
+                let (claim, tail_bytes) = self.scan_headers()?;
                 if claim <= end && tail_bytes > 0 && self.until.0 == u64::MAX {
                     let (file, offset, reason) = self.place(fault, self.found.get(self.index + 1));
                     self.out.clean = false;
@@ -449,7 +449,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
     }
 
     /// The highest position that is said to be synced from here on, and how much was written.
-    fn survey(&mut self) -> Result<(Position, u64), InspectError> {
+    fn scan_headers(&mut self) -> Result<(Position, u64), InspectError> {
         let said = self.found.iter().map(|segment| segment.claim).max();
         let (mut claim, mut bytes) = (said.unwrap_or(Position(0)), 0);
         let geometry = self.reader.geometry;
@@ -461,7 +461,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
             let start = geometry.start_of(segment.number);
             let from = if place == 0 { self.at.0 - start.0 } else { SEGMENT_HEADER_BYTES };
             let stretch = segment.stretch(from, geometry, self.mark);
-            let behind = self.reader.survey(&mut self.files, stretch)?;
+            let behind = self.reader.scan_headers(&mut self.files, stretch)?;
             claim = claim.max(behind.claim);
             bytes += behind.bytes;
         }

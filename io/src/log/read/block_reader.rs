@@ -10,7 +10,7 @@ use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use crate::log::format::block::{BLOCK_HEADER_BYTES, BlockHeader, check_records};
 use crate::log::format::salt::Salt;
 use crate::log::format::segment::file_name;
-use crate::log::format::successor_mark::ONWARD_MAGIC;
+use crate::log::format::successor_mark::SUCCESSOR_MAGIC;
 use std::io;
 
 /// Blocks start at multiples of this in every mode.
@@ -89,7 +89,7 @@ impl Fault {
 
 /// What lies behind some place, whether it belongs to the log or not.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Survey {
+pub(crate) struct HeaderScan {
     /// The highest position that an intact header there says is synced.
     pub(crate) claim: Position,
     /// Bytes from the place to the last one written.
@@ -121,17 +121,17 @@ impl BlockReader {
     }
 
     /// What was read ahead may have been written since.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.window.filled = 0;
     }
 
     /// Looks at everything in a stretch. In a segment with a salt a header that bears it is believed, since nobody else
     /// could write it; in one without, a whole block, as far as that tells it from what a client has chosen.
-    pub(crate) fn survey(
+    pub(crate) fn scan_headers(
         &mut self,
         source: &mut impl Source,
         stretch: Stretch,
-    ) -> Result<Survey, OpenError> {
+    ) -> Result<HeaderScan, OpenError> {
         let Stretch { number, from, to, salt, stale, .. } = stretch;
         let start = self.geometry.start_of(number);
         let mut claim = Position(0);
@@ -163,7 +163,7 @@ impl BlockReader {
             claim = claim.max(header.synced.min(header.position));
             used = used.max(here + u64::from(header.block_bytes));
         }
-        Ok(Survey { claim, bytes: used.min(to.max(from)) - from })
+        Ok(HeaderScan { claim, bytes: used.min(to.max(from)) - from })
     }
 
     /// The first whole block in a stretch that can come after what it comes after.
@@ -223,7 +223,7 @@ impl BlockReader {
             return Ok(Err(Fault::new("the segment is full", true)));
         }
         let bytes = self.window.bytes(source, number, offset, BLOCK_HEADER_BYTES)?;
-        if bytes.starts_with(&ONWARD_MAGIC) {
+        if bytes.starts_with(&SUCCESSOR_MAGIC) {
             return Ok(Err(Fault::new("the segment is full", true)));
         }
         let empty = bytes.iter().all(|&byte| byte == 0);

@@ -14,7 +14,7 @@ use crate::log::format::block::{
 use crate::log::format::salt::Salt;
 use crate::log::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
 use crate::log::format::successor_mark::{
-    Found, Missed, ONWARD_BYTES, Onward, Own, learn_salts, missed,
+    Found, Missed, Own, SUCCESSOR_MARK_BYTES, SuccessorMark, learn_salts, missed,
 };
 use crate::log::format::synced_slots;
 use crate::log::write::segment_pool::InUse;
@@ -166,7 +166,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         }
         if let Some(last) = walked.last() {
             let rest = &found[walked.len() - 1..];
-            let dropped_bytes = self.survey(rest, last.after)?;
+            let dropped_bytes = self.scan_headers(rest, last.after)?;
             self.judge(last, rest, dropped_bytes)?;
         }
         if self.is_begun {
@@ -254,9 +254,9 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
     fn read_mark(&mut self, segment: &Found) -> Result<Option<u64>, OpenError> {
         let Found { number, salt, .. } = *segment;
         let own = Own { shard: self.shard, segment: number, log_id: self.log_id, salt };
-        let offset = self.geometry.segment_bytes - ONWARD_BYTES as u64;
-        let bytes = self.bytes(number, offset, ONWARD_BYTES)?;
-        Ok(Onward::next_of(bytes, &own))
+        let offset = self.geometry.segment_bytes - SUCCESSOR_MARK_BYTES as u64;
+        let bytes = self.bytes(number, offset, SUCCESSOR_MARK_BYTES)?;
+        Ok(SuccessorMark::next_of(bytes, &own))
     }
 
     /// Replays block after block, segment after segment, until one does not continue the last.
@@ -352,7 +352,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
 
     /// Looks at everything behind the end for what it claims; returns how many bytes were written
     /// there.
-    fn survey(&mut self, rest: &[Found], after: Mark) -> Result<u64, OpenError> {
+    fn scan_headers(&mut self, rest: &[Found], after: Mark) -> Result<u64, OpenError> {
         let mut dropped_bytes = 0;
         for (index, segment) in rest.iter().enumerate() {
             // Nothing was written behind a clean end; what lies there in version 1 may be anything.
@@ -362,7 +362,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             let start = self.geometry.start_of(segment.number);
             let from = if index == 0 { after.end.0 - start.0 } else { SEGMENT_HEADER_BYTES };
             let stretch = segment.stretch(from, self.geometry, Some(after));
-            let behind = self.reader.survey(self.disk, stretch)?;
+            let behind = self.reader.scan_headers(self.disk, stretch)?;
             self.claim = self.claim.max(behind.claim);
             dropped_bytes += behind.bytes;
         }
@@ -495,7 +495,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         }
         // A block of the next segment is synced only once the mark is.
         if found.next.is_some_and(|next| self.claim <= self.geometry.data_start_of(next)) {
-            stretches.push((segment_bytes - ONWARD_BYTES as u64, segment_bytes));
+            stretches.push((segment_bytes - SUCCESSOR_MARK_BYTES as u64, segment_bytes));
         }
         if stretches.is_empty() {
             return Ok(());
@@ -514,7 +514,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             self.disk.truncate(number, bytes)?;
         } else if segment.keeps_length() {
             // Also where no mark can be read: an attempt to erase it may have failed, and only look done.
-            self.disk.erase(number, bytes - ONWARD_BYTES as u64, ONWARD_BYTES)?;
+            self.disk.erase(number, bytes - SUCCESSOR_MARK_BYTES as u64, SUCCESSOR_MARK_BYTES)?;
         }
         Ok(())
     }

@@ -9,12 +9,12 @@ use crate::log::error::LogError;
 use crate::log::format::address::Position;
 use crate::log::format::segment::file_name;
 use crate::log::write::segment_pool::InUse;
-use crate::log::write::write_buffer::Tail;
+use crate::log::write::write_buffer::WriteBuffer;
 use crate::log::write::writer::{TAG_RETIRED, Writer};
 
 /// A segment on its way out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct Retirement {
     pub(crate) segment: InUse,
     /// It may go once all below is on the disk.
     pub(crate) until: Position,
@@ -22,7 +22,7 @@ pub(crate) struct Leaving {
     pub(crate) retired: Option<bool>,
 }
 
-impl Leaving {
+impl Retirement {
     /// Whether it waits for a sync of what has been written.
     pub(crate) fn synced_is_wanted(&self, synced: Position, written: Position) -> bool {
         synced < self.until && self.until <= written
@@ -32,22 +32,22 @@ impl Leaving {
 impl Writer {
     /// The oldest segment, if it is complete and on the disk.
     pub(crate) fn oldest(&self) -> Option<InUse> {
-        let sealed = self.stock.segments.len() > 1 && self.leaving.is_none();
-        let first = self.stock.segments.front().filter(|_| sealed)?;
+        let sealed = self.pool.segments.len() > 1 && self.retiring.is_none();
+        let first = self.pool.segments.front().filter(|_| sealed)?;
         (first.end <= self.synced).then_some(*first)
     }
 
     /// Nobody needs the oldest segment any more, now that the head is where it is.
-    pub(crate) fn forget(&mut self, tail: &mut Tail, counters: &mut Counters) {
-        let oldest = self.oldest().and_then(|_| self.stock.take_oldest());
+    pub(crate) fn drop_oldest(&mut self, buffer: &mut WriteBuffer, counters: &mut Counters) {
+        let oldest = self.oldest().and_then(|_| self.pool.take_oldest());
         let Some(segment) = oldest else { panic!("the segment to be forgotten is in use") };
-        if let Some(first) = self.stock.segments.front() {
+        if let Some(first) = self.pool.segments.front() {
             self.oldest = self.geometry.start_of(first.number);
-            tail.chain.oldest = self.oldest;
+            buffer.chain.oldest = self.oldest;
         }
         // The log must say so before the file goes, or its absence would look like a loss.
-        counters.notes += u64::from(tail.close_or_note());
-        self.leaving = Some(Leaving { segment, until: tail.head(), retired: None });
+        counters.notes += u64::from(buffer.close_or_note());
+        self.retiring = Some(Retirement { segment, until: buffer.head(), retired: None });
     }
 
     /// Lets a segment go once all that was to be kept of it is on the disk.
@@ -57,23 +57,23 @@ impl Writer {
         counters: &mut Counters,
         is_read: &dyn Fn(u64) -> bool,
     ) -> Result<(), LogError> {
-        let Some(leaving) = self.leaving else { return Ok(()) };
-        let InUse { number, file_bytes, .. } = leaving.segment;
-        let due = leaving.retired.is_none() && leaving.until <= self.synced;
+        let Some(retiring) = self.retiring else { return Ok(()) };
+        let InUse { number, file_bytes, .. } = retiring.segment;
+        let due = retiring.retired.is_none() && retiring.until <= self.synced;
         if !due || self.is_closing() || is_read(number) || self.slots.is_at(number) {
             return Ok(());
         }
         let room_max = self.reserve_bytes + self.geometry.segment_bytes;
         let keep = file_bytes == self.geometry.segment_bytes
-            && self.stock.room_bytes(self.written) < room_max;
+            && self.pool.room_bytes(self.written) < room_max;
         let keep = disk.retire(number, keep).map_err(|error| LogError {
             operation: "retirement",
             file: file_name(number),
             errno: error.raw_os_error().unwrap_or(libc::EIO),
         })?;
-        self.leaving = Some(Leaving { retired: Some(keep), ..leaving });
-        counters.forgotten += 1;
-        counters.forgotten_bytes += file_bytes;
+        self.retiring = Some(Retirement { retired: Some(keep), ..retiring });
+        counters.dropped += 1;
+        counters.dropped_bytes += file_bytes;
         if !keep {
             counters.disk_bytes -= file_bytes;
         }
@@ -84,25 +84,25 @@ impl Writer {
     }
 
     pub(crate) fn retired(&mut self, result: i32, disk: &mut impl Disk) -> Result<(), LogError> {
-        let Some(leaving) = self.leaving.take() else { panic!("nothing was retired") };
+        let Some(retiring) = self.retiring.take() else { panic!("nothing was retired") };
         if result < 0 {
-            let (operation, file) = ("fsync of the directory", file_name(leaving.segment.number));
+            let (operation, file) = ("fsync of the directory", file_name(retiring.segment.number));
             return Err(LogError { operation, file, errno: -result });
         }
         // Only now: before, a power loss could have brought the segment back under its name.
         disk.retired();
-        if leaving.retired == Some(true) {
-            self.stock.spares += 1;
-            self.stock.lack = None;
+        if retiring.retired == Some(true) {
+            self.pool.spares += 1;
+            self.pool.lack = None;
         } else {
             // The file system has room again.
-            self.stock.retry_ms = 0;
+            self.pool.retry_ms = 0;
         }
         Ok(())
     }
 
     /// The preparation has done its part once its segment is ready and in use.
-    pub(crate) fn forget_prepared(&mut self, disk: &mut impl Disk) {
+    pub(crate) fn drop_prepared(&mut self, disk: &mut impl Disk) {
         let Some(next) = self.next.take_if(|next| next.is_done()) else { return };
         self.named = self.named.max(next.segment);
         if next.segment != self.segment {

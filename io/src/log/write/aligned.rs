@@ -63,7 +63,7 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `&mut self` makes this the only slice in the program. The
-        // kernel may read parts of it for a write in flight; those parts are not changed (see Tail).
+        // kernel may read parts of it for a write in flight; those parts are not changed (see WriteBuffer).
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }

@@ -11,7 +11,7 @@ use crate::log::disk::Disk;
 use crate::log::disk::directory::is_absent;
 use crate::log::error::LogError;
 use crate::log::format::segment::{SegmentHeader, file_name};
-use crate::log::format::successor_mark::Onward;
+use crate::log::format::successor_mark::SuccessorMark;
 
 impl Writer {
     /// Makes `segment` the one that blocks go to; false if it is not ready yet.
@@ -24,7 +24,7 @@ impl Writer {
         if segment == self.segment {
             return self.may_go_on();
         }
-        self.forget_prepared(disk);
+        self.drop_prepared(disk);
         if self.next.is_none() && !self.create_next(disk, counters)? {
             return self.without_room(segment);
         }
@@ -39,13 +39,13 @@ impl Writer {
         }
         let left = std::mem::replace(&mut self.segment, segment);
         self.header = self.next_header;
-        self.stock.entered(segment, self.written);
+        self.pool.entered(segment, self.written);
         if self.synced < self.written {
             self.left.push_back(Left { segment: left, end: self.written });
         } else {
             self.seal(left, disk);
         }
-        self.forget_prepared(disk);
+        self.drop_prepared(disk);
         Ok(true)
     }
 
@@ -82,7 +82,7 @@ impl Writer {
         disk: &mut impl Disk,
         counters: &mut Counters,
     ) -> Result<(), LogError> {
-        self.forget_prepared(disk);
+        self.drop_prepared(disk);
         let used = self.written.0.saturating_sub(self.geometry.start_of(self.segment).0);
         let due = used > self.geometry.segment_bytes / 2;
         if self.next.is_none() && due && self.closing == Closing::No {
@@ -90,7 +90,7 @@ impl Writer {
         }
         let Some(next) = &mut self.next else { return Ok(()) };
         next.drive(disk, self.sync.is_some())?;
-        self.forget_prepared(disk);
+        self.drop_prepared(disk);
         Ok(())
     }
 
@@ -101,8 +101,8 @@ impl Writer {
         disk: &mut impl Disk,
         counters: &mut Counters,
     ) -> Result<bool, LogError> {
-        let spare = self.stock.spares > 0;
-        if self.now_ms < self.stock.retry_ms && (!spare || self.stock.lacks_opening()) {
+        let spare = self.pool.spares > 0;
+        if self.now_ms < self.pool.retry_ms && (!spare || self.pool.lacks_opening()) {
             return Ok(false);
         }
         let segment = self.segment + 1;
@@ -117,18 +117,18 @@ impl Writer {
             ..self.header
         };
         let bytes = self.geometry.segment_bytes;
-        let permitted = if spare { Ok(()) } else { self.stock.permit(counters) };
+        let permitted = if spare { Ok(()) } else { self.pool.permit(counters) };
         match permitted.and_then(|()| disk.create(segment, bytes, &header.encode(), spare)) {
-            Ok(()) if spare => self.stock.used_spare(disk),
-            Ok(()) => self.stock.got_room(counters),
+            Ok(()) if spare => self.pool.used_spare(disk),
+            Ok(()) => self.pool.got_room(counters),
             Err(error) if spare && is_absent(&error) => {
-                self.stock.lost_spare(disk, counters);
+                self.pool.lost_spare(disk, counters);
                 return self.create_next(disk, counters);
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 if let Some(lack) = Lack::of(errno) {
-                    self.stock.got_none(lack, disk, counters);
+                    self.pool.got_none(lack, disk, counters);
                     return Ok(false);
                 }
                 return Err(LogError { operation: "creation", file: file_name(segment), errno });
@@ -136,10 +136,10 @@ impl Writer {
         }
         counters.segments += 1;
         counters.recycled += u64::from(spare);
-        self.stock.prepared = Some(segment);
+        self.pool.prepared = Some(segment);
         self.next_header = header;
         let SegmentHeader { shard, salt, log_id, .. } = self.header;
-        let mark = Onward { shard, segment: self.segment, next: segment, log_id, salt };
+        let mark = SuccessorMark { shard, segment: self.segment, next: segment, log_id, salt };
         self.next = Some(Preparation::new(mark, bytes, self.mode, spare));
         Ok(true)
     }

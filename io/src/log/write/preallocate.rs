@@ -11,7 +11,7 @@ use crate::log::disk::{Disk, Started, SyncTarget};
 use crate::log::error::LogError;
 use crate::log::format::address::SEGMENT_HEADER_BYTES;
 use crate::log::format::segment::file_name;
-use crate::log::format::successor_mark::{ONWARD_BYTES, Onward};
+use crate::log::format::successor_mark::{SUCCESSOR_MARK_BYTES, SuccessorMark};
 
 /// Zeros per write while a segment is filled ahead.
 const ZERO_BYTES: u64 = 256 << 10;
@@ -55,14 +55,14 @@ pub(crate) struct Preparation {
 impl Preparation {
     /// Goes on with a segment just created, of which `mark` tells.
     /// A `recycled` one has been written before, to its end.
-    pub(crate) fn new(mark: Onward, segment_bytes: u64, mode: Mode, recycled: bool) -> Self {
+    pub(crate) fn new(mark: SuccessorMark, segment_bytes: u64, mode: Mode, recycled: bool) -> Self {
         let (before, segment) = (mark.segment, mark.next);
         let step = match mode {
             Mode::Synced if !recycled => Step::Zeroing(SEGMENT_HEADER_BYTES),
             Mode::Written | Mode::Synced => Step::SyncingFile,
         };
         let mut page = Buffer::new(PAGE_BYTES);
-        page[PAGE_BYTES - ONWARD_BYTES..].copy_from_slice(&mark.encode());
+        page[PAGE_BYTES - SUCCESSOR_MARK_BYTES..].copy_from_slice(&mark.encode());
         let zeros = match step {
             Step::Zeroing(_) => Buffer::new(ZERO_BYTES as usize),
             _ => Buffer::empty(),
@@ -225,7 +225,7 @@ impl Preparation {
     /// What of the last page is written: as little as the way it is written permits.
     fn mark_bytes(&self) -> usize {
         match self.mode {
-            Mode::Written => ONWARD_BYTES,
+            Mode::Written => SUCCESSOR_MARK_BYTES,
             Mode::Synced => PAGE_BYTES,
         }
     }

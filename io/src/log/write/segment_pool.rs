@@ -28,7 +28,7 @@ pub(crate) fn is_lacking(result: i32) -> bool {
 }
 
 #[derive(Debug)]
-pub(crate) struct Stock {
+pub(crate) struct SegmentPool {
     geometry: Geometry,
     /// In order; the last one is being written.
     pub(crate) segments: VecDeque<InUse>,
@@ -93,7 +93,7 @@ impl Lack {
     }
 }
 
-impl Stock {
+impl SegmentPool {
     pub(crate) fn new(geometry: Geometry, segments: VecDeque<InUse>, bytes_max: u64) -> Self {
         let used_bytes = segments.iter().map(|segment| segment.file_bytes).sum();
         Self {

@@ -63,7 +63,7 @@ pub(crate) struct Batch {
 }
 
 #[derive(Debug)]
-pub(crate) struct Tail {
+pub(crate) struct WriteBuffer {
     geometry: Geometry,
     chunk_bytes: usize,
     cache_bytes: usize,
@@ -94,8 +94,8 @@ pub(crate) struct Tail {
     pub(crate) evictions: u64,
 }
 
-impl Tail {
-    /// A tail that continues a log ending at `end` with a block at `next`.
+impl WriteBuffer {
+    /// A buffer that continues a log ending at `end` with a block at `next`.
     pub(crate) fn new(
         geometry: Geometry,
         chunk_bytes: usize,
@@ -369,7 +369,7 @@ impl Tail {
     }
 }
 
-impl Drop for Tail {
+impl Drop for WriteBuffer {
     fn drop(&mut self) {
         // The kernel may still read the chunk of a write in flight; losing a megabyte at the end of
         // the process is better than writing memory that is used for something else.
@@ -390,26 +390,26 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn tail(cache_chunks: usize) -> Tail {
+    fn buffer(cache_chunks: usize) -> WriteBuffer {
         let geometry = Geometry { segment_bytes: 1 << 16, align_bytes: 64 };
         let salts = Arc::new(Salts::new([1, 2], 0, std::collections::BTreeMap::new()));
         let (synced, oldest) = (Position(0), Position(0));
         let chain = Chain { shard: 0, salts, sequence: 0, prev: 0, synced, oldest };
-        Tail::new(geometry, 8192, 8192 * cache_chunks, Position(0), Position(4096), chain)
+        WriteBuffer::new(geometry, 8192, 8192 * cache_chunks, Position(0), Position(4096), chain)
     }
 
-    fn put(tail: &mut Tail, bytes: usize, byte: u8) -> Position {
-        let (position, body) = tail.append(bytes);
+    fn put(buffer: &mut WriteBuffer, bytes: usize, byte: u8) -> Position {
+        let (position, body) = buffer.append(bytes);
         body.fill(byte);
         position
     }
 
-    fn write_all(tail: &mut Tail) -> u64 {
-        tail.close_block();
+    fn write_all(buffer: &mut WriteBuffer) -> u64 {
+        buffer.close_block();
         let mut writes = 0;
-        while let Some(batch) = tail.take_batch() {
-            assert_eq!(tail.bytes(batch.start, batch.end)[..4], *b"CQBK");
-            tail.wrote(batch.end);
+        while let Some(batch) = buffer.take_batch() {
+            assert_eq!(buffer.bytes(batch.start, batch.end)[..4], *b"CQBK");
+            buffer.wrote(batch.end);
             writes += 1;
         }
         writes
@@ -417,32 +417,32 @@ mod tests {
 
     #[test]
     fn records_of_the_open_block_can_be_read() {
-        let mut tail = tail(2);
-        let first = put(&mut tail, 100, 1);
-        let second = put(&mut tail, 0, 0);
+        let mut buffer = buffer(2);
+        let first = put(&mut buffer, 100, 1);
+        let second = put(&mut buffer, 0, 0);
         assert_eq!(first, Position(4096 + 64));
-        assert_eq!(tail.read(first, 100).unwrap(), [1; 100]);
-        assert_eq!(tail.read(second, 0).unwrap(), []);
-        assert_eq!(tail.head(), second.plus(8));
-        assert_eq!(tail.read(first, 99), None, "a wrong length finds nothing");
-        assert_eq!(tail.read(tail.head(), 0), None, "nor does a place without a record");
-        assert_eq!(tail.read(Position(u64::MAX), usize::MAX), None);
+        assert_eq!(buffer.read(first, 100).unwrap(), [1; 100]);
+        assert_eq!(buffer.read(second, 0).unwrap(), []);
+        assert_eq!(buffer.head(), second.plus(8));
+        assert_eq!(buffer.read(first, 99), None, "a wrong length finds nothing");
+        assert_eq!(buffer.read(buffer.head(), 0), None, "nor does a place without a record");
+        assert_eq!(buffer.read(Position(u64::MAX), usize::MAX), None);
     }
 
     #[test]
     fn written_chunks_go_oldest_first_within_the_budget() {
-        let mut tail = tail(3);
+        let mut buffer = buffer(3);
         let positions: Vec<_> = (0..20)
             .map(|byte| {
-                let position = put(&mut tail, 5000, byte);
-                write_all(&mut tail);
+                let position = put(&mut buffer, 5000, byte);
+                write_all(&mut buffer);
                 position
             })
             .collect();
-        assert!(tail.memory_bytes() <= 3 * 8192);
-        assert_eq!(tail.evictions, 17);
+        assert!(buffer.memory_bytes() <= 3 * 8192);
+        assert_eq!(buffer.evictions, 17);
         for (byte, &position) in positions.iter().enumerate() {
-            let found = tail.read(position, 5000);
+            let found = buffer.read(position, 5000);
             assert_eq!(found.is_some(), byte >= 17, "record {byte}");
             assert!(found.is_none_or(|body| body.iter().all(|&b| b == byte as u8)));
         }
@@ -450,78 +450,78 @@ mod tests {
 
     #[test]
     fn unwritten_chunks_are_never_given_away() {
-        let mut tail = tail(1);
-        let positions: Vec<_> = (0..9).map(|byte| put(&mut tail, 5000, byte)).collect();
-        assert_eq!(tail.evictions, 0);
+        let mut buffer = buffer(1);
+        let positions: Vec<_> = (0..9).map(|byte| put(&mut buffer, 5000, byte)).collect();
+        assert_eq!(buffer.evictions, 0);
         for (byte, &position) in positions.iter().enumerate() {
-            assert_eq!(tail.read(position, 5000).unwrap()[0], byte as u8);
+            assert_eq!(buffer.read(position, 5000).unwrap()[0], byte as u8);
         }
-        assert_eq!(write_all(&mut tail), 9);
-        put(&mut tail, 5000, 99);
-        assert_eq!(tail.evictions, 9);
+        assert_eq!(write_all(&mut buffer), 9);
+        put(&mut buffer, 5000, 99);
+        assert_eq!(buffer.evictions, 9);
     }
 
     #[test]
     fn padding_is_zero_in_a_buffer_used_before() {
-        let mut tail = tail(1);
+        let mut buffer = buffer(1);
         for byte in 1..9 {
-            let position = put(&mut tail, 5000 - usize::from(byte) * 100, byte);
-            tail.close_block();
-            let batch = tail.take_batch().unwrap();
-            let bytes = tail.bytes(batch.start, batch.end);
+            let position = put(&mut buffer, 5000 - usize::from(byte) * 100, byte);
+            buffer.close_block();
+            let batch = buffer.take_batch().unwrap();
+            let bytes = buffer.bytes(batch.start, batch.end);
             let padding = (position.0 - batch.start.0) as usize + 5008 - usize::from(byte) * 100;
             assert!(bytes[padding..].iter().all(|&byte| byte == 0));
-            tail.wrote(batch.end);
+            buffer.wrote(batch.end);
         }
-        assert!(tail.evictions > 0);
+        assert!(buffer.evictions > 0);
     }
 
     #[test]
     fn blocks_of_one_chunk_share_a_write() {
-        let mut tail = tail(4);
+        let mut buffer = buffer(4);
         for byte in 0..3 {
-            put(&mut tail, 100, byte);
-            tail.close_block();
+            put(&mut buffer, 100, byte);
+            buffer.close_block();
         }
-        assert_eq!(write_all(&mut tail), 1);
+        assert_eq!(write_all(&mut buffer), 1);
     }
 
     #[test]
     fn a_large_record_gets_a_block_and_a_chunk_of_its_own() {
-        let mut tail = tail(4);
-        let small = put(&mut tail, 10, 1);
-        let large = put(&mut tail, 40_000, 2);
-        let after = put(&mut tail, 10, 3);
+        let mut buffer = buffer(4);
+        let small = put(&mut buffer, 10, 1);
+        let large = put(&mut buffer, 40_000, 2);
+        let after = put(&mut buffer, 10, 3);
         assert_eq!(large, Position(4096 + 128 + 64));
-        assert!(tail.read(large, 40_000).unwrap().iter().all(|&byte| byte == 2));
-        assert_eq!(tail.read(small, 10).unwrap(), [1; 10]);
-        assert_eq!(tail.read(after, 10).unwrap(), [3; 10]);
-        assert_eq!(write_all(&mut tail), 2);
+        assert!(buffer.read(large, 40_000).unwrap().iter().all(|&byte| byte == 2));
+        assert_eq!(buffer.read(small, 10).unwrap(), [1; 10]);
+        assert_eq!(buffer.read(after, 10).unwrap(), [3; 10]);
+        assert_eq!(write_all(&mut buffer), 2);
     }
 
     #[test]
     fn no_block_spans_two_segments() {
-        let mut tail = tail(4);
+        let mut buffer = buffer(4);
         for _ in 0..200 {
-            put(&mut tail, 777, 7);
-            tail.close_block();
+            put(&mut buffer, 777, 7);
+            buffer.close_block();
         }
-        while let Some(batch) = tail.take_batch() {
+        while let Some(batch) = buffer.take_batch() {
             assert_eq!(batch.start.0 >> 16, (batch.end.0 - 1) >> 16);
             assert!(batch.start.0 & 0xffff >= 4096);
-            tail.wrote(batch.end);
+            buffer.wrote(batch.end);
         }
     }
 
     #[test]
     fn blocks_that_fill_a_segment_leave_room_for_its_mark_and_continue_in_the_next() {
-        let mut tail = tail(4);
+        let mut buffer = buffer(4);
         // 60 blocks of 1024 bytes, the last of them less, fill 64 KiB without the header and the mark.
         for block in 0..60 {
-            put(&mut tail, if block < 59 { 1024 - 64 - 8 } else { 1024 - 128 - 8 }, 7);
-            tail.close_block();
+            put(&mut buffer, if block < 59 { 1024 - 64 - 8 } else { 1024 - 128 - 8 }, 7);
+            buffer.close_block();
         }
-        assert_eq!(tail.head(), Position((1 << 16) - 64));
-        assert_eq!(put(&mut tail, 1, 1), Position((1 << 16) + 4096 + 64));
+        assert_eq!(buffer.head(), Position((1 << 16) - 64));
+        assert_eq!(put(&mut buffer, 1, 1), Position((1 << 16) + 4096 + 64));
     }
 }

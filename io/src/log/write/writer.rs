@@ -1,13 +1,13 @@
 //! Moving finished blocks to the disk, and knowing what has become durable.
 //!
-//! Knows the tail as a source of blocks and the disk as a place for them. Three marks rise and never
+//! Knows the buffer as a source of blocks and the disk as a place for them. Three marks rise and never
 //! fall: `synced <= written`, and `released` between them or at `written`. A write that finds no room where its blocks
 //! belong, as on a file system that sets none aside, is tried again until there is some.
 
 use super::preallocate;
 use super::preallocate::{Preparation, RETRIES_MAX, is_passing};
-use super::segment_pool::{Lack, Stock};
-use super::write_buffer::{Batch, Tail};
+use super::segment_pool::{Lack, SegmentPool};
+use super::write_buffer::{Batch, WriteBuffer};
 use crate::log::disk::{Disk, Started, SyncTarget};
 use crate::log::error::LogError;
 use crate::log::format::address::{Geometry, Position};
@@ -16,7 +16,7 @@ use crate::log::format::salt::Salts;
 use crate::log::format::segment::{SegmentHeader, file_name};
 use crate::log::format::synced_slots;
 use crate::log::format::synced_slots::Slots;
-use crate::log::reclaim::drop_oldest::Leaving;
+use crate::log::reclaim::drop_oldest::Retirement;
 use crate::log::{Counters, Mode};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,10 +100,10 @@ pub(crate) struct Writer {
     pub(crate) slots: Slots,
     /// The newest segment that is on the disk with its name, and told of in the one before it.
     pub(crate) named: u64,
-    pub(crate) stock: Stock,
+    pub(crate) pool: SegmentPool,
     /// Room that is to be had at any time.
     pub(crate) reserve_bytes: u64,
-    pub(crate) leaving: Option<Leaving>,
+    pub(crate) retiring: Option<Retirement>,
     pub(crate) left: VecDeque<Left>,
     write: Option<Write>,
     pub(crate) sync: Option<SyncInFlight>,
@@ -117,7 +117,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(geometry: Geometry, start: WriterStart, stock: Stock) -> Self {
+    pub(crate) fn new(geometry: Geometry, start: WriterStart, pool: SegmentPool) -> Self {
         Self {
             geometry,
             mode: start.mode,
@@ -135,9 +135,9 @@ impl Writer {
             next: None,
             slots: Slots::new(start.mode, start.end),
             named: start.header.segment,
-            stock,
+            pool,
             reserve_bytes: start.reserve_bytes,
-            leaving: None,
+            retiring: None,
             left: VecDeque::new(),
             write: None,
             sync: None,
@@ -176,7 +176,7 @@ impl Writer {
         if self.failure.is_some() || self.is_writing() || self.sync.is_some() {
             return None;
         }
-        let retry = self.stock.try_again_ms();
+        let retry = self.pool.try_again_ms();
         let sync = self.dirty_since_ms.map(|since| since + self.fsync_interval_ms);
         if sync.is_some() && (self.awaits_name() || self.is_mark_syncing()) {
             return retry;
@@ -189,7 +189,7 @@ impl Writer {
     /// One turn's worth: write what has been appended, sync what is due.
     pub(crate) fn flush(
         &mut self,
-        tail: &mut Tail,
+        buffer: &mut WriteBuffer,
         disk: &mut impl Disk,
         counters: &mut Counters,
         now_ms: u64,
@@ -197,35 +197,35 @@ impl Writer {
     ) -> Result<(), LogError> {
         self.check()?;
         self.now_ms = now_ms;
-        self.stock.now_ms = now_ms;
+        self.pool.now_ms = now_ms;
         let mut turn = || {
-            self.retry_held(tail, disk, counters)?;
-            self.write_blocks(tail, disk, counters)?;
+            self.retry_held(buffer, disk, counters)?;
+            self.write_blocks(buffer, disk, counters)?;
             self.prepare_next(disk, counters)?;
-            self.write_slots(tail, disk)?;
-            self.sync_due(tail, disk, counters)?;
+            self.write_slots(buffer, disk)?;
+            self.sync_due(buffer, disk, counters)?;
             if self.is_closing() {
                 // At once, where all is done at once: no completion comes that would go on with it.
-                self.write_slots(tail, disk)?;
-                self.sync_due(tail, disk, counters)?;
+                self.write_slots(buffer, disk)?;
+                self.sync_due(buffer, disk, counters)?;
             }
             self.retire_due(disk, counters, is_read)?;
             self.settle_held();
-            let is_held = self.stock.held.is_some();
+            let is_held = self.pool.held.is_some();
             if self.reserve_bytes > 0 && self.closing == Closing::No && !is_held {
-                self.stock.make_room(tail.head(), self.reserve_bytes, disk, counters);
-                self.stock.try_again(disk, counters);
-                let given = self.stock.give_back(tail.head(), self.reserve_bytes, disk, counters);
+                self.pool.make_room(buffer.head(), self.reserve_bytes, disk, counters);
+                self.pool.try_again(disk, counters);
+                let given = self.pool.give_back(buffer.head(), self.reserve_bytes, disk, counters);
                 given.map_err(|error| LogError {
                     operation: "removal",
                     file: "a file that was set aside".into(),
                     errno: error.raw_os_error().unwrap_or(libc::EIO),
                 })?;
             }
-            if self.wants_note(tail.head()) && now_ms >= self.last_write_ms + NOTE_IDLE_MS {
-                tail.note(0);
+            if self.wants_note(buffer.head()) && now_ms >= self.last_write_ms + NOTE_IDLE_MS {
+                buffer.note(0);
                 counters.notes += 1;
-                self.write_blocks(tail, disk, counters)?;
+                self.write_blocks(buffer, disk, counters)?;
             }
             Ok(())
         };
@@ -236,7 +236,7 @@ impl Writer {
     /// in flight.
     pub(crate) fn close(
         &mut self,
-        tail: &mut Tail,
+        buffer: &mut WriteBuffer,
         disk: &mut impl Disk,
         counters: &mut Counters,
         now_ms: u64,
@@ -245,23 +245,23 @@ impl Writer {
         if self.closing == Closing::No {
             self.closing = Closing::Draining;
         }
-        self.flush(tail, disk, counters, now_ms, is_read)?;
-        if self.closing == Closing::Draining && self.synced == tail.head() && self.is_still() {
+        self.flush(buffer, disk, counters, now_ms, is_read)?;
+        if self.closing == Closing::Draining && self.synced == buffer.head() && self.is_still() {
             self.closing = Closing::Last;
-            tail.note(FLAG_CLOSED);
-            self.flush(tail, disk, counters, now_ms, is_read)?;
+            buffer.note(FLAG_CLOSED);
+            self.flush(buffer, disk, counters, now_ms, is_read)?;
         }
-        let told = self.slots.tell_end(tail.head());
+        let told = self.slots.tell_end(buffer.head());
         let said = self.closing == Closing::Last && told;
         Ok((said || self.closing == Closing::Unsaid) && self.is_still())
     }
 
     /// Says in the header page what has been synced, when that is due. Nothing waits for it but the end.
-    fn write_slots(&mut self, tail: &Tail, disk: &mut impl Disk) -> Result<(), LogError> {
+    fn write_slots(&mut self, buffer: &WriteBuffer, disk: &mut impl Disk) -> Result<(), LogError> {
         if self.slots.is_in_flight() || self.segment > self.named {
             return Ok(());
         }
-        let end = self.synced == tail.head() && self.closing == Closing::Last;
+        let end = self.synced == buffer.head() && self.closing == Closing::Last;
         let due = self.slots.due_ms().is_some_and(|due| due <= self.now_ms);
         if end && !self.slots.has_end(self.synced) || due && !end {
             self.slots.write(&self.header, self.synced, end, self.now_ms, disk)?;
@@ -284,7 +284,7 @@ impl Writer {
 
     fn is_still(&self) -> bool {
         let preparing = self.next.as_ref().is_some_and(Preparation::is_in_flight);
-        let retiring = self.leaving.is_some_and(|leaving| leaving.retired.is_some());
+        let retiring = self.retiring.is_some_and(|retiring| retiring.retired.is_some());
         let telling = self.slots.is_in_flight();
         !self.is_writing() && self.sync.is_none() && !preparing && !retiring && !telling
     }
@@ -297,11 +297,11 @@ impl Writer {
     /// Tries again what found no room in the place that it has, once that is due.
     fn retry_held(
         &mut self,
-        tail: &mut Tail,
+        buffer: &mut WriteBuffer,
         disk: &mut impl Disk,
         counters: &mut Counters,
     ) -> Result<(), LogError> {
-        if self.stock.held.is_none_or(|held| self.now_ms < held.retry_ms) {
+        if self.pool.held.is_none_or(|held| self.now_ms < held.retry_ms) {
             return Ok(());
         }
         if let Some(next) = &mut self.next {
@@ -312,8 +312,8 @@ impl Writer {
         };
         write.waits = None;
         let rest = write.batch.start.plus(write.done);
-        match self.write_from(rest, tail, disk, counters) {
-            Started::Done(result) => self.write_done(result, tail, disk, counters),
+        match self.write_from(rest, buffer, disk, counters) {
+            Started::Done(result) => self.write_done(result, buffer, disk, counters),
             Started::Pending => Ok(()),
         }
     }
@@ -323,9 +323,9 @@ impl Writer {
         let write = self.write.as_ref().and_then(|write| write.waits);
         let next = self.next.as_ref().and_then(Preparation::waits);
         match write.or(next) {
-            Some(lack) => self.stock.hold(lack),
+            Some(lack) => self.pool.hold(lack),
             None if self.is_writing() => {}
-            None => self.stock.held = None,
+            None => self.pool.held = None,
         }
     }
 
@@ -334,14 +334,14 @@ impl Writer {
         &mut self,
         tag: u64,
         result: i32,
-        tail: &mut Tail,
+        buffer: &mut WriteBuffer,
         disk: &mut impl Disk,
         counters: &mut Counters,
     ) -> Result<(), LogError> {
         self.check()?;
         let outcome = match (tag, &mut self.next) {
-            (TAG_WRITE, _) => self.write_done(result, tail, disk, counters),
-            (TAG_SYNC, _) => self.sync_done(result, tail, disk),
+            (TAG_WRITE, _) => self.write_done(result, buffer, disk, counters),
+            (TAG_SYNC, _) => self.sync_done(result, buffer, disk),
             (TAG_RETIRED, _) => self.retired(result, disk),
             (synced_slots::TAG, _) => {
                 let written = self.slots.written(result, self.now_ms);
@@ -359,20 +359,20 @@ impl Writer {
     /// stays open: that is the group commit.
     fn write_blocks(
         &mut self,
-        tail: &mut Tail,
+        buffer: &mut WriteBuffer,
         disk: &mut impl Disk,
         counters: &mut Counters,
     ) -> Result<(), LogError> {
         while self.write.is_none() {
-            let Some(start) = tail.unwritten() else { return Ok(()) };
+            let Some(start) = buffer.unwritten() else { return Ok(()) };
             if !self.enter(self.geometry.segment_of(start), disk, counters)? {
                 return Ok(());
             }
-            tail.close_block();
-            let Some(batch) = tail.take_batch() else { return Ok(()) };
+            buffer.close_block();
+            let Some(batch) = buffer.take_batch() else { return Ok(()) };
             self.write = Some(Write { batch, done: 0, retries: 0, waits: None });
-            if let Started::Done(result) = self.write_from(batch.start, tail, disk, counters) {
-                self.write_done(result, tail, disk, counters)?;
+            if let Started::Done(result) = self.write_from(batch.start, buffer, disk, counters) {
+                self.write_done(result, buffer, disk, counters)?;
             }
         }
         Ok(())
@@ -382,7 +382,7 @@ impl Writer {
     fn write_from(
         &mut self,
         start: Position,
-        tail: &mut Tail,
+        buffer: &mut WriteBuffer,
         disk: &mut impl Disk,
         counters: &mut Counters,
     ) -> Started {
@@ -390,10 +390,10 @@ impl Writer {
         let offset = self.geometry.offset_of(start);
         let durable = self.mode == Mode::Synced;
         counters.writes += 1;
-        let bytes = tail.bytes(start, end);
+        let bytes = buffer.bytes(start, end);
         let started = disk.write(self.segment, offset, bytes, durable, TAG_WRITE);
         if started == Started::Pending {
-            tail.pin(start);
+            buffer.pin(start);
         }
         started
     }
@@ -401,7 +401,7 @@ impl Writer {
     fn write_done(
         &mut self,
         mut result: i32,
-        tail: &mut Tail,
+        buffer: &mut WriteBuffer,
         disk: &mut impl Disk,
         counters: &mut Counters,
     ) -> Result<(), LogError> {
@@ -436,17 +436,17 @@ impl Writer {
             write.done += bytes;
             let (batch, rest) = (write.batch, write.batch.start.plus(write.done));
             if rest >= batch.end {
-                self.batch_written(batch, tail, counters);
+                self.batch_written(batch, buffer, counters);
                 return Ok(());
             }
-            match self.write_from(rest, tail, disk, counters) {
+            match self.write_from(rest, buffer, disk, counters) {
                 Started::Done(next) => result = next,
                 Started::Pending => return Ok(()),
             }
         }
     }
 
-    fn batch_written(&mut self, batch: Batch, tail: &mut Tail, counters: &mut Counters) {
+    fn batch_written(&mut self, batch: Batch, buffer: &mut WriteBuffer, counters: &mut Counters) {
         self.write = None;
         counters.blocks += batch.blocks;
         counters.block_bytes += batch.end.0 - batch.start.0;
@@ -454,12 +454,12 @@ impl Writer {
         self.written = batch.end;
         self.claimed = batch.claim;
         self.last_write_ms = self.now_ms;
-        tail.wrote(batch.end);
+        buffer.wrote(batch.end);
         if batch.records > 0 {
             self.records_end = batch.end;
         }
         if self.mode == Mode::Synced {
-            self.set_synced(batch.end, tail);
+            self.set_synced(batch.end, buffer);
         } else {
             self.barriers.extend(batch.barrier);
             if batch.records > 0 {
@@ -471,7 +471,7 @@ impl Writer {
     /// Starts syncs while one is due and none is in flight.
     fn sync_due(
         &mut self,
-        tail: &mut Tail,
+        buffer: &mut WriteBuffer,
         disk: &mut impl Disk,
         counters: &mut Counters,
     ) -> Result<(), LogError> {
@@ -484,7 +484,7 @@ impl Writer {
             self.slots.syncing(segment);
             counters.syncs += 1;
             if let Started::Done(result) = disk.sync(SyncTarget::Segment(segment), TAG_SYNC) {
-                self.sync_done(result, tail, disk)?;
+                self.sync_done(result, buffer, disk)?;
             }
         }
         Ok(())
@@ -520,14 +520,15 @@ impl Writer {
         let since = self.dirty_since_ms;
         let due = since.is_some_and(|since| self.now_ms >= since + self.fsync_interval_ms);
         let draining = self.closing != Closing::No;
-        let leaving = self.leaving.is_some_and(|it| it.synced_is_wanted(self.synced, self.written));
-        barrier || due || draining || leaving
+        let retiring =
+            self.retiring.is_some_and(|it| it.synced_is_wanted(self.synced, self.written));
+        barrier || due || draining || retiring
     }
 
     fn sync_done(
         &mut self,
         result: i32,
-        tail: &mut Tail,
+        buffer: &mut WriteBuffer,
         disk: &mut impl Disk,
     ) -> Result<(), LogError> {
         let Some(sync) = self.sync.take() else { panic!("a sync ended that was not in flight") };
@@ -535,7 +536,7 @@ impl Writer {
             let file = file_name(sync.segment);
             return Err(LogError { operation: "fsync", file, errno: -result });
         }
-        self.set_synced(sync.covers, tail);
+        self.set_synced(sync.covers, buffer);
         // A segment may have been left after its sync started, and be done all the same.
         while let Some(left) = self.left.pop_front_if(|left| left.end <= self.synced) {
             self.seal(left.segment, disk);
@@ -543,11 +544,11 @@ impl Writer {
         Ok(())
     }
 
-    fn set_synced(&mut self, synced: Position, tail: &mut Tail) {
+    fn set_synced(&mut self, synced: Position, buffer: &mut WriteBuffer) {
         assert!(self.synced <= synced && synced <= self.written, "synced only rises");
         self.synced = synced;
         self.slots.synced(synced.min(self.records_end), self.now_ms);
-        tail.chain.synced = synced;
+        buffer.chain.synced = synced;
         while self.barriers.front().is_some_and(|&(_, end)| end <= synced) {
             self.barriers.pop_front();
         }

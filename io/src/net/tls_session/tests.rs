@@ -48,7 +48,7 @@ impl Dice {
 
 /// A server's side without a socket.
 struct Side {
-    secure: Secure,
+    tls: TlsSession,
     output: Output,
     pool: Pool,
     heard: Vec<u8>,
@@ -56,18 +56,18 @@ struct Side {
 
 impl Side {
     fn new(config: &Arc<ServerConfig>) -> Self {
-        let secure = Secure::new(Arc::clone(config), 0);
-        Self { secure, output: Output::default(), pool: Pool::default(), heard: Vec::new() }
+        let tls = TlsSession::new(Arc::clone(config), 0);
+        Self { tls, output: Output::default(), pool: Pool::default(), heard: Vec::new() }
     }
 
     fn take(&mut self, bytes: &mut [u8]) -> Result<(), rustls::Error> {
-        if self.secure.is_handshaking() {
-            assert!(self.secure.hear(bytes));
-            let opened = self.secure.open(&mut [], &mut self.pool);
+        if self.tls.is_handshaking() {
+            assert!(self.tls.receive(bytes));
+            let opened = self.tls.open(&mut [], &mut self.pool);
             self.heard.extend_from_slice(&opened.plain);
             return opened.outcome;
         }
-        let opened = self.secure.open(bytes, &mut self.pool);
+        let opened = self.tls.open(bytes, &mut self.pool);
         self.heard.extend_from_slice(&opened.plain);
         opened.outcome
     }
@@ -79,9 +79,9 @@ impl Side {
 
     /// Sends a piece, or a part of it.
     fn send(&mut self, over: bool, part: impl FnOnce(usize) -> usize) -> Option<Vec<u8>> {
-        let piece = self.secure.next_send(&mut self.output, over, &mut self.pool).unwrap()?;
+        let piece = self.tls.next_send(&mut self.output, over, &mut self.pool).unwrap()?;
         let piece = piece[..part(piece.len())].to_vec();
-        self.secure.complete(piece.len(), &mut self.pool);
+        self.tls.complete(piece.len(), &mut self.pool);
         Some(piece)
     }
 }
@@ -125,14 +125,14 @@ fn whatever_the_pieces_both_sides_hear_what_the_other_said_and_nothing_is_kept()
                 let (now, later) = rest.split_at_mut(most.min(rest.len()));
                 side.take(now).unwrap();
                 rest = later;
-                if !side.secure.is_handshaking() && dice.roll(4) == 0 {
+                if !side.tls.is_handshaking() && dice.roll(4) == 0 {
                     let sent = side.send(false, |length| 1 + dice.roll(length));
                     give(&mut client, &sent.unwrap_or_default(), &mut said);
                 }
             }
-            // Before the end of a handshake only the handshake itself may speak.
+            // Before the end of a handshake only the handshake itself may write_record.
             let mut nothing = Output::default();
-            let handshakes = side.secure.is_handshaking();
+            let handshakes = side.tls.is_handshaking();
             if handshakes {
                 std::mem::swap(&mut nothing, &mut side.output);
             }
@@ -149,12 +149,12 @@ fn whatever_the_pieces_both_sides_hear_what_the_other_said_and_nothing_is_kept()
             give(&mut client, &rest, &mut said);
         }
         assert_eq!(client.reader().read(&mut [0]).unwrap(), 0, "the end is announced");
-        let Secure { incoming, wire, next, .. } = &side.secure;
+        let TlsSession { incoming, wire, next, .. } = &side.tls;
         assert_eq!(incoming.capacity() + wire.capacity() + next.capacity(), 0);
         assert!(side.output.next_send(SEND_BYTES_MAX).is_none());
         client.send_close_notify();
         side.take(&mut written(&mut client)).unwrap();
-        assert!(side.secure.peer_closed);
+        assert!(side.tls.peer_closed);
     }
 }
 
@@ -204,20 +204,19 @@ fn whatever_comes_it_is_an_error_at_worst() {
                 let most = 1 + dice.roll(400);
                 let (now, later) = rest.split_at_mut(most.min(rest.len()));
                 rest = later;
-                if side.secure.is_handshaking() && !side.secure.hear(now) {
+                if side.tls.is_handshaking() && !side.tls.receive(now) {
                     break 'talk;
                 }
-                let handshakes = side.secure.is_handshaking();
-                let opened =
-                    side.secure.open(if handshakes { &mut [] } else { now }, &mut side.pool);
+                let handshakes = side.tls.is_handshaking();
+                let opened = side.tls.open(if handshakes { &mut [] } else { now }, &mut side.pool);
                 if opened.outcome.is_err() {
                     refused += 1;
-                    side.secure.fail();
+                    side.tls.fail();
                     side.output.discard(&mut side.pool);
                     while side.send(true, |length| length).is_some() {}
                     break 'talk;
                 }
-                if !side.secure.is_handshaking() {
+                if !side.tls.is_handshaking() {
                     side.say(b"an answer");
                     answered += usize::from(side.send(false, |length| length).is_some());
                 }
@@ -231,7 +230,7 @@ fn whatever_comes_it_is_an_error_at_worst() {
                 }
             }
         }
-        while !side.secure.is_handshaking() && side.send(true, |length| length).is_some() {}
+        while !side.tls.is_handshaking() && side.send(true, |length| length).is_some() {}
     }
     assert!(refused > 300 && answered > 100, "{refused} {answered}");
 }

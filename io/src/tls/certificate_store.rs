@@ -51,7 +51,7 @@ pub struct Identity {
 
 /// How TLS stands, for people and metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct CertificateStatus {
     /// Until when the certificate is valid, in seconds since the epoch.
     pub expires_s: i64,
     /// Times that it was exchanged.
@@ -65,24 +65,25 @@ pub struct Standing {
 #[derive(Debug)]
 struct Current {
     identity: Arc<Identity>,
-    standing: Standing,
+    status: CertificateStatus,
 }
 
 /// Holds the certificate that connections get, and exchanges it while the server runs.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct CertificateStore {
     files: ServerFiles,
     current: Mutex<Current>,
     version: AtomicU64,
 }
 
-impl Keeper {
+impl CertificateStore {
     /// Reads the files. An error is one line that names the file.
     pub fn open(files: ServerFiles) -> Result<Self, String> {
         let identity = Arc::new(Identity::read(&files)?);
         let expires_s = identity.expires_s;
-        let standing = Standing { expires_s, reloads: 0, failed_reloads: 0, is_stale: false };
-        let current = Mutex::new(Current { identity, standing });
+        let status =
+            CertificateStatus { expires_s, reloads: 0, failed_reloads: 0, is_stale: false };
+        let current = Mutex::new(Current { identity, status });
         Ok(Self { files, current, version: AtomicU64::new(0) })
     }
 
@@ -90,11 +91,11 @@ impl Keeper {
     pub fn reload(&self) -> Result<Arc<Identity>, String> {
         let read = Identity::read(&self.files);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let standing = &mut current.standing;
-        standing.is_stale = read.is_err();
-        let identity = Arc::new(read.inspect_err(|_| standing.failed_reloads += 1)?);
-        standing.reloads += 1;
-        standing.expires_s = identity.expires_s;
+        let status = &mut current.status;
+        status.is_stale = read.is_err();
+        let identity = Arc::new(read.inspect_err(|_| status.failed_reloads += 1)?);
+        status.reloads += 1;
+        status.expires_s = identity.expires_s;
         current.identity = Arc::clone(&identity);
         self.version.fetch_add(1, Ordering::Release);
         Ok(identity)
@@ -107,8 +108,8 @@ impl Keeper {
     }
 
     /// See there.
-    pub fn standing(&self) -> Standing {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).standing
+    pub fn status(&self) -> CertificateStatus {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).status
     }
 }
 
@@ -230,7 +231,7 @@ fn look_at(certificate: &[u8]) -> Result<(String, i64, i64), String> {
 /// What the connections of one listener begin with.
 #[derive(Debug)]
 pub struct Acceptor {
-    keeper: Arc<Keeper>,
+    certificate_store: Arc<CertificateStore>,
     http: bool,
     version: u64,
     config: Arc<ServerConfig>,
@@ -238,18 +239,18 @@ pub struct Acceptor {
 
 impl Acceptor {
     /// For a listener where HTTP is spoken, or not.
-    pub fn new(keeper: Arc<Keeper>, http: bool) -> Self {
-        let version = keeper.version.load(Ordering::Acquire);
-        let config = config_of(&keeper.identity(), http);
-        Self { keeper, http, version, config }
+    pub fn new(certificate_store: Arc<CertificateStore>, http: bool) -> Self {
+        let version = certificate_store.version.load(Ordering::Acquire);
+        let config = config_of(&certificate_store.identity(), http);
+        Self { certificate_store, http, version, config }
     }
 
     /// What the next connection begins with.
     pub(crate) fn config(&mut self) -> Arc<ServerConfig> {
-        let version = self.keeper.version.load(Ordering::Acquire);
+        let version = self.certificate_store.version.load(Ordering::Acquire);
         if version != self.version {
             self.version = version;
-            self.config = config_of(&self.keeper.identity(), self.http);
+            self.config = config_of(&self.certificate_store.identity(), self.http);
         }
         Arc::clone(&self.config)
     }

@@ -55,8 +55,8 @@ pub(crate) fn shards(directory: &Path) -> Result<Vec<u16>, LockError> {
     Ok(found)
 }
 
-/// What the first intact header in the directory of a shard bears, and the file it is in.
-pub(crate) fn bears(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockError> {
+/// The id that the first intact header in the directory of a shard bears, and the file it is in.
+pub(crate) fn recorded_id(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockError> {
     for path in segments(directory)? {
         let mut page = Vec::new();
         let file = File::open(&path).map_err(|source| io_error(&path, source))?;
@@ -88,8 +88,8 @@ pub(crate) fn holds_records(directory: &Path, shard: u16, log_id: u64) -> Result
 }
 
 /// Whether no segment in the directory of a shard was made for another directory than that with this id.
-pub(crate) fn must_bear(directory: &Path, id: u64) -> Result<(), LockError> {
-    match bears(directory)? {
+pub(crate) fn must_have_id(directory: &Path, id: u64) -> Result<(), LockError> {
+    match recorded_id(directory)? {
         Some((found, path)) if found != id => Err(LockError::Stranger { path }),
         _ => Ok(()),
     }
@@ -100,7 +100,9 @@ pub(crate) fn about(directory: &Path) -> Result<Option<About>, LockError> {
     let shards = shards(directory)?;
     let mut id = None;
     for &shard in &shards {
-        let Some((found, _)) = bears(&DataDir::shard_path(directory, shard))? else { continue };
+        let Some((found, _)) = recorded_id(&DataDir::shard_path(directory, shard))? else {
+            continue;
+        };
         if *id.get_or_insert(found) != found {
             return Ok(None);
         }
