@@ -20,7 +20,7 @@ use std::path::Path;
 
 use corq_io::log::{
     About, Damage, DataDir, Draft, Inspection, Label, Owner, PINS, Position, Seen, Subject,
-    clear_claims, inspect, segment_file,
+    clear_claims, inspect, segment_file, shard_path,
 };
 
 use super::leftovers;
@@ -117,7 +117,7 @@ impl<'a> Making<'a> {
         for shard in 0..place.shards {
             let pins = making.pins.path();
             for directory in [making.draft.path(), making.pin_path()] {
-                let path = DataDir::shard_path(directory, shard);
+                let path = shard_path(directory, shard);
                 fs::create_dir_all(&path).map_err(at(&path))?;
                 if directory == pins {
                     give(&path)?;
@@ -136,7 +136,7 @@ impl<'a> Making<'a> {
     pub fn pin(&self) -> Result<(), Fault> {
         for shard in 0..self.place.shards {
             let from = self.place.shard_path(shard);
-            let pins = DataDir::shard_path(self.pin_path(), shard);
+            let pins = shard_path(self.pin_path(), shard);
             let entries = match fs::read_dir(&from) {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -209,7 +209,7 @@ impl<'a> Making<'a> {
         until: Option<Position>,
         progress: &dyn Fn(u64),
     ) -> Result<(Inspection, Vec<u64>), Unfinished> {
-        let directory = DataDir::shard_path(self.pin_path(), shard);
+        let directory = shard_path(self.pin_path(), shard);
         let subject = Subject { until, ..self.place.subject(shard, &directory) };
         let looked = inspect(subject, |seen| {
             if let Seen::Block(bytes) = seen {
@@ -245,8 +245,8 @@ impl<'a> Making<'a> {
         needed: &[u64],
         summary: &mut Summary,
     ) -> Result<(), Fault> {
-        let pins = DataDir::shard_path(self.pin_path(), shard);
-        let draft = DataDir::shard_path(self.draft.path(), shard);
+        let pins = shard_path(self.pin_path(), shard);
+        let draft = shard_path(self.draft.path(), shard);
         for entry in fs::read_dir(&pins).map_err(at(&pins))? {
             let path = entry.map_err(at(&pins))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corq_io::log::{
-    About, DataDir, Identity, InspectError, Inspection, LockError, Position, Seen, Subject, inspect,
+    About, DataDir, Identity, InspectError, Inspection, LockError, Position, Seen, Subject,
+    inspect, shard_path,
 };
 
 /// How often a look begins again because the server gave up what was being looked at.
@@ -107,7 +108,7 @@ impl Place {
 
     /// The directory of a shard.
     pub fn shard_path(&self, shard: u16) -> PathBuf {
-        DataDir::shard_path(&self.path, shard)
+        shard_path(&self.path, shard)
     }
 
     /// Looks at the log of a shard, up to `until` if that is given. Fails with `Moved` if the server gave up a part of it meanwhile.

@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use corq_io::log::{
-    DataDir, Draft, Inspection, Label, Owner, Repaired, exchange, repair, segment_file,
+    DataDir, Draft, Inspection, Label, Owner, Repaired, exchange, repair, segment_file, shard_path,
 };
 
 use super::backup::write_file;
@@ -89,7 +89,7 @@ impl Repair {
     pub fn repair(&mut self, shard: u16, found: &Inspection) -> Result<Vec<Repaired>, Fault> {
         let directory = self.place.shard_path(shard);
         if !self.shards().contains(&shard) {
-            let from = DataDir::shard_path(&self.data, shard);
+            let from = shard_path(&self.data, shard);
             let absent = !from.is_dir();
             if !absent {
                 share(&from, &directory)?;
@@ -121,7 +121,7 @@ impl Repair {
         self.mend_marker(ends)?;
         // What is kept is to be as safe as what takes its place.
         for taken in self.taken.iter().filter(|taken| !taken.absent) {
-            let from = DataDir::shard_path(&self.data, taken.shard);
+            let from = shard_path(&self.data, taken.shard);
             for segment in segments(&from)? {
                 sync(&from.join(segment))?;
             }
@@ -144,7 +144,7 @@ impl Repair {
     /// Makes what was made anew in the copy of a shard belong to those that what it replaces belongs to.
     fn give_back(&self, shard: u16) -> Result<(), Fault> {
         let copy = self.place.shard_path(shard);
-        let original = DataDir::shard_path(&self.data, shard);
+        let original = shard_path(&self.data, shard);
         let beside = Owner::within(&self.data).map_err(at(&self.data))?;
         give(&Owner::of(&original).unwrap_or(beside), &copy)?;
         // What was not there is like what lies beside it.
@@ -186,13 +186,13 @@ impl Repair {
         let kept = self.data.join(&self.name);
         self.draft.place(&kept).map_err(at(&kept))?;
         for Taken { shard, absent } in self.taken {
-            let there = DataDir::shard_path(&self.data, shard);
-            let mended = DataDir::shard_path(&kept.join("mended"), shard);
+            let there = shard_path(&self.data, shard);
+            let mended = shard_path(&kept.join("mended"), shard);
             if absent {
                 fs::rename(&mended, &there).map_err(at(&mended))?;
             } else {
                 move_spares(&there, &mended)?;
-                swap(&there, &mended, &DataDir::shard_path(&kept, shard))?;
+                swap(&there, &mended, &shard_path(&kept, shard))?;
             }
         }
         let marker = kept.join(MARKER_MENDED);

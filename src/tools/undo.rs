@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use corq_io::log::{DataDir, exchange};
+use corq_io::log::{DataDir, exchange, shard_path};
 
 use super::marker::{MARKER, Marker};
 use super::place::{Fault, Place, at};
@@ -94,9 +94,9 @@ impl Done {
             let Some(shard) = number.filter(|shard| *shard < place.shards) else { continue };
             if placed_by(place, shard).is_some_and(|by| by == name) {
                 taken.push(Taken { shard, absent: was == "missing" });
-            } else if mended_by(&DataDir::shard_path(&kept, shard)).is_some_and(|by| by == name) {
+            } else if mended_by(&shard_path(&kept, shard)).is_some_and(|by| by == name) {
                 put_back.push(shard);
-            } else if !DataDir::shard_path(&kept.join("mended"), shard).is_dir() {
+            } else if !shard_path(&kept.join("mended"), shard).is_dir() {
                 // Where it was broken off, or an undo of it, the mended copy lies there.
                 return Err(Fault(format!(
                     "{name} cannot be undone: {} is not what it has put there",
@@ -124,13 +124,12 @@ impl Done {
         held.set_begun(held.is_begun() || self.begun)?;
         let aside = self.kept.join("mended");
         for shard in self.put_back {
-            let copy = DataDir::shard_path(&self.kept, shard);
-            fs::rename(&copy, DataDir::shard_path(&aside, shard)).map_err(at(&copy))?;
+            let copy = shard_path(&self.kept, shard);
+            fs::rename(&copy, shard_path(&aside, shard)).map_err(at(&copy))?;
         }
         for Taken { shard, absent } in self.taken {
-            let there = DataDir::shard_path(&self.data, shard);
-            let (copy, kept) =
-                (DataDir::shard_path(&aside, shard), DataDir::shard_path(&self.kept, shard));
+            let there = shard_path(&self.data, shard);
+            let (copy, kept) = (shard_path(&aside, shard), shard_path(&self.kept, shard));
             if absent {
                 fs::rename(&there, &copy).map_err(at(&there))?;
                 continue;

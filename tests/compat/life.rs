@@ -8,7 +8,9 @@ use std::convert::Infallible;
 use std::fs;
 use std::path::Path;
 
-use corq_io::log::{DataDir, Disk, Log, LogConfig, MemoryDisk, Mode, Scan, segment_file};
+use corq_io::log::{
+    DataDir, Disk, Log, LogConfig, MemoryDisk, Mode, Scan, segment_file, shard_path,
+};
 use corq_shards::collections::hash_key::HashKey;
 use corq_shards::command::{
     Ack, AddWebhook, ClientId, Command, Fail, Limit, PerSpan, Pull, RequestId, SetCron, Stack,
@@ -96,7 +98,7 @@ pub fn write(data: &Path) {
         life.give_up_the_beginning();
         life.live("second");
         let end = life.book.0.head().0;
-        life.end_into(&DataDir::shard_path(data, number), end);
+        life.end_into(&shard_path(data, number), end);
     }
     drop(directory);
     fs::remove_file(data.join("LOCK")).unwrap();

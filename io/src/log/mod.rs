@@ -37,9 +37,13 @@ mod reclaim;
 mod write;
 
 pub use data_dir::identity::Identity;
+pub use data_dir::layout::{BACKUP_MARKER, PINS, shard_path};
+pub use data_dir::manifest::About;
+pub use data_dir::next_shards::Next;
 pub use data_dir::owner::{Owner, give_copy};
+pub use data_dir::refusal::LockError;
 pub use data_dir::watch::{Change, Presence, Watch};
-pub use data_dir::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS, make_directory};
+pub use data_dir::{DataDir, Leftover, make_directory};
 pub use disk::blocking::BlockingDisk;
 pub use disk::faulty::{Faults, FaultyDisk};
 pub use disk::file::FileDisk;
@@ -56,19 +60,20 @@ pub use offline::draft::{
     is_draft_name, standing,
 };
 pub use offline::exchange::exchange;
+pub use offline::inspection::{InspectError, Inspection, Seen, Segment, Subject};
 pub use offline::new_id::give_id;
 pub use offline::repair::{Repaired, repair};
-pub use offline::replace_shards::{Moving, Next};
-pub use offline::verify::{InspectError, Inspection, Seen, Segment, Subject, inspect};
+pub use offline::replace_shards::Moving;
+pub use offline::verify::inspect;
 pub use read::cold_read::{ReadDone, ReadError};
 pub use read::recovery::{Dropped, Recovery};
 pub use reclaim::scan_oldest::{Scan, ScanError};
 pub use write::segment_pool::Lack;
 
 use format::address::Geometry;
+use format::chain::BLOCK_ALIGN_BYTES;
 use format::salt::Salts;
 use format::segment::{FileName, SegmentHeader, parse_file_name};
-use read::block_reader::BLOCK_ALIGN_BYTES;
 use read::cold_read::ColdReads;
 use read::recovery::Recoverer;
 use reclaim::scan_oldest::Scanner;

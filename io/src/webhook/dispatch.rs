@@ -2,8 +2,9 @@
 //! follows from each outcome. Posts nothing itself and waits for nobody.
 
 use super::client::{Client, Settings, system_roots};
+use super::config::{Config, Report};
 use super::event::{Hook, Notice};
-use super::pool::{Config, Input, Load, Report};
+use super::feed::{Input, Load};
 use super::queue::{EventQueue, State};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use std::collections::{BTreeSet, HashMap, VecDeque};

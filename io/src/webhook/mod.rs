@@ -11,19 +11,31 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `address` | which hosts and addresses may be posted to |
+//! | `client` | one post by HTTP |
+//! | `config` | how to deliver, and what operators should know |
+//! | `dispatch` | the thread that knows all queues |
 //! | `event` | what is posted |
+//! | `feed` | the way in, bounded |
+//! | `pool` | start and stop |
 //! | `queue` | the posts of one webhook, in order |
+//! | `resolve` | names to addresses |
+//! | `target` | the URL of a webhook |
 
 mod address;
 mod client;
+mod config;
 mod dispatch;
 mod event;
+mod feed;
 mod pool;
 mod queue;
 mod resolve;
 mod target;
 
+pub use config::{Config, Report};
 pub use event::{Counts, Hook, Notice};
-pub use pool::{Config, Feed, Hooks, Load, Pool, Report};
+pub use feed::{Feed, Hooks, Load};
+pub use pool::Pool;
 pub use resolve::Lookup;
 pub use target::{Refusal, Target};

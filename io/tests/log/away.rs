@@ -3,7 +3,7 @@
 
 use super::handles::run;
 use super::*;
-use corq_io::log::{DataDir, DiskOp, FileDisk, Scan};
+use corq_io::log::{DiskOp, FileDisk, Scan, shard_path};
 use std::fs;
 use std::path::Path;
 
@@ -98,7 +98,7 @@ fn a_directory_that_is_renamed_goes_on_being_the_logs() {
             fs::rename(&data, &away).unwrap();
             for in_its_place in [false, true] {
                 if in_its_place {
-                    fs::create_dir_all(DataDir::shard_path(&data, 3)).unwrap();
+                    fs::create_dir_all(shard_path(&data, 3)).unwrap();
                 }
                 let before = running.log.counters();
                 for byte in 30..90 {
@@ -117,7 +117,7 @@ fn a_directory_that_is_renamed_goes_on_being_the_logs() {
             }
             running.close();
             drop(running);
-            let theirs = fs::read_dir(DataDir::shard_path(&data, 3)).unwrap().count();
+            let theirs = fs::read_dir(shard_path(&data, 3)).unwrap().count();
             assert_eq!(theirs, 0, "files were made in what is not the log's");
             let found = found(&away, mode);
             let kept = &written[written.len() - found.len()..];
@@ -153,7 +153,7 @@ fn files_that_are_set_aside_can_be_removed_by_hand() {
         for byte in 0..60 {
             written.push(running.write(byte));
             if byte % 10 == 0 {
-                for entry in fs::read_dir(DataDir::shard_path(dir.path(), 3)).unwrap() {
+                for entry in fs::read_dir(shard_path(dir.path(), 3)).unwrap() {
                     let path = entry.unwrap().path();
                     if path.extension().is_some_and(|it| it == "spare") {
                         fs::remove_file(path).unwrap();

@@ -2,7 +2,7 @@
 //! then look where nothing is wrong.
 
 use super::*;
-use corq_io::log::{BlockingDisk, DataDir, Subject, inspect};
+use corq_io::log::{BlockingDisk, Subject, inspect, shard_path};
 use std::fs;
 use std::ops::ControlFlow::Continue;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn life(dir: &Path, byte: u8, ends_clean: bool) {
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(DataDir::shard_path(dir, 3)).unwrap();
+    let entries = fs::read_dir(shard_path(dir, 3)).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     let mut found: Vec<_> = paths.filter(|it| it.extension().unwrap() == "seg").collect();
     found.sort();
@@ -47,7 +47,7 @@ fn a_start_and_a_look_name_the_same_place() {
     for ends_clean in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         (1..4).for_each(|byte| life(dir.path(), byte, ends_clean));
-        let directory = DataDir::shard_path(dir.path(), 3);
+        let directory = shard_path(dir.path(), 3);
         let mut refused = 0;
         for file in files(dir.path()) {
             let whole = fs::read(&file).unwrap();

@@ -3,7 +3,7 @@
 use crate::config::{Config, Durability};
 use crate::secret;
 use corq_io::log::{
-    DataDir, FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery,
+    FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery, shard_path,
 };
 use corq_io::log_ring::Store;
 use corq_shards::Shard;
@@ -37,7 +37,7 @@ impl RecoveryProgress {
     pub fn new(data: Option<&Path>, shards: usize) -> Self {
         let paths = data
             .into_iter()
-            .flat_map(|path| (0..shards).map(move |shard| DataDir::shard_path(path, shard as u16)));
+            .flat_map(|path| (0..shards).map(move |shard| shard_path(path, shard as u16)));
         let files = paths.filter_map(|path| fs::read_dir(path).ok()).flatten().flatten();
         let segments = files.filter(|file| file.file_name().to_string_lossy().ends_with(".seg"));
         let bytes = segments.filter_map(|file| file.metadata().ok()).map(|about| about.len());

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::server::http::Rules;
-use corq_io::log::DataDir;
+use corq_io::log::shard_path;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub fn of_data(path: &Path) -> Option<String> {
     let open = |path: &Path| {
         path.metadata().is_ok_and(|about| about.permissions().mode() & 0o005 == 0o005)
     };
-    let is_open = open(path) && open(&DataDir::shard_path(path, 0));
+    let is_open = open(path) && open(&shard_path(path, 0));
     is_open.then(|| {
         format!(
             "every user of this machine can read the jobs and the webhooks' secrets in {0}: chmod -R o= {0}",
@@ -86,7 +86,7 @@ mod tests {
     fn a_data_directory_that_all_can_read_is_told_of() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
-        let shard = DataDir::shard_path(&data, 0);
+        let shard = shard_path(&data, 0);
         fs::create_dir_all(&shard).unwrap();
         for (of_data_dir, of_shard, told) in
             [(0o755, 0o755, true), (0o750, 0o755, false), (0o755, 0o750, false)]

@@ -3,8 +3,9 @@
 //! Knows the manifest and which shards lie there; what is in their logs is judged when those are read.
 
 use super::inventory;
-use super::manifest::{MANIFEST, Manifest};
-use super::{BACKUP_MARKER, DataDir, LockError, io_error};
+use super::layout::{BACKUP_MARKER, MANIFEST, shard_path};
+use super::manifest::Manifest;
+use super::refusal::{LockError, io_error};
 use crate::log::offline::draft;
 use crate::log::offline::replace_shards;
 use crate::log::offline::replace_shards::Moving;
@@ -46,7 +47,7 @@ pub(crate) fn found(path: &Path) -> Result<Option<Manifest>, LockError> {
 pub(crate) fn can_be_written(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
     takes_files(directory)?;
     for shard in 0..manifest.shards {
-        let directory = DataDir::shard_path(directory, shard);
+        let directory = shard_path(directory, shard);
         if !directory.exists() {
             continue;
         }
@@ -95,7 +96,7 @@ pub(crate) fn check_shards(directory: &Path, manifest: Manifest) -> Result<(), L
     no_surplus(directory, manifest.shards)?;
     no_deficit(directory, manifest)?;
     for shard in 0..manifest.shards {
-        let path = DataDir::shard_path(directory, shard);
+        let path = shard_path(directory, shard);
         if manifest.begun && inventory::segments(&path)?.is_empty() {
             let gone = !path.exists();
             let what = if gone { "the directory is missing" } else { "all segments are missing" };
@@ -110,9 +111,7 @@ pub(crate) fn check_shards(directory: &Path, manifest: Manifest) -> Result<(), L
 fn no_surplus(directory: &Path, shards: u16) -> Result<(), LockError> {
     match inventory::shards(directory)?.into_iter().find(|&shard| shard >= shards) {
         None => Ok(()),
-        Some(shard) => {
-            Err(LockError::Surplus { path: DataDir::shard_path(directory, shard), shards })
-        }
+        Some(shard) => Err(LockError::Surplus { path: shard_path(directory, shard), shards }),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::identity::Identity;
 use super::owner::{Owner, as_far_as_allowed};
-use super::{LockError, io_error};
+use super::refusal::{LockError, io_error};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;

@@ -1,8 +1,9 @@
-//! What tells a file or directory from all others on this machine, whatever it is called: its device and its inode.
+//! What tells a file or directory from all others, whatever it is called: on this machine its device and its inode,
+//! and everywhere the random id that the segments of a data directory bear.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -37,4 +38,11 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}:{:x}", self.device, self.inode)
     }
+}
+
+/// A number that no other directory has.
+pub(crate) fn new_id() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
 }

@@ -4,20 +4,17 @@
 //!
 //! Knows names and headers of segments, and whether there is a record; not what is in it.
 
-use super::{About, DataDir, LockError, io_error};
+use super::layout::{shard_of, shard_path};
+use super::manifest::About;
+use super::refusal::{LockError, io_error};
 use crate::log::format::address::SEGMENT_HEADER_BYTES;
 use crate::log::format::segment::{EXTENSION, SegmentHeader};
-use crate::log::offline::verify::{InspectError, Seen, Subject, inspect};
+use crate::log::offline::inspection::{InspectError, Seen, Subject};
+use crate::log::offline::verify::inspect;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-
-/// The shard that a directory of this path is of, if it is named like one.
-pub(crate) fn shard_of(path: &Path) -> Option<u16> {
-    let shard = path.file_name()?.to_str()?.strip_prefix("shard-")?.parse().ok()?;
-    (path == DataDir::shard_path(path.parent()?, shard)).then_some(shard)
-}
 
 /// The files of segments in the directory of a shard, oldest first; none if there is no such directory.
 pub(crate) fn segments(directory: &Path) -> Result<Vec<PathBuf>, LockError> {
@@ -72,7 +69,7 @@ pub(crate) fn recorded_id(directory: &Path) -> Result<Option<(u64, PathBuf)>, Lo
 /// Whether the log of a shard holds a record, or may have held one: where something is wrong with it, nothing says that it
 /// did not.
 pub(crate) fn holds_records(directory: &Path, shard: u16, log_id: u64) -> Result<bool, LockError> {
-    let path = DataDir::shard_path(directory, shard);
+    let path = shard_path(directory, shard);
     let mut found = false;
     let subject = Subject { directory: &path, shard, log_id, is_begun: false, until: None };
     let looked = inspect(subject, |seen| {
@@ -100,7 +97,7 @@ pub(crate) fn about(directory: &Path) -> Result<Option<About>, LockError> {
     let shards = shards(directory)?;
     let mut id = None;
     for &shard in &shards {
-        let Some((found, _)) = recorded_id(&DataDir::shard_path(directory, shard))? else {
+        let Some((found, _)) = recorded_id(&shard_path(directory, shard))? else {
             continue;
         };
         if *id.get_or_insert(found) != found {

@@ -3,17 +3,26 @@
 //! Lines of `name = value`, so that people can read it. Its version is the least that a build must
 //! know to use the directory: 1, or 2 for as long as its shards are on their way to their places.
 
+use super::layout::{DIRECTORY_VERSION, MANIFEST};
 use super::owner::{Owner, as_far_as_allowed};
-use super::{LockError, io_error};
+use super::refusal::{LockError, io_error};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The newest layout of a data directory that this build reads.
-pub(crate) const DIRECTORY_VERSION: u32 = 2;
 /// The layout of a directory in which all is in its place.
 const SETTLED: u32 = 1;
-pub(crate) const MANIFEST: &str = "MANIFEST";
+
+/// What a data directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// How many shards share it.
+    pub shards: u16,
+    /// What tells it from all others: every segment bears it.
+    pub id: u64,
+    /// All its shards have begun their logs: what is not there is missing.
+    pub is_begun: bool,
+}
 
 /// What it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,9 @@
 //! | `check` | what a start and the tools demand before they touch anything |
 //! | `claim` | who owns the directory |
 //! | `identity` | files and directories by device and inode |
+//! | `layout` | names in it |
 //! | `manifest` | how many shards it has |
+//! | `next_shards` | other shards, made inside, that take the place of these |
 //! | `owner` | owner and group of what is replaced |
 //! | `refusal` | why it cannot be used, in words |
 //! | `watch` | whether the files are still where the next start looks |
@@ -17,30 +19,24 @@ pub(super) mod check;
 pub(super) mod claim;
 pub(super) mod identity;
 pub(super) mod inventory;
+pub(super) mod layout;
 pub(super) mod manifest;
+pub(super) mod next_shards;
 pub(super) mod owner;
 pub(super) mod refusal;
 pub(super) mod watch;
 
-use super::data_dir::claim::Claim;
-use super::data_dir::identity::Identity;
-
-use super::data_dir::manifest::Manifest;
-pub use super::data_dir::refusal::LockError;
-pub(super) use super::data_dir::refusal::io_error;
 use super::offline::draft;
 use super::offline::draft::{Left, Standing};
 use super::offline::replace_shards;
 use super::offline::replace_shards::Moving;
+use claim::Claim;
+use identity::{Identity, new_id};
+use manifest::{About, Manifest};
+use refusal::{LockError, io_error};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
-
-/// The file that makes a directory a backup.
-pub const BACKUP_MARKER: &str = "BACKUP";
-/// What backups have in the data directory while they are made, drafts all of them: where segments are pinned if the
-/// copy goes to another file system, and which draft they are for.
-pub const PINS: &str = "backup-pins";
 
 /// A data directory that belongs to this process as long as the value lives.
 #[derive(Debug)]
@@ -58,17 +54,6 @@ pub enum Leftover {
     Discarded,
     /// New shards that were complete were moved to their places.
     Moved,
-}
-
-/// What a data directory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
-    /// How many shards share it.
-    pub shards: u16,
-    /// What tells it from all others: every segment bears it.
-    pub id: u64,
-    /// All its shards have begun their logs: what is not there is missing.
-    pub is_begun: bool,
 }
 
 impl DataDir {
@@ -165,11 +150,6 @@ impl DataDir {
         claim::is_taken(path)
     }
 
-    /// The directory of a shard.
-    pub fn shard_path(path: &Path, shard: u16) -> PathBuf {
-        path.join(format!("shard-{shard:04}"))
-    }
-
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -219,13 +199,6 @@ impl DataDir {
     pub fn fresh_id() -> io::Result<u64> {
         new_id()
     }
-}
-
-/// A number that no other directory has.
-pub(super) fn new_id() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_le_bytes(bytes))
 }
 
 /// Makes a directory, with those above it, so that none of them goes with the power.
@@ -383,10 +356,10 @@ mod tests {
         assert!(!data.is_begun());
         drop(data);
         // A first start may end anywhere.
-        fs::create_dir(DataDir::shard_path(path, 1)).unwrap();
+        fs::create_dir(shard_path(path, 1)).unwrap();
         data = DataDir::open(path, 2).unwrap();
-        fs::create_dir(DataDir::shard_path(path, 0)).unwrap();
-        let segments = [0, 1].map(|shard| DataDir::shard_path(path, shard).join("0.seg"));
+        fs::create_dir(shard_path(path, 0)).unwrap();
+        let segments = [0, 1].map(|shard| shard_path(path, shard).join("0.seg"));
         for segment in &segments {
             fs::write(segment, "x").unwrap();
         }
@@ -407,7 +380,7 @@ mod tests {
             fs::write(segment, "x").unwrap();
         }
         DataDir::take(path).unwrap().set_begun(false).unwrap();
-        fs::remove_dir_all(DataDir::shard_path(path, 1)).unwrap();
+        fs::remove_dir_all(shard_path(path, 1)).unwrap();
         assert!(!DataDir::open(path, 2).unwrap().is_begun());
     }
 

@@ -1,6 +1,6 @@
 //! Why a data directory cannot be used, in words.
 
-use super::manifest::DIRECTORY_VERSION;
+use super::layout::DIRECTORY_VERSION;
 use std::path::{Path, PathBuf};
 use std::{error, fmt, io};
 

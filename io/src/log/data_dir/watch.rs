@@ -4,8 +4,8 @@
 //! One thread looks, now and then, by names: each must lead to what it led to before. The shards say which files
 //! they use ([`Presence`]), and each says that it uses one no more before it lets it go.
 
-use super::DataDir;
 use super::identity::Identity;
+use super::layout::shard_path;
 use crate::log::Log;
 use crate::log::format::segment::file_name;
 use std::collections::BTreeMap;
@@ -124,7 +124,7 @@ impl Watch {
     pub fn new(data: &DataDir, presence: Arc<Presence>) -> io::Result<Self> {
         let shards = (0..data.shards())
             .map(|shard| {
-                let place = Place::new(DataDir::shard_path(data.path(), shard))?;
+                let place = Place::new(shard_path(data.path(), shard))?;
                 Ok(OfShard { place, known: BTreeMap::new(), missed: None, next: 0 })
             })
             .collect::<io::Result<_>>()?;
@@ -203,14 +203,14 @@ mod tests {
     fn watched(dir: &Path) -> (DataDir, Watch) {
         let data = DataDir::open(&dir.join("data"), 2).unwrap();
         for shard in 0..2 {
-            fs::create_dir(DataDir::shard_path(data.path(), shard)).unwrap();
+            fs::create_dir(shard_path(data.path(), shard)).unwrap();
         }
         let watch = Watch::new(&data, Arc::new(Presence::new(2))).unwrap();
         (data, watch)
     }
 
     fn segment(data: &DataDir, number: u64) -> PathBuf {
-        DataDir::shard_path(data.path(), 1).join(file_name(number))
+        shard_path(data.path(), 1).join(file_name(number))
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (data, mut watch) = watched(dir.path());
         assert_eq!(watch.look(), None);
-        for path in [data.path().to_path_buf(), DataDir::shard_path(data.path(), 0)] {
+        for path in [data.path().to_path_buf(), shard_path(data.path(), 0)] {
             let away = dir.path().join("away");
             fs::rename(&path, &away).unwrap();
             assert_eq!(watch.look(), Some(Change::Gone(path.clone())));

@@ -6,9 +6,10 @@
 use super::directory::{Directory, is_absent};
 use super::handles::{Handle, Handles, open_direct};
 use super::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
-use crate::log::data_dir::new_id;
+use crate::log::Mode;
+use crate::log::data_dir::identity::new_id;
+use crate::log::data_dir::layout::shard_path;
 use crate::log::format::segment::file_name;
-use crate::log::{DataDir, Mode};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
@@ -56,7 +57,7 @@ pub struct FileDisk {
 impl FileDisk {
     /// Opens `data_dir/shard-NNNN`, making it durably if it does not exist.
     pub fn open(data_dir: &Path, shard: u16, mode: Mode) -> io::Result<Self> {
-        let path = DataDir::shard_path(data_dir, shard);
+        let path = shard_path(data_dir, shard);
         if !path.is_dir() {
             fs::create_dir(&path)?;
         }

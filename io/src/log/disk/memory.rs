@@ -3,7 +3,7 @@
 //! Knows bytes only. The log above it is the same code as with files.
 
 use super::{Disk, Started, SyncTarget};
-use crate::log::data_dir::new_id;
+use crate::log::data_dir::identity::new_id;
 use crate::log::format::segment::file_name;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -9,9 +9,9 @@
 use super::address::{Geometry, Position};
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, HeaderFault, Put, checked_header};
 use super::block::{u16_at, u64_at};
+use super::chain::{Mark, Stretch};
 use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
-use crate::log::read::block_reader::{Mark, Stretch};
 
 pub(crate) const SUCCESSOR_MAGIC: [u8; 4] = *b"CQGO";
 /// Bytes of a mark: the last ones of its segment.

@@ -2,9 +2,9 @@
 
 use crate::log::format::address::Position;
 use crate::log::format::block::BlockHeader;
+use crate::log::format::chain::Mark;
 use crate::log::format::salt::Salt;
 use crate::log::format::segment::file_name;
-use crate::log::read::block_reader::Mark;
 use std::fmt;
 
 /// What is wrong at one place.

@@ -7,7 +7,8 @@
 //! Knows names, one small file and directories; not what is put together.
 
 use crate::log::data_dir::claim;
-use crate::log::data_dir::{LockError, new_id};
+use crate::log::data_dir::identity::new_id;
+use crate::log::data_dir::refusal::LockError;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -278,7 +279,9 @@ fn sync(directory: &Path) -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::log::data_dir::{About, DataDir, LockError};
+    use crate::log::data_dir::DataDir;
+    use crate::log::data_dir::manifest::About;
+    use crate::log::data_dir::refusal::LockError;
     use std::os::unix::ffi::OsStrExt;
 
     fn label(target: &str) -> Label {

@@ -4,17 +4,18 @@
 //! Knows names and headers of segments; the blocks in them are for `inspect` to judge.
 
 use super::damage::{Damage, Kind};
-use super::verify::{InspectError, Inspection, Subject};
+use super::inspection::{InspectError, Inspection, Subject};
 use crate::log::disk::file::SPARE;
 use crate::log::error::OpenError;
 use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use crate::log::format::block::{BLOCK_HEADER_BYTES, HeaderFault};
+use crate::log::format::chain::BLOCK_ALIGN_BYTES;
 use crate::log::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
 use crate::log::format::successor_mark::{
     Found, Own, SUCCESSOR_MARK_BYTES, SuccessorMark, learn_salts,
 };
 use crate::log::format::synced_slots;
-use crate::log::read::block_reader::{BLOCK_ALIGN_BYTES, Source};
+use crate::log::read::block_reader::Source;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;

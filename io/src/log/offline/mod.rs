@@ -6,6 +6,7 @@
 //! | `draft` | what is put together beside its place |
 //! | `exchange` | two directories change places at once |
 //! | `find_segments` | its files and their headers |
+//! | `inspection` | what a look at it shows |
 //! | `new_id` | a copy made a directory of its own |
 //! | `repair` | putting it right |
 //! | `replace_shards` | other shards in place of these |
@@ -15,6 +16,7 @@ pub(super) mod damage;
 pub(super) mod draft;
 pub(super) mod exchange;
 pub(super) mod find_segments;
+pub(super) mod inspection;
 pub(super) mod new_id;
 pub(super) mod repair;
 pub(super) mod replace_shards;

@@ -10,14 +10,14 @@
 //! bytes of its own first. What lost records told is lost.
 
 use super::damage::{Damage, Gap, Kind};
-use super::verify::{Inspection, Subject};
-use crate::log::data_dir::new_id;
+use super::inspection::{Inspection, Subject};
+use crate::log::data_dir::identity::new_id;
 use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use crate::log::format::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use crate::log::format::chain::{BLOCK_ALIGN_BYTES, Mark};
 use crate::log::format::salt::Salt;
 use crate::log::format::segment::{SegmentHeader, file_name};
 use crate::log::format::synced_slots;
-use crate::log::read::block_reader::{BLOCK_ALIGN_BYTES, Mark};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};

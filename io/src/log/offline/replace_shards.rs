@@ -8,33 +8,14 @@
 //! Knows directories and the manifest; not what is in a log.
 
 use crate::log::data_dir::inventory;
+use crate::log::data_dir::layout::{shard_of, shard_path};
 use crate::log::data_dir::manifest::Manifest;
-use crate::log::data_dir::owner::{as_far_as_allowed, as_shard};
-use crate::log::data_dir::{DataDir, LockError, io_error, new_id};
+use crate::log::data_dir::refusal::{LockError, io_error};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-const NEXT: &str = "next-shards";
-
-/// A place for other shards, of which nobody knows yet.
-#[derive(Debug)]
-pub struct Next {
-    path: PathBuf,
-    id: u64,
-}
-
-impl Next {
-    /// Where their directories go, as those of a data directory.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// What their segments must bear. Not what the old ones bear: neither is ever taken for the other.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-}
+pub(crate) const NEXT: &str = "next-shards";
 
 /// Whether shards lie there, which may be all there is of what they hold.
 pub(crate) fn is_begun(directory: &Path) -> Result<bool, LockError> {
@@ -49,7 +30,7 @@ pub(crate) fn check_discard(directory: &Path, manifest: Manifest) -> Result<(), 
         return Ok(());
     }
     for shard in 0..manifest.shards {
-        let recorded_id = inventory::recorded_id(&DataDir::shard_path(directory, shard))?;
+        let recorded_id = inventory::recorded_id(&shard_path(directory, shard))?;
         if recorded_id.is_none_or(|(id, _)| id != manifest.id) {
             return Err(LockError::BrokenOff { path: directory.into() });
         }
@@ -79,57 +60,18 @@ pub(crate) fn discard(directory: &Path) -> Result<bool, LockError> {
     Ok(true)
 }
 
-fn sync(path: &Path) -> Result<(), LockError> {
+pub(crate) fn sync(path: &Path) -> Result<(), LockError> {
     File::open(path).and_then(|it| it.sync_all()).map_err(|source| io_error(path, source))
 }
 
 /// Makes all files of a directory durable, their names and its own included.
-fn sync_all(directory: &Path) -> Result<(), LockError> {
+pub(crate) fn sync_all(directory: &Path) -> Result<(), LockError> {
     let entries = fs::read_dir(directory).map_err(|source| io_error(directory, source))?;
     for entry in entries {
         let path = entry.map_err(|source| io_error(directory, source))?.path();
         if path.is_dir() { sync_all(&path)? } else { sync(&path)? }
     }
     sync(directory)
-}
-
-impl DataDir {
-    /// Makes an empty place for other shards. What an earlier attempt has left there is removed.
-    pub fn begin_next(&self) -> Result<Next, LockError> {
-        discard(self.path())?;
-        let path = self.path().join(NEXT);
-        let make = || {
-            fs::create_dir(&path)?;
-            new_id()
-        };
-        let id = make().map_err(|source| io_error(&path, source))?;
-        sync(self.path())?;
-        Ok(Next { path, id })
-    }
-
-    /// The attempt has come to nothing.
-    pub fn discard_next(&self, next: Next) -> Result<(), LockError> {
-        drop(next);
-        discard(self.path()).map(|_| ())
-    }
-
-    /// The `shards` shards in `next`, whose logs are complete, take the place of those there are. After
-    /// that there is no way back; the steps that remain are the caller's to take.
-    pub fn succeed(&mut self, next: &Next, shards: u16) -> Result<Moving, LockError> {
-        for shard in 0..shards {
-            // Each replaces what has the owner of all.
-            let (new, old) =
-                (DataDir::shard_path(&next.path, shard), DataDir::shard_path(self.path(), 0));
-            as_far_as_allowed(as_shard(&new, &old)).map_err(|source| io_error(&new, source))?;
-        }
-        sync_all(&next.path)?;
-        let before = Some(self.shards());
-        let (id, moving, begun, sealed) = (next.id, true, true, true);
-        let manifest = Manifest { shards, id, moving, before, begun, sealed };
-        manifest.write(self.path())?;
-        self.adopt(manifest);
-        Ok(Moving::new(self.path(), manifest))
-    }
 }
 
 /// Shards on their way to their places.
@@ -153,8 +95,8 @@ impl Moving {
     pub(crate) fn resume(directory: &Path, manifest: Manifest) -> Result<Self, LockError> {
         let moving = Self::new(directory, manifest);
         for shard in 0..manifest.shards {
-            let from = DataDir::shard_path(&moving.next, shard);
-            let to = DataDir::shard_path(directory, shard);
+            let from = shard_path(&moving.next, shard);
+            let to = shard_path(directory, shard);
             let place = if from.is_dir() { from } else { to };
             match inventory::recorded_id(&place)? {
                 Some((id, _)) if id == manifest.id => {}
@@ -177,8 +119,8 @@ impl Moving {
     /// Removes or moves one directory. False when all is in its place.
     pub fn step(&mut self) -> Result<bool, LockError> {
         while self.at < self.manifest.shards {
-            let from = DataDir::shard_path(&self.next, self.at);
-            let to = DataDir::shard_path(&self.directory, self.at);
+            let from = shard_path(&self.next, self.at);
+            let to = shard_path(&self.directory, self.at);
             if from.is_dir() {
                 if to.is_dir() {
                     remove(&to)?;
@@ -218,7 +160,7 @@ impl Moving {
         let old = shards..before.unwrap_or(u16::MAX);
         for entry in fs::read_dir(&self.directory).map_err(here)? {
             let path = entry.map_err(here)?.path();
-            if inventory::shard_of(&path).is_some_and(|shard| old.contains(&shard)) {
+            if shard_of(&path).is_some_and(|shard| old.contains(&shard)) {
                 return Ok(Some(path));
             }
         }
@@ -234,7 +176,8 @@ fn remove(path: &Path) -> Result<(), LockError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::log::data_dir::Leftover;
+    use crate::log::data_dir::identity::new_id;
+    use crate::log::data_dir::{DataDir, Leftover};
     use crate::log::format::address::Position;
     use crate::log::format::salt::Salt;
     use crate::log::format::segment::SegmentHeader;
@@ -258,14 +201,14 @@ mod tests {
 
     /// A shard of the data directory with this id, and a word in it.
     fn shard(directory: &Path, shard: u16, id: u64, word: &str) {
-        let path = DataDir::shard_path(directory, shard);
+        let path = shard_path(directory, shard);
         fs::create_dir(&path).unwrap();
         fs::write(path.join("0000000000000000.seg"), header(shard, id)).unwrap();
         fs::write(path.join("word"), word).unwrap();
     }
 
     fn words(directory: &Path) -> Vec<String> {
-        let paths = (0..9).map(|shard| DataDir::shard_path(directory, shard).join("word"));
+        let paths = (0..9).map(|shard| shard_path(directory, shard).join("word"));
         paths.filter_map(|path| fs::read_to_string(path).ok()).collect()
     }
 
@@ -358,7 +301,7 @@ mod tests {
             Manifest::of(before, id, true).write(path).unwrap();
             is_kept("of before");
             // A shard that was made anew says nothing.
-            let place = DataDir::shard_path(path, 0);
+            let place = shard_path(path, 0);
             if !place.is_dir() {
                 fs::create_dir(&place).unwrap();
                 Manifest::of(before, id, false).write(path).unwrap();
@@ -379,7 +322,7 @@ mod tests {
                 let path = dir.path();
                 broken_off(path, 4, 2, steps);
                 let next = path.join(NEXT);
-                let lost = DataDir::shard_path(&next, gone);
+                let lost = shard_path(&next, gone);
                 if !lost.is_dir() {
                     continue;
                 }
@@ -516,7 +459,7 @@ mod tests {
         (0..2).for_each(|it| shard(next.path(), it, next.id(), "new"));
         drop(data.succeed(&next, 2).unwrap());
         drop(data);
-        fs::remove_dir_all(DataDir::shard_path(next.path(), 1)).unwrap();
+        fs::remove_dir_all(shard_path(next.path(), 1)).unwrap();
         let error = DataDir::open(dir.path(), 2).unwrap_err().to_string();
         assert!(error.contains("shard-0001"), "{error}");
     }

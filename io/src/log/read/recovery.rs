@@ -3,7 +3,7 @@
 //!
 //! Knows the format and the blocking half of the disk. No content of any file makes it panic.
 
-use super::block_reader::{BlockReader, Fault, Mark};
+use super::block_reader::{BlockReader, Fault};
 use crate::log::LogConfig;
 use crate::log::disk::Disk;
 use crate::log::error::OpenError;
@@ -11,6 +11,7 @@ use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use crate::log::format::block::{
     BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records,
 };
+use crate::log::format::chain::Mark;
 use crate::log::format::salt::Salt;
 use crate::log::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
 use crate::log::format::successor_mark::{

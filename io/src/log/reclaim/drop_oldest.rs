@@ -8,26 +8,9 @@ use crate::log::disk::{Disk, Started, SyncTarget};
 use crate::log::error::LogError;
 use crate::log::format::address::Position;
 use crate::log::format::segment::file_name;
-use crate::log::write::segment_pool::InUse;
+use crate::log::write::segment_pool::{InUse, Retirement};
 use crate::log::write::write_buffer::WriteBuffer;
 use crate::log::write::writer::{TAG_RETIRED, Writer};
-
-/// A segment on its way out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Retirement {
-    pub(crate) segment: InUse,
-    /// It may go once all below is on the disk.
-    pub(crate) until: Position,
-    /// Its file is gone, and the directory is being synced; whether the file was set aside.
-    pub(crate) retired: Option<bool>,
-}
-
-impl Retirement {
-    /// Whether it waits for a sync of what has been written.
-    pub(crate) fn synced_is_wanted(&self, synced: Position, written: Position) -> bool {
-        synced < self.until && self.until <= written
-    }
-}
 
 impl Writer {
     /// The oldest segment, if it is complete and on the disk.

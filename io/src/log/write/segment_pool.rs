@@ -22,6 +22,23 @@ pub(crate) struct InUse {
     pub(crate) end: Position,
 }
 
+/// A segment on its way out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retirement {
+    pub(crate) segment: InUse,
+    /// It may go once all below is on the disk.
+    pub(crate) until: Position,
+    /// Its file is gone, and the directory is being synced; whether the file was set aside.
+    pub(crate) retired: Option<bool>,
+}
+
+impl Retirement {
+    /// Whether it waits for a sync of what has been written.
+    pub(crate) fn synced_is_wanted(&self, synced: Position, written: Position) -> bool {
+        synced < self.until && self.until <= written
+    }
+}
+
 /// Whether an operation that ended like this lacks something that the system may have again in a while.
 pub(crate) fn is_lacking(result: i32) -> bool {
     result < 0 && matches!(Lack::of(-result), Some(Lack::Descriptors | Lack::Memory))

@@ -6,7 +6,7 @@
 
 use super::preallocate;
 use super::preallocate::{Preparation, RETRIES_MAX, is_passing};
-use super::segment_pool::{Lack, SegmentPool};
+use super::segment_pool::{Lack, Retirement, SegmentPool};
 use super::write_buffer::{Batch, WriteBuffer};
 use crate::log::disk::{Disk, Started, SyncTarget};
 use crate::log::error::LogError;
@@ -16,7 +16,6 @@ use crate::log::format::salt::Salts;
 use crate::log::format::segment::{SegmentHeader, file_name};
 use crate::log::format::synced_slots;
 use crate::log::format::synced_slots::Slots;
-use crate::log::reclaim::drop_oldest::Retirement;
 use crate::log::{Counters, Mode};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -246,7 +246,7 @@ fn what_cannot_be_changed_is_left_as_it_is() {
     let other = tempfile::tempdir().unwrap();
     drop(made(other.path(), 2));
     let name = "0000000000000000.seg";
-    let of = |path: &Path| DataDir::shard_path(path, 1).join(name);
+    let of = |path: &Path| shard_path(path, 1).join(name);
     let own = std::fs::read(of(dir.path())).unwrap();
     std::fs::copy(of(other.path()), of(dir.path())).unwrap();
     let outcome = reshard(&config(), &mut data, &Slots::new(3), &mut |_| true);
