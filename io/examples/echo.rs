@@ -2,8 +2,8 @@
 //! What it costs per request is what sockets cost; whatever the real server costs above that is its
 //! own work.
 //!
-//! `echo serve [--wait ring|glommio] [--shards N] [--addr A]` serves until it is killed.
-//! `echo measure [--wait ...] [--shards N] [--append DIRECTORY]` serves and drives itself from a child process,
+//! `echo serve [--shards N] [--addr A]` serves until it is killed.
+//! `echo measure [--shards N] [--append DIRECTORY]` serves and drives itself from a child process,
 //! and prints the server's CPU time per request; with a directory, once more with what a log cannot do without:
 //! each turn writes as many bytes as it was sent before it answers, and a sync follows every 10 ms. The connections are spread over the shards, and one thread
 //! drives them all by readiness, as the load generator does: what it costs a server to wake depends on
@@ -22,7 +22,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use corq_io::host;
 use corq_io::mesh::Mesh;
-use corq_io::net::{Config, Event, Reactor, Wait, listen};
+use corq_io::net::{Config, Event, Reactor, listen};
 use corq_io::runtime::{Shards, spawn_shards};
 
 /// About what a push of 100 bytes takes on its way and in the log.
@@ -140,19 +140,19 @@ impl Server {
 }
 
 /// One shard for each socket. It has been set up when this returns.
-fn serve(wait: Wait, sockets: Vec<TcpListener>, append: Option<&Path>) -> Shards<std::io::Error> {
+fn serve(sockets: Vec<TcpListener>, append: Option<&Path>) -> Shards<std::io::Error> {
     let log = |index| append.map(|directory| Log::new(&directory.join(format!("echo-{index}"))));
     let logs: Vec<_> = (0..sockets.len()).map(log).collect();
     let mesh = Mesh::<Vec<u8>>::new(sockets.len()).unwrap();
     let seeds = sockets.into_iter().zip(mesh).zip(logs).collect();
     let cpus = host::allowed_cpus().unwrap();
     spawn_shards(&cpus, seeds, move |_, ((socket, endpoint), log)| async move {
-        let mut reactor = Reactor::new(Config { wait, ..Config::default() })?;
+        let mut reactor = Reactor::new(Config::default())?;
         reactor.add_listener(socket, 0);
         reactor.watch(endpoint.wakeup());
         let (mut events, mut server) = (Vec::new(), Server { log, ..Server::default() });
         loop {
-            reactor.wait(None, &mut events).await?;
+            reactor.wait(None, &mut events)?;
             for event in events.drain(..) {
                 server.hear(&mut reactor, event);
             }
@@ -239,13 +239,13 @@ fn measure(what: &str, addrs: &[SocketAddr], in_flight: usize) {
 }
 
 /// A server of its own, with one request in flight and with many.
-fn measure_all(wait: Wait, shards: usize, append: Option<&Path>) {
+fn measure_all(shards: usize, append: Option<&Path>) {
     // A port for each shard, so that each has as many connections.
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let sockets: Vec<_> = (0..shards).map(|_| listen(any, true).unwrap()).collect();
     let addrs: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
     // It ends with the process.
-    let _running = serve(wait, sockets, append);
+    let _running = serve(sockets, append);
     let what = if append.is_some() { "answered and appended" } else { "answered" };
     for in_flight in [1, 50] {
         measure(what, &addrs, in_flight);
@@ -257,11 +257,6 @@ fn main() {
     let option = |name: &str| {
         args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).map(String::as_str)
     };
-    let wait = match option("--wait") {
-        None | Some("ring") => Wait::Ring,
-        Some("glommio") => Wait::Glommio,
-        Some(other) => panic!("--wait {other}: ring or glommio"),
-    };
     let shards = option("--shards").map_or(1, |count| count.parse().unwrap());
     let sockets = |addr: &str| {
         let first = listen(addr.parse().unwrap(), true).unwrap();
@@ -272,13 +267,13 @@ fn main() {
     match args.get(1).map(String::as_str) {
         Some("serve") => {
             let addr = option("--addr").unwrap_or("127.0.0.1:6789");
-            serve(wait, sockets(addr), None).join().unwrap();
+            serve(sockets(addr), None).join().unwrap();
         }
         Some("measure") => {
-            println!("{wait:?}, {shards} shard(s)");
-            measure_all(wait, shards, None);
+            println!("{shards} shard(s)");
+            measure_all(shards, None);
             if let Some(directory) = option("--append") {
-                measure_all(wait, shards, Some(Path::new(directory)));
+                measure_all(shards, Some(Path::new(directory)));
             }
         }
         Some("drive") => {

@@ -9,7 +9,7 @@ use std::io;
 
 use io_uring::{Probe, opcode};
 
-use crate::ring::{Ring, Wait};
+use crate::ring::Ring;
 
 /// The oldest kernel that has all that corq needs.
 const KERNEL_MIN: (u32, u32) = (6, 1);
@@ -60,15 +60,14 @@ struct Facts {
 
 /// Looks at the machine. Raises the soft limits of descriptors and locked memory to the hard ones.
 pub fn probe() -> Result<Host, Vec<HostError>> {
-    let ring = Ring::new(Wait::Ring, 8);
-    let glommio_kind = Ring::new(Wait::Glommio, 8);
+    let ring = Ring::new(8);
     let missing_operations = ring.as_ref().map(missing_operations).unwrap_or_default();
     let refused = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
     judge(Facts {
         release: read_line("/proc/sys/kernel/osrelease").unwrap_or_default(),
         io_uring_disabled: read_line("/proc/sys/kernel/io_uring_disabled")
             .and_then(|text| text.parse().ok()),
-        ring: ring.and(glommio_kind).map(drop).map_err(|error| refused(&error)),
+        ring: ring.map(drop).map_err(|error| refused(&error)),
         missing_operations,
         cpus: allowed_cpus().map_err(|error| refused(&error)),
         nofile: raised_limit(libc::RLIMIT_NOFILE),

@@ -50,7 +50,7 @@ impl AsRawFd for Wakeup {
 }
 
 /// A closed-on-exec eventfd at zero. Blocking, since the ring reads it by polling.
-pub(crate) fn event_fd() -> io::Result<OwnedFd> {
+fn event_fd() -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved, and a descriptor that is returned is ours alone.
     unsafe {
         match libc::eventfd(0, libc::EFD_CLOEXEC) {

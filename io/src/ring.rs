@@ -13,17 +13,6 @@ use std::time::{Duration, Instant};
 use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, squeue};
 
-/// How a shard waits when it has nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Wait {
-    /// Sleep in the ring itself. The cheapest way, for a shard whose executor has no other task:
-    /// nothing else runs on that thread meanwhile.
-    #[default]
-    Ring,
-    /// Sleep in the executor until the ring rings its eventfd, so that background tasks run.
-    Glommio,
-}
-
 /// What an enter waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Enter {
@@ -52,7 +41,7 @@ impl Ring {
     /// `entries`: depth of the submission queue; the completion queue is sixteen times as deep.
     ///
     /// The ring belongs to the calling thread from here on.
-    pub(crate) fn new(wait: Wait, entries: u32) -> io::Result<Self> {
+    pub(crate) fn new(entries: u32) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder
             .dontfork()
@@ -61,12 +50,9 @@ impl Ring {
             .setup_single_issuer()
             .setup_coop_taskrun()
             .setup_taskrun_flag()
+            // Completions are made only inside our own enter: nothing interrupts a turn.
+            .setup_defer_taskrun()
             .setup_cqsize(entries.saturating_mul(16));
-        if wait == Wait::Ring {
-            // Completions are made only inside our own enter. A sleeper elsewhere (the other way of
-            // waiting) would never see one.
-            builder.setup_defer_taskrun();
-        }
         let uring = builder.build(entries)?;
         let mut wait_flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
         if uring.params().is_feature_no_iowait() {
@@ -140,17 +126,8 @@ impl Ring {
     }
 
     /// True if a reap would find something without a system call.
-    pub(crate) fn has_completions(&mut self) -> bool {
+    fn has_completions(&mut self) -> bool {
         !self.uring.completion().is_empty()
-    }
-
-    /// False if an enter that does not wait would do nothing. (Not for [`Wait::Ring`], whose
-    /// completions are made only by entering.)
-    pub(crate) fn needs_enter(&mut self) -> bool {
-        let queue = self.uring.submission();
-        let idle = queue.is_empty() && !queue.taskrun() && !queue.cq_overflow();
-        drop(queue);
-        !idle || !self.spill.is_empty()
     }
 
     /// Submits what is queued and waits as told. Timeouts and interruptions are no errors.
@@ -260,22 +237,20 @@ mod tests {
 
     #[test]
     fn a_full_submission_queue_loses_nothing() {
-        for wait in [Wait::Ring, Wait::Glommio] {
-            let mut ring = Ring::new(wait, 4).unwrap();
-            for tag in 0..1000 {
-                // SAFETY: a no-op names no memory.
-                unsafe { ring.push(opcode::Nop::new().build().user_data(tag)) };
-            }
-            let mut tags = collect(&mut ring, 1000);
-            tags.sort_unstable();
-            assert_eq!(tags, (0..1000).collect::<Vec<_>>(), "{wait:?}");
-            assert_eq!(ring.in_flight, 0);
+        let mut ring = Ring::new(4).unwrap();
+        for tag in 0..1000 {
+            // SAFETY: a no-op names no memory.
+            unsafe { ring.push(opcode::Nop::new().build().user_data(tag)) };
         }
+        let mut tags = collect(&mut ring, 1000);
+        tags.sort_unstable();
+        assert_eq!(tags, (0..1000).collect::<Vec<_>>());
+        assert_eq!(ring.in_flight, 0);
     }
 
     #[test]
     fn an_overflown_completion_queue_loses_nothing() {
-        let mut ring = Ring::new(Wait::Ring, 2).unwrap();
+        let mut ring = Ring::new(2).unwrap();
         let room = ring.uring.completion().capacity();
         for tag in 0..(room as u64 * 10) {
             // SAFETY: a no-op names no memory.
@@ -287,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_at_its_deadline() {
-        let mut ring = Ring::new(Wait::Ring, 4).unwrap();
+        let mut ring = Ring::new(4).unwrap();
         let deadline = Instant::now() + Duration::from_millis(20);
         ring.enter(Enter::Until(Some(deadline))).unwrap();
         assert!(Instant::now() >= deadline);
@@ -295,7 +270,7 @@ mod tests {
 
     #[test]
     fn cancel_all_leaves_the_kernel_nothing() {
-        let mut ring = Ring::new(Wait::Ring, 4).unwrap();
+        let mut ring = Ring::new(4).unwrap();
         let never = Timespec::new().sec(3600);
         for _ in 0..10 {
             // SAFETY: `never` outlives the ring's last completion, which `cancel_all` awaits.

@@ -1,9 +1,9 @@
 //! One executor per shard, each on its own CPU, and how they start and end.
 //!
 //! Knows glommio's builder and threads; does not know what a shard does. Rules for what runs here:
-//! few tasks, the default queue and preempt timer, no blocking helper, no channel mesh of the
-//! executor's own; and, since an executor may park although a task could run, a timer of at most
-//! 10 ms armed for as long as there is a second task (`net::Wait::Glommio` arms one).
+//! one future, the event loop of the shard, which sleeps in its own ring and so lets nothing else run;
+//! no blocking helper and no channel mesh of the executor's own. A second task would need a timer of at most
+//! 10 ms armed beside it: an executor may park although a task could run.
 
 use std::fmt::Display;
 use std::io;

@@ -6,10 +6,10 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use corq_io::net::{Config, Wait};
-use support::{PATIENCE, Random, Server, both_waits, echo};
+use corq_io::net::Config;
+use support::{PATIENCE, Random, Server, echo};
 
 /// Sends `total` random bytes in random pieces and reads them back in others.
 fn exchange(addr: SocketAddr, seed: u64, total: usize, piece_max: usize) {
@@ -45,35 +45,33 @@ fn exchange(addr: SocketAddr, seed: u64, total: usize, piece_max: usize) {
 
 #[test]
 fn many_pipelining_clients_get_their_bytes_back() {
-    for config in both_waits() {
-        let server = Server::start(2, config, echo);
-        let addr = server.addr;
-        std::thread::scope(|scope| {
-            for seed in 1..=24 {
-                scope.spawn(move || exchange(addr, seed * 1000, 300_000, 3000));
-            }
-        });
-        let counters = server.stop();
-        let sum = |of: fn(&corq_io::net::Counters) -> u64| counters.iter().map(of).sum::<u64>();
-        assert_eq!(sum(|c| c.received_bytes), 24 * 300_000, "{:?}", config.wait);
-        assert_eq!(sum(|c| c.sent_bytes), 24 * 300_000);
-        assert_eq!(sum(|c| c.accepted), 24);
-        assert_eq!(sum(|c| c.stray), 0);
-    }
+    let config = Config::default();
+    let server = Server::start(2, config, echo);
+    let addr = server.addr;
+    std::thread::scope(|scope| {
+        for seed in 1..=24 {
+            scope.spawn(move || exchange(addr, seed * 1000, 300_000, 3000));
+        }
+    });
+    let counters = server.stop();
+    let sum = |of: fn(&corq_io::net::Counters) -> u64| counters.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|c| c.received_bytes), 24 * 300_000);
+    assert_eq!(sum(|c| c.sent_bytes), 24 * 300_000);
+    assert_eq!(sum(|c| c.accepted), 24);
+    assert_eq!(sum(|c| c.stray), 0);
 }
 
 #[test]
 fn large_transfers_go_both_ways_at_once() {
-    for config in both_waits() {
-        let server = Server::start(2, config, echo);
-        let addr = server.addr;
-        std::thread::scope(|scope| {
-            for seed in [77, 78] {
-                scope.spawn(move || exchange(addr, seed, 20 << 20, 1 << 20));
-            }
-        });
-        server.stop();
-    }
+    let config = Config::default();
+    let server = Server::start(2, config, echo);
+    let addr = server.addr;
+    std::thread::scope(|scope| {
+        for seed in [77, 78] {
+            scope.spawn(move || exchange(addr, seed, 20 << 20, 1 << 20));
+        }
+    });
+    server.stop();
 }
 
 #[test]
@@ -113,36 +111,6 @@ fn a_slow_reader_costs_only_itself() {
             assert_eq!(*byte, bytes[(got + at) % bytes.len()], "at {}", got + at);
         }
         got += count;
-    }
-    server.stop();
-}
-
-#[test]
-fn a_busy_shard_lets_background_tasks_run() {
-    // A task of the executor counts while the shard echoes without a pause.
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    let turns = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&turns);
-    let mut spawned = false;
-    let config = Config { wait: Wait::Glommio, ..Config::default() };
-    let server = Server::start(1, config, move |reactor, event| {
-        if !std::mem::replace(&mut spawned, true) {
-            let counter = Arc::clone(&counter);
-            glommio::spawn_local(async move {
-                loop {
-                    glommio::timer::sleep(Duration::from_millis(1)).await;
-                    counter.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-            .detach();
-        }
-        echo(reactor, event);
-    });
-    let deadline = Instant::now() + PATIENCE;
-    while turns.load(Ordering::Relaxed) < 20 {
-        assert!(Instant::now() < deadline, "the task starves");
-        exchange(server.addr, 3, 1 << 20, 100_000);
     }
     server.stop();
 }

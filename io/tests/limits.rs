@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use corq_io::log::DiskOpKind;
 use corq_io::net::{Config, ConnId, Event};
-use support::{PATIENCE, Rig, Server, child, echo, now_or_panic};
+use support::{PATIENCE, Rig, Server, child, echo};
 
 #[test]
 fn connections_beyond_the_limit_are_closed_at_once() {
@@ -51,7 +51,7 @@ fn hold_all_buffers_for_a_while(rig: &mut Rig, conn: ConnId) {
     while held.len() < 4 {
         assert!(Instant::now() < deadline, "only {} chunks came", held.len());
         let tick = Some(Instant::now() + Duration::from_millis(5));
-        now_or_panic(rig.reactor.wait(tick, &mut events)).unwrap();
+        rig.reactor.wait(tick, &mut events).unwrap();
         for event in events.drain(..) {
             match event {
                 Event::Received { chunk, .. } => held.push(chunk),
@@ -62,7 +62,7 @@ fn hold_all_buffers_for_a_while(rig: &mut Rig, conn: ConnId) {
     assert_eq!(rig.reactor.buffers.outstanding(), 4);
     let enters = rig.reactor.counters.enters;
     let tick = Some(Instant::now() + Duration::from_millis(20));
-    now_or_panic(rig.reactor.wait(tick, &mut events)).unwrap();
+    rig.reactor.wait(tick, &mut events).unwrap();
     assert!(events.is_empty());
     assert!(rig.reactor.counters.enters - enters < 10);
     for chunk in held {

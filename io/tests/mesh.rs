@@ -9,14 +9,14 @@ use corq_io::host::allowed_cpus;
 use corq_io::mesh::{Endpoint, Mesh, Refused};
 use corq_io::net::{Config, Event, Reactor};
 use corq_io::runtime::spawn_shards;
-use support::{PATIENCE, Rig, both_waits, now_or_panic};
+use support::{PATIENCE, Rig};
 
 /// Sleeps until something is in the inbox. A sleep this long is a lost wake-up.
-async fn sleep(endpoint: &Endpoint<Vec<u64>>, reactor: &mut Reactor) -> Result<(), String> {
+fn sleep(endpoint: &Endpoint<Vec<u64>>, reactor: &mut Reactor) -> Result<(), String> {
     let mut events = Vec::new();
     if endpoint.prepare_to_sleep() {
         let limit = Instant::now() + PATIENCE;
-        reactor.wait(Some(limit), &mut events).await.map_err(|error| error.to_string())?;
+        reactor.wait(Some(limit), &mut events).map_err(|error| error.to_string())?;
         if Instant::now() >= limit {
             return Err(format!("shard {} was not woken", endpoint.shard()));
         }
@@ -27,42 +27,40 @@ async fn sleep(endpoint: &Endpoint<Vec<u64>>, reactor: &mut Reactor) -> Result<(
 
 #[test]
 fn ping_pong_between_sleeping_shards_loses_no_wake_up() {
-    for config in both_waits() {
-        let rounds = 30_000;
-        let batch_messages = 32; // 30,000 rounds x 2 ways x 32: about two million messages.
-        let mesh = Mesh::<Vec<u64>>::new(2).unwrap();
-        let shards =
-            spawn_shards(&allowed_cpus().unwrap(), mesh, move |me, mut endpoint| async move {
-                let mut reactor = Reactor::new(config).map_err(|error| error.to_string())?;
-                reactor.watch(endpoint.wakeup());
-                // Shard 0 serves; shard 1 sends back what it gets; shard 0 checks it and serves again.
-                let mut serve = (me == 0).then(|| (0..batch_messages).collect::<Vec<u64>>());
-                for round in 0..rounds {
-                    if let Some(mut batch) = serve.take() {
-                        batch[0] = round;
-                        endpoint.send(1 - me, batch).map_err(|_| "refused")?;
-                        endpoint.flush();
-                    }
-                    let batch = loop {
-                        match endpoint.receive() {
-                            Some(batch) => break batch,
-                            None => sleep(&endpoint, &mut reactor).await?,
-                        }
-                    };
-                    if batch.len() as u64 != batch_messages || batch[0] != round {
-                        return Err(format!("round {round}: got {} of {}", batch[0], batch.len()));
-                    }
-                    if me == 0 {
-                        serve = Some(batch);
-                    } else {
-                        endpoint.send(0, batch).map_err(|_| "refused")?;
-                        endpoint.flush();
-                    }
+    let config = Config::default();
+    let rounds = 30_000;
+    let batch_messages = 32; // 30,000 rounds x 2 ways x 32: about two million messages.
+    let mesh = Mesh::<Vec<u64>>::new(2).unwrap();
+    let shards = spawn_shards(&allowed_cpus().unwrap(), mesh, move |me, mut endpoint| async move {
+        let mut reactor = Reactor::new(config).map_err(|error| error.to_string())?;
+        reactor.watch(endpoint.wakeup());
+        // Shard 0 serves; shard 1 sends back what it gets; shard 0 checks it and serves again.
+        let mut serve = (me == 0).then(|| (0..batch_messages).collect::<Vec<u64>>());
+        for round in 0..rounds {
+            if let Some(mut batch) = serve.take() {
+                batch[0] = round;
+                endpoint.send(1 - me, batch).map_err(|_| "refused")?;
+                endpoint.flush();
+            }
+            let batch = loop {
+                match endpoint.receive() {
+                    Some(batch) => break batch,
+                    None => sleep(&endpoint, &mut reactor)?,
                 }
-                Ok::<(), String>(())
-            });
-        shards.unwrap().join().unwrap();
-    }
+            };
+            if batch.len() as u64 != batch_messages || batch[0] != round {
+                return Err(format!("round {round}: got {} of {}", batch[0], batch.len()));
+            }
+            if me == 0 {
+                serve = Some(batch);
+            } else {
+                endpoint.send(0, batch).map_err(|_| "refused")?;
+                endpoint.flush();
+            }
+        }
+        Ok::<(), String>(())
+    });
+    shards.unwrap().join().unwrap();
 }
 
 #[test]
@@ -105,11 +103,11 @@ fn streams_through_small_inboxes_arrive_whole_and_in_order() {
                 }
             }
             if next == total && kept.is_none() && expected < total {
-                sleep(&endpoint, &mut reactor).await?;
+                sleep(&endpoint, &mut reactor)?;
             } else if full {
                 // A full inbox is tried again next turn: soon, and without being told.
                 let soon = Instant::now() + Duration::from_micros(100);
-                let waited = reactor.wait(Some(soon), &mut events).await;
+                let waited = reactor.wait(Some(soon), &mut events);
                 waited.map_err(|error| error.to_string())?;
                 events.clear();
             }
@@ -128,7 +126,7 @@ fn a_waker_ends_a_wait_without_a_deadline() {
         let waker = mesh[0].waker();
         let waking = std::thread::spawn(move || waker.wake());
         let mut events = Vec::new();
-        now_or_panic(rig.reactor.wait(None, &mut events)).unwrap();
+        rig.reactor.wait(None, &mut events).unwrap();
         assert!(matches!(events[..], [Event::Woken]), "{events:?}");
         waking.join().unwrap();
     }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use corq_io::log::{About, DataDir, Position, Seen, Segment, give_id, shard_path};
+use corq_io::log::{About, DataDir, Position, Seen, Segment, give_id};
 
 use super::backup::{Summary, copy_file, lengthen};
 use super::marker::Marker;

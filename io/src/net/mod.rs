@@ -33,7 +33,6 @@ mod wakeup_batching;
 
 use std::io;
 
-pub use crate::ring::Wait;
 pub use buffers::{Buffers, Chunk};
 pub use connections::{Connections, Socket};
 pub use listener::listen;
@@ -159,8 +158,6 @@ impl EndReason {
 /// Sizes and limits of a reactor.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How to sleep.
-    pub wait: Wait,
     /// Depth of the submission queue; the completion queue is sixteen times as deep.
     pub ring_entries: u32,
     /// Connections beyond this many are closed as soon as they are accepted.
@@ -176,14 +173,13 @@ pub struct Config {
     /// How long keys may take to be agreed on.
     pub handshake_ms: u64,
     /// How long a sleep may go on so that more connections are heard by one wake-up, in microseconds. Counts as 0
-    /// where the kernel does not know how (before 6.12), and with [`Wait::Glommio`].
+    /// where the kernel does not know how (before 6.12).
     pub gather_us: u32,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            wait: Wait::Ring,
             ring_entries: 256,
             connections_max: 10_000,
             buffers: 256,

@@ -17,8 +17,7 @@ use super::connections::Connections;
 use super::listener::Listener;
 use super::op_token::{CONNECTIONS_MAX, TAG_MAX, Token};
 use super::wakeup_batching::{LastHeard, WakeupBatching};
-use super::{Config, ConnId, Counters, EndReason, Event, Permits, Wait};
-use crate::bell::Bell;
+use super::{Config, ConnId, Counters, EndReason, Event, Permits};
 use crate::log::DiskOpKind;
 use crate::mesh::Wakeup;
 use crate::ring::{Enter, Ring};
@@ -37,7 +36,6 @@ pub struct Reactor {
     /// What has been done so far.
     pub counters: Counters,
     pub(super) ring: Ring,
-    bell: Option<Bell>,
     pub(super) listeners: Vec<Option<Listener>>,
     pub(super) stopped: bool,
     /// What was being accepted at that moment is taken nevertheless.
@@ -72,19 +70,14 @@ impl Reactor {
     /// If a size in `config` is out of its bounds.
     pub fn new(config: Config) -> io::Result<Self> {
         assert!(config.connections_max <= CONNECTIONS_MAX, "connections_max is too large");
-        let ring = Ring::new(config.wait, config.ring_entries)?;
-        let bell = match config.wait {
-            Wait::Ring => None,
-            Wait::Glommio => Some(Bell::new(&ring)?),
-        };
-        let batches = config.wait == Wait::Ring && ring.can_batch_wakeups();
-        let batching = WakeupBatching::new(if batches { config.gather_us } else { 0 });
+        let ring = Ring::new(config.ring_entries)?;
+        let batching =
+            WakeupBatching::new(if ring.can_batch_wakeups() { config.gather_us } else { 0 });
         Ok(Self {
             buffers: Buffers::new(&ring, config.buffers, config.buffer_bytes)?,
             conns: Connections::new(&config),
             counters: Counters::default(),
             ring,
-            bell,
             listeners: Vec::new(),
             stopped: false,
             takes_last: false,
@@ -168,27 +161,22 @@ impl Reactor {
 
     /// Submits all wishes and sleeps until so many connections could be heard, or for as long as others are waited
     /// for.
-    pub async fn wait_for_clients(
+    pub fn wait_for_clients(
         &mut self,
         wanted: NonZero<u32>,
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
         self.clients_wanted = Some(wanted);
-        let result = self.wait(Some(Instant::now() + self.batching.window()), events).await;
+        let result = self.wait(Some(Instant::now() + self.batching.window()), events);
         self.clients_wanted = None;
         result
     }
 
     /// Submits all wishes and sleeps until something has happened (then it is in `events`, behind
-    /// what was there before) or `deadline` is reached. With [`Wait::Ring`] the future is ready at
-    /// its first poll.
+    /// what was there before) or `deadline` is reached.
     ///
     /// An error means that the ring is unusable.
-    pub async fn wait(
-        &mut self,
-        deadline: Option<Instant>,
-        events: &mut Vec<Event>,
-    ) -> io::Result<()> {
+    pub fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) -> io::Result<()> {
         let before = events.len();
         loop {
             self.prepare(events);
@@ -197,20 +185,7 @@ impl Reactor {
             } else {
                 self.sleep_until(deadline)
             };
-            match (&mut self.bell, until) {
-                (None, until) => self.ring.enter(until)?,
-                (Some(bell), until) => {
-                    bell.give_way().await;
-                    if self.ring.needs_enter() {
-                        self.ring.enter(Enter::Poll)?;
-                    }
-                    if let Enter::Until(at) | Enter::Batch { until: at, .. } = until
-                        && !self.ring.has_completions()
-                    {
-                        bell.wait(at).await;
-                    }
-                }
-            }
+            self.ring.enter(until)?;
             self.dispatch(events);
             if events.len() > before {
                 return Ok(());

@@ -2,7 +2,7 @@
 //! a repair that loses what was whole, or leaves a log that a start does not take.
 
 use super::*;
-use corq_io::log::{Damage, Disk, FileDisk, Inspection, Seen, Subject, inspect, mend};
+use corq_io::log::{Damage, Disk, FileDisk, Inspection, Seen, Subject, inspect, repair};
 use std::fs;
 use std::ops::ControlFlow::Continue;
 use std::path::PathBuf;
@@ -113,7 +113,7 @@ impl Bed {
     }
 
     /// Mends until nothing is wrong any more.
-    fn mend(&self) {
+    fn repair(&self) {
         for round in 0.. {
             let (inspection, _) = self.look();
             if inspection.damages.is_empty() {
@@ -128,14 +128,14 @@ impl Bed {
                 is_begun: true,
                 until: None,
             };
-            let done = mend(subject, &inspection).unwrap();
+            let done = repair(subject, &inspection).unwrap();
             assert!(!done.is_empty());
         }
     }
 
     /// Mends, and starts: all that was seen before, and nothing else, is there.
     fn mends_to(&self, expected: &Records, what: &str) {
-        self.mend();
+        self.repair();
         let (_, seen) = self.look();
         assert!(seen == *expected, "{what}: a repair changes nothing that is whole");
         let (_, found) = self.open().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -258,7 +258,7 @@ fn what_is_not_of_this_log_is_named_and_left_alone() {
         let inspection = inspect(subject, |_| panic!("nothing of it is ours")).unwrap();
         let told = inspection.damages.iter().filter(|damage| damage.reason.contains(word));
         assert_eq!(told.count(), files.len(), "{:?}", inspection.damages);
-        mend(subject, &inspection).unwrap_err();
+        repair(subject, &inspection).unwrap_err();
     }
     assert_eq!(bed.files().len(), files.len() + 1);
 }
@@ -315,7 +315,7 @@ fn files_with_names_of_other_segments_get_their_own_and_nothing_is_lost() {
         assert!(first.to_string().contains(" belongs at segment "), "{what}: {first}");
         let error = bed.copy().open().err().map(|error| error.to_string());
         assert!(error.is_some(), "{what}: a start sees it, too");
-        bed.mend();
+        bed.repair();
         assert_eq!(bed.files(), files, "{what}");
         bed.mends_to(&bed.records, &what);
     }

@@ -1,29 +1,18 @@
 //! A reactor in the test's own thread, driven turn by turn, and a server of several shards.
 #![allow(dead_code, clippy::missing_panics_doc, missing_docs, unreachable_pub)]
 
-use std::future::Future;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use corq_io::host::allowed_cpus;
 use corq_io::mesh::{Endpoint, Mesh, Waker};
-use corq_io::net::{Config, ConnId, Counters, Event, Reactor, Wait, listen};
+use corq_io::net::{Config, ConnId, Counters, Event, Reactor, listen};
 use corq_io::runtime::{Shards, spawn_shards};
 
 /// No step of a test takes this long; a wait beyond it has failed.
 pub const PATIENCE: Duration = Duration::from_mins(5);
-
-/// A future that must be ready at once, as a wait in the ring is.
-pub fn now_or_panic<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("a wait in the ring is never pending"),
-    }
-}
 
 /// A single shard in the test's thread.
 pub struct Rig {
@@ -69,7 +58,7 @@ impl Rig {
             assert!(Instant::now() < deadline, "waited in vain for: {what}; seen {:?}", self.seen);
             let mut events = Vec::new();
             let tick = Instant::now() + Duration::from_millis(5);
-            now_or_panic(self.reactor.wait(Some(tick), &mut events)).unwrap();
+            self.reactor.wait(Some(tick), &mut events).unwrap();
             self.sort(events);
         }
     }
@@ -149,7 +138,7 @@ impl Server {
                     let mut events = Vec::new();
                     while !stopping.load(Ordering::Relaxed) {
                         // No deadline: only events and the waker move this server.
-                        reactor.wait(None, &mut events).await.map_err(|error| error.to_string())?;
+                        reactor.wait(None, &mut events).map_err(|error| error.to_string())?;
                         for event in events.drain(..) {
                             handler(&mut reactor, event);
                         }
@@ -186,10 +175,6 @@ pub fn echo(reactor: &mut Reactor, event: Event) {
         Event::Ended { conn, .. } => reactor.conns.close(conn),
         _ => {}
     }
-}
-
-pub fn both_waits() -> [Config; 2] {
-    [Wait::Ring, Wait::Glommio].map(|wait| Config { wait, ..Config::default() })
 }
 
 /// A small generator of reproducible numbers.

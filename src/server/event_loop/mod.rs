@@ -136,7 +136,7 @@ impl EventLoop {
     }
 
     /// Runs until the end is wanted and everybody has an answer.
-    pub async fn run(mut self) -> Result<(), Fatal> {
+    pub fn run(mut self) -> Result<(), Fatal> {
         self.server.send_all_names();
         self.server.send_all_crons();
         self.server.send_all_webhooks();
@@ -172,12 +172,12 @@ impl EventLoop {
             // Nothing else tells of output that has been sent, which the end waits for.
             let ending_ms =
                 if self.server.stopping { self.server.now_ms + ENDING_PAUSE_MS } else { u64::MAX };
-            self.sleep(next_ms.min(ending_ms)).await?;
+            self.sleep(next_ms.min(ending_ms))?;
         }
         // Once, at the end: all that it needs would lie in every turn otherwise.
         let now_ms = self.server.now_ms;
         let left_ms = give_up_ms.saturating_sub(now_ms).max(CLOSING_MS_MIN);
-        Box::pin(self.close_log(left_ms)).await
+        self.close_log(left_ms)
     }
 
     /// Everything that can be done without sleeping. Returns when time itself brings more, in
@@ -325,7 +325,7 @@ impl EventLoop {
     }
 
     /// Sleeps until something happens or `until_ms`.
-    async fn sleep(&mut self, until_ms: u64) -> Result<(), Fatal> {
+    fn sleep(&mut self, until_ms: u64) -> Result<(), Fatal> {
         self.restless = true;
         if until_ms <= self.server.now_ms || !self.server.outbox.prepare_to_sleep() {
             if self.company.take().is_some() {
@@ -337,10 +337,10 @@ impl EventLoop {
         }
         self.restless = false;
         let woken = match self.company {
-            Some(wanted) => self.reactor.wait_for_clients(wanted, &mut self.events).await,
+            Some(wanted) => self.reactor.wait_for_clients(wanted, &mut self.events),
             None => {
                 let deadline = self.clock.instant_of(until_ms);
-                self.reactor.wait(deadline, &mut self.events).await
+                self.reactor.wait(deadline, &mut self.events)
             }
         };
         self.server.outbox.awake();

@@ -47,7 +47,7 @@ impl EventLoop {
     }
 
     /// Writes the end of the log, for which the disk has so much time.
-    pub(super) async fn close_log(mut self, limit_ms: u64) -> Result<(), Fatal> {
+    pub(super) fn close_log(mut self, limit_ms: u64) -> Result<(), Fatal> {
         let began = Instant::now();
         self.reactor.conns.close_tls();
         self.reactor.poll(&mut self.events)?;
@@ -58,7 +58,7 @@ impl EventLoop {
             }
             self.pump.submit(&mut self.server.engine.journal.log, &mut self.reactor);
             let soon = self.clock.instant_of(self.clock.now_ms() + 10);
-            self.reactor.wait(soon, &mut self.events).await?;
+            self.reactor.wait(soon, &mut self.events)?;
             self.take_last_events()?;
         }
         Ok(())

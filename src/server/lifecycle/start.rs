@@ -325,7 +325,7 @@ fn spawn(
     let common = Arc::clone(common);
     let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
         // On the heap: it holds the whole shard, and grows with it.
-        let outcome = Box::pin(run_shard(&common, index, seed)).await;
+        let outcome = run_shard(&common, index, seed);
         outcome.map_err(|reason| {
             tracing::error!("shard {index}: {reason}");
             common.ending.failed.store(true, Ordering::Release);
@@ -399,7 +399,7 @@ fn announce(common: &Common, shown: &str) {
     );
 }
 
-async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
+fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
     let config = &common.config;
     let shards = common.slots.shards();
     let mut clock = Clock::new();
@@ -437,7 +437,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let timeout_ms = config.shutdown_timeout_ms;
     let turn =
         EventLoop::new(server, reactor, clock, seed.listeners, seed.ready, ending, timeout_ms);
-    Box::pin(turn.run()).await.map_err(|fatal: Fatal| fatal.to_string())
+    turn.run().map_err(|fatal: Fatal| fatal.to_string())
 }
 
 fn rules(config: &Config) -> Rules {

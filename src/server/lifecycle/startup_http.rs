@@ -19,11 +19,9 @@ use crate::server::http::{CROSS_ORIGIN, Rules, coded_body, date_of};
 use corq_io::net::{self, ConnId, Connections, Event, Permits, Reactor};
 use std::collections::HashMap;
 use std::io;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -162,12 +160,7 @@ impl StartupServer {
 
     fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         let until = Instant::now() + LOOK;
-        let wait = pin!(self.reactor.wait(Some(until), events));
-        // A reactor that sleeps in its ring is done at the first poll.
-        match wait.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => outcome,
-            Poll::Pending => Err(io::Error::other("the ring of the door has not waited")),
-        }
+        self.reactor.wait(Some(until), events)
     }
 
     fn take(&mut self, event: Event) {

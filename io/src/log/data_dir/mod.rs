@@ -251,6 +251,7 @@ fn discard_drafts(directory: &Path) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::layout::{BACKUP_MARKER, PINS, shard_path};
     use super::*;
     use crate::log::offline::draft::{DRAFT_MARKER, Draft, Label};
     use std::process;

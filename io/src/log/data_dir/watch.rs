@@ -4,6 +4,7 @@
 //! One thread looks, now and then, by names: each must lead to what it led to before. The shards say which files
 //! they use ([`Presence`]), and each says that it uses one no more before it lets it go.
 
+use super::DataDir;
 use super::identity::Identity;
 use super::layout::shard_path;
 use crate::log::Log;
@@ -184,12 +185,12 @@ fn is_lost(directory: &Path, segment: u64, known: &mut BTreeMap<u64, Identity>) 
 impl<D> Log<D> {
     /// The numbers of the segments in use, in order.
     pub fn in_use(&self) -> impl Iterator<Item = u64> {
-        self.writer.stock.segments.iter().map(|segment| segment.number)
+        self.writer.pool.segments.iter().map(|segment| segment.number)
     }
 
     /// Changes whenever [`Log::in_use`] does.
     pub fn use_mark(&self) -> (usize, u64) {
-        let segments = &self.writer.stock.segments;
+        let segments = &self.writer.pool.segments;
         (segments.len(), segments.back().map_or(0, |segment| segment.number))
     }
 }

@@ -176,7 +176,6 @@ fn remove(path: &Path) -> Result<(), LockError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::log::data_dir::identity::new_id;
     use crate::log::data_dir::{DataDir, Leftover};
     use crate::log::format::address::Position;
     use crate::log::format::salt::Salt;

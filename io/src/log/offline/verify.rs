@@ -2,12 +2,12 @@
 //! is changed, and nothing that is wrong ends the look: it goes on behind it.
 //!
 //! Works on a directory that nobody has open, on one that a server is writing to, and on a copy. Where
-//! recovery asks whether a start is safe, this asks what all is wrong; both read with `reading` and
-//! judge by the same rule: what had been synced may not be missing, what had not is a torn tail.
+//! recovery asks whether a start is safe, this asks what all is wrong; both read with `block_reader` and
+//! apply the same rule: what had been synced may not be missing, what had not is a torn tail.
 
-use super::damage::{Damage, Gap, Kind, misnamed, missing};
+use super::damage::{Damage, Gap, Kind, missing};
 use super::find_segments::{Files, find, geometry};
-use crate::log::error::OpenError;
+use super::inspection::{InspectError, Inspection, Seen, Segment, Subject};
 use crate::log::format::address::{Position, SEGMENT_HEADER_BYTES};
 use crate::log::format::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records};
 use crate::log::format::chain::{BLOCK_ALIGN_BYTES, Mark};
@@ -16,9 +16,7 @@ use crate::log::format::segment::file_name;
 use crate::log::format::successor_mark::{Found, Missed, missed};
 use crate::log::read::block_reader::{BlockReader, Fault};
 use crate::log::read::recovery::Dropped;
-use std::ops::{ControlFlow, Range};
-use std::path::Path;
-use std::{error, fmt, io};
+use std::ops::ControlFlow;
 
 /// Looks at a log, and shows all that is whole in it to `visit`, in order. It ends where the log does, or
 /// where `visit` breaks it off: behind that nothing is known then.

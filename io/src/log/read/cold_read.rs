@@ -258,8 +258,8 @@ impl Drop for ColdReads {
 impl<D: Disk> Log<D> {
     /// When to call `flush` at the latest, if nothing else happens before.
     pub fn next_deadline(&self) -> Option<u64> {
-        let stalled = self.cold.is_stalled() || self.scanner.is_stalled();
+        let stalled = self.cold_reads.is_stalled() || self.scanner.is_stalled();
         let again = stalled.then_some(self.writer.now_ms + STALL_MS);
-        self.writer.next_deadline(self.tail.head()).into_iter().chain(again).min()
+        self.writer.next_deadline(self.buffer.head()).into_iter().chain(again).min()
     }
 }

@@ -6,7 +6,6 @@
 use crate::log::Counters;
 use crate::log::disk::{Disk, Started, SyncTarget};
 use crate::log::error::LogError;
-use crate::log::format::address::Position;
 use crate::log::format::segment::file_name;
 use crate::log::write::segment_pool::{InUse, Retirement};
 use crate::log::write::write_buffer::WriteBuffer;

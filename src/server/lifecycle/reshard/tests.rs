@@ -3,6 +3,7 @@
 
 use super::*;
 use clap::Parser;
+use corq_io::log::shard_path;
 use corq_shards::command::{Ack, AddWebhook, Command, Fail, Limit, Pull, SetCron};
 use corq_shards::cron::expression::Plan;
 use corq_shards::effect::Effects;
