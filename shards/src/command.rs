@@ -378,7 +378,7 @@ pub enum Command<'a> {
     },
     /// Looks through a dead-letter queue.
     Sift(&'a Sifting<'a>),
-    /// A worker has come that works on a queue, or has gone. Known until the end of the server.
+    /// A shard has its first worker that works on a queue, or has lost its last. Known until the end of the server.
     Attend {
         /// The queue.
         queue: &'a str,

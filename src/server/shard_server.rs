@@ -314,7 +314,7 @@ impl ShardServer {
         let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.give_back_output(conns));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
-        let next_ms = next_ms.min(self.note_silent_workers());
+        let next_ms = next_ms.min(self.note_workers());
         self.answer_value_readers(conns);
         self.show_in_turn(conns);
         let counts_on = self.count_in_turn(conns);

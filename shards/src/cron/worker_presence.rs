@@ -16,7 +16,7 @@ pub(crate) struct Attendance {
 }
 
 impl Attendance {
-    /// A worker of a queue has come, or has gone.
+    /// A shard keeps workers of a queue from now on, or none any more.
     pub(crate) fn note(&mut self, queue: &str, came: bool) {
         if let Some(workers) = self.workers.get_mut(queue) {
             *workers = if came { workers.saturating_add(1) } else { *workers - 1 };

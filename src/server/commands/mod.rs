@@ -17,6 +17,7 @@
 //! | `server_info` | what any shard answers: Ping, Hello |
 //! | `wait_job` | waits for the end of a job |
 //! | `worker` | the registry of workers |
+//! | `worker_presence` | which queues they work on, as the owners of the queues are told |
 
 pub(super) mod bulk;
 pub(super) mod dlq;
@@ -33,6 +34,7 @@ pub(super) mod queue;
 pub(super) mod server_info;
 pub(super) mod wait_job;
 pub(super) mod worker;
+pub(super) mod worker_presence;
 
 use super::commands::group::group_full;
 use super::commands::job_view::{write_delivery, write_pushed};

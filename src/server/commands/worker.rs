@@ -5,6 +5,7 @@
 //! What a worker does is counted where its jobs are, by the connection that pulled them: two workers
 //! that share a connection share its numbers.
 
+use super::worker_presence::{WorkerPresence, each_once};
 use super::write_alive;
 use crate::api::request::{Body, RegisterWorker};
 use crate::protocol::msgpack::Texts;
@@ -40,6 +41,9 @@ const ALL_WORKERS_BYTES_MAX: usize = 48 << 20;
 /// What a registration takes beside its texts: more than what is written of it beside them.
 const WORKER_BYTES: usize = 256;
 
+/// What a queue that it names takes beside its name, where the queues of all are counted.
+const QUEUE_BYTES: usize = 128;
+
 const NOT_FOUND: &str = "Worker not found";
 
 /// One registration.
@@ -49,8 +53,8 @@ pub struct Worker {
     pub client: ClientId,
     /// Its name.
     pub name: Box<str>,
-    /// The queues it works on: a MessagePack array of strings.
-    pub queues: Box<[u8]>,
+    /// The queues it works on, each once: a MessagePack array of strings.
+    pub queues: Arc<[u8]>,
     /// When it was made.
     pub registered_at_ms: u64,
     /// Its last heartbeat.
@@ -61,7 +65,8 @@ pub struct Worker {
 
 impl Worker {
     fn bytes(&self, id: &str) -> usize {
-        WORKER_BYTES + id.len() + self.name.len() + self.queues.len()
+        let queues = Texts::new(&self.queues).len() * QUEUE_BYTES + self.queues.len();
+        WORKER_BYTES + id.len() + self.name.len() + queues
     }
 }
 
@@ -75,8 +80,8 @@ pub struct Workers {
     bytes_max: usize,
     /// Workers let go of to make room for others.
     crowded_out: u64,
-    /// Queues that have one worker more or less than before, as MessagePack arrays; their owners are to know.
-    moves: Vec<(Box<[u8]>, bool)>,
+    /// Which queues they work on, and what the owners of these know of it.
+    pub(super) presence: WorkerPresence,
     /// A worker that was silent since before then counts as gone.
     silent_before_ms: u64,
 }
@@ -91,7 +96,7 @@ impl Workers {
             bytes: 0,
             bytes_max: WORKERS_BYTES_MAX.min(ALL_WORKERS_BYTES_MAX / shards.max(1)),
             crowded_out: 0,
-            moves: Vec::new(),
+            presence: WorkerPresence::default(),
             silent_before_ms: 0,
         }
     }
@@ -110,7 +115,7 @@ impl Workers {
         self.bytes += bytes;
         self.by_silence.insert((worker.last_seen_ms, id.into()));
         self.by_client.insert((worker.client.0, id.into()));
-        self.moves.push((worker.queues.clone(), true));
+        self.presence.note(&worker.queues, true);
         self.by_id.insert(id.into(), worker);
     }
 
@@ -120,7 +125,7 @@ impl Workers {
         let Some(worker) = worker else { return false };
         let before_ms = std::mem::replace(&mut worker.last_seen_ms, now_ms);
         if !std::mem::replace(&mut worker.attends, true) {
-            self.moves.push((worker.queues.clone(), true));
+            self.presence.note(&worker.queues, true);
         }
         let mut place = (before_ms, Box::from(id));
         self.by_silence.remove(&place);
@@ -137,7 +142,7 @@ impl Workers {
         self.by_silence.remove(&place);
         self.by_client.remove(&(worker.client.0, place.1));
         if worker.attends {
-            self.moves.push((worker.queues, false));
+            self.presence.note(&worker.queues, false);
         }
         true
     }
@@ -160,7 +165,7 @@ impl Workers {
             for (_, id) in silent {
                 let Some(worker) = self.by_id.get_mut(id) else { continue };
                 if std::mem::replace(&mut worker.attends, false) {
-                    self.moves.push((worker.queues.clone(), false));
+                    self.presence.note(&worker.queues, false);
                 }
             }
             self.silent_before_ms = before_ms;
@@ -197,6 +202,11 @@ impl Workers {
     /// Bytes that they take, as they are counted.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Names of queues that have yet to be counted, or to be told to the owners of the queues.
+    pub fn presence_waiting(&self) -> usize {
+        self.presence.waiting()
     }
 
     /// How many have been let go of to make room for others.
@@ -320,17 +330,6 @@ fn write_worker(writer: &mut Writer<'_>, id: &str, worker: &Worker, done: Activi
 }
 
 impl ShardServer {
-    /// Tells the owners of queues of workers that have come or gone.
-    pub(crate) fn send_worker_presence(&mut self) {
-        for (queues, came) in std::mem::take(&mut self.workers.moves) {
-            for queue in Texts::new(&queues).iter() {
-                let batch = self.outbox.after_commit(self.slots.of_queue(queue));
-                let queue = batch.keep(queue.as_bytes());
-                batch.messages.push(Message::Attend { queue, came });
-            }
-        }
-    }
-
     /// Tells the shards that may keep workers of a connection that it lives.
     pub(crate) fn send_seen(&mut self, client: ClientId) {
         for shard in 0..self.slots.shards() {
@@ -340,14 +339,13 @@ impl ShardServer {
 
     pub(crate) fn saw_client(&mut self, client: ClientId) {
         self.workers.saw(client, self.now_ms);
-        self.send_worker_presence();
     }
 
-    /// Returns when workers may have been silent for too long.
-    pub(crate) fn note_silent_workers(&mut self) -> u64 {
+    /// Ends the presence of silent workers, and tells the owners of queues what there is to tell. Returns when to come
+    /// again.
+    pub(crate) fn note_workers(&mut self) -> u64 {
         let next_ms = self.workers.end_silent(self.now_ms);
-        self.send_worker_presence();
-        next_ms
+        if self.tell_worker_presence() { self.now_ms } else { next_ms }
     }
 
     /// Registers a worker that brings no id, under one that belongs to this shard.
@@ -374,6 +372,7 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         body: &Body<'_>,
     ) {
+        let uncounted = self.workers.presence.uncounted();
         let known = match body {
             Body::RegisterWorker(worker) => {
                 let id = worker.worker_id.unwrap_or_default();
@@ -383,7 +382,7 @@ impl ShardServer {
             Body::UnregisterWorker(id) => self.workers.unregister(id),
             _ => false,
         };
-        self.send_worker_presence();
+        self.pay_for_workers(uncounted);
         if !known {
             self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
             return;
@@ -411,17 +410,18 @@ impl ShardServer {
         worker: RegisterWorker<'_>,
         id: &str,
     ) {
-        let now_ms = self.now_ms;
+        let (now_ms, uncounted) = (self.now_ms, self.workers.presence.uncounted());
+        let queues = each_once(worker.queues);
         let registration = Worker {
             client: ctx.origin.client,
             name: worker.name.into(),
-            queues: worker.queues.raw().into(),
+            queues: queues.clone(),
             registered_at_ms: now_ms,
             last_seen_ms: now_ms,
             attends: true,
         };
         self.workers.register(id, registration);
-        self.send_worker_presence();
+        self.pay_for_workers(uncounted);
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
                 let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
@@ -432,7 +432,7 @@ impl ShardServer {
                 writer.str("name");
                 writer.str(worker.name);
                 writer.str("queues");
-                writer.raw(worker.queues.raw());
+                writer.raw(&queues);
                 writer.str("registeredAt");
                 writer.uint(now_ms);
             });
@@ -450,7 +450,7 @@ mod tests {
         Worker {
             client: ClientId(client),
             name: "w".into(),
-            queues: [0x90].into(),
+            queues: [0x91, 0xa1, b'a' + client as u8 % 26].into(),
             registered_at_ms: 0,
             last_seen_ms,
             attends: true,
@@ -476,7 +476,7 @@ mod tests {
     fn a_silent_worker_counts_as_gone_until_it_or_its_connection_speaks() {
         let mut workers = Workers::new(1);
         let moves = |workers: &mut Workers| -> Vec<bool> {
-            std::mem::take(&mut workers.moves).into_iter().map(|(_, came)| came).collect()
+            workers.presence.tell_all().into_iter().map(|(_, came)| came).collect()
         };
         workers.register("a", worker(1, 1000));
         workers.register("b", worker(2, 2000));
@@ -514,7 +514,7 @@ mod tests {
 
     #[test]
     fn registrations_have_a_limit_in_bytes_and_all_of_them_fit_a_frame() {
-        let queues: Box<[u8]> = vec![0xc0; 258_000].into();
+        let queues: Arc<[u8]> = vec![0xc0; 258_000].into();
         for shards in [1, 2, 3, 16, 64] {
             let mut workers = Workers::new(shards);
             for n in 0..500 {

@@ -275,7 +275,6 @@ impl ShardServer {
         let before = self.meter_work(Work::DISCONNECT);
         self.forget_deferred(client, gone);
         self.workers.leave(client);
-        self.send_worker_presence();
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
         self.meter_work(before);
     }

@@ -83,6 +83,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("workers", Kind::Gauge, "Registered workers"),
     ("workers_bytes", Kind::Gauge, "Bytes of their registrations"),
     ("workers_crowded_out_total", Kind::Counter, "Registrations dropped to make room for others"),
+    (
+        "worker_queues_waiting",
+        Kind::Gauge,
+        "Names of queues in registrations that have yet to be counted or told to the shards of the queues",
+    ),
     ("webhooks", Kind::Gauge, "Webhooks"),
     ("webhook_delivered_total", Kind::Counter, "Events taken by their webhooks"),
     ("webhook_failed_attempts_total", Kind::Counter, "Failed attempts to deliver an event"),

@@ -132,10 +132,11 @@ impl ShardServer {
             Message::Probe { from, number } => self.answer_probe(*from, *number),
             Message::Probed { number } => self.probed(*number),
             Message::Seen { client } => self.saw_client(*client),
-            Message::Attend { queue, came } => {
-                let command = Command::Attend { queue: batch.text(queue), came: *came };
-                self.apply(conns, Caller::default(), &command);
+            Message::Attend { from, queues } => {
+                let queues = queues.iter().map(|(queue, came)| (batch.text(queue), *came));
+                self.attend(conns, *from, queues);
             }
+            Message::Attended { names } => self.attended(*names),
             Message::Resolve { step, names } => self.resolve(batch, *step, names),
             Message::Resolved { step, jobs } => self.resolved(conns, *step, jobs),
             Message::Stand { step, jobs } => self.stand(*step, jobs),

@@ -156,12 +156,17 @@ pub enum Message {
         /// From now on, or no longer.
         known: bool,
     },
-    /// A worker has registered that works on a queue of the receiver, or has gone.
+    /// Queues of the receiver have their first worker whose registration the sender keeps, or have lost the last.
     Attend {
-        /// The queue.
-        queue: Span,
-        /// Whether it has come.
-        came: bool,
+        /// The sender.
+        from: u16,
+        /// The queues, and whether they have one.
+        queues: Vec<(Span, bool)>,
+    },
+    /// So many names of queues have been read that the receiver has sent.
+    Attended {
+        /// How many.
+        names: usize,
     },
     /// Asks for an answer that comes behind all that the receiver has told so far.
     Probe {
