@@ -32,4 +32,5 @@ mod shard_server;
 mod storage;
 mod webhooks;
 
-pub use lifecycle::start::{StartError, serve};
+pub use lifecycle::error::StartError;
+pub use lifecycle::start::serve;

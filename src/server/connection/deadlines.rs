@@ -5,7 +5,7 @@
 //! ever. The rest of a frame gets no more time with each piece of it, a message in pieces none with each of
 //! those. Time in which the server does not take what has come does not count. The alarms are those of HTTP connections.
 
-use super::session::Protocol;
+use super::protocol::Protocol;
 use crate::protocol::websocket::Closing;
 use crate::server::http::Phase;
 use crate::server::shard_server::ShardServer;

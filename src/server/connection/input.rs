@@ -3,7 +3,8 @@
 //! Bytes are handled in order. What cannot be handled yet (its end is missing, its turn has not come, an answer must go
 //! first) stays in the session until a turn goes on with it.
 
-use super::session::{IN_FLIGHT_MAX, Protocol, Session, UNAUTHENTICATED_FRAME_BYTES_MAX};
+use super::protocol::Protocol;
+use super::session::{IN_FLIGHT_MAX, Session, UNAUTHENTICATED_FRAME_BYTES_MAX};
 use crate::protocol::decode::beginning::BEGINNING_BYTES_MAX;
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};

@@ -7,6 +7,7 @@
 //! | `input` | bytes to frames to commands, and what the end of a connection gives back |
 //! | `long_requests` | refuses a request by its beginning if it is too long for its command |
 //! | `migration` | hands a connection to the shard that owns its queue |
+//! | `protocol` | what a connection speaks |
 //! | `reply` | writes replies into the output of a connection |
 //! | `reply_writer` | where a reply is written, with placeholders for what is on the disk |
 //! | `session` | the state of one connection, and the table of them |
@@ -18,6 +19,7 @@ pub(super) mod deadlines;
 pub(super) mod input;
 pub(super) mod long_requests;
 pub(super) mod migration;
+pub(super) mod protocol;
 pub(super) mod reply;
 pub(super) mod reply_writer;
 pub(super) mod session;

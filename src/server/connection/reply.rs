@@ -1,8 +1,9 @@
 //! The one place where replies are written: into a connection's output, into a message to the shard that has the connection,
 //! or into scratch memory, where they have to become JSON first.
 
+use super::protocol::Protocol;
 use super::reply_writer::ReplyWriter;
-use super::session::{Protocol, UNSENT_BYTES_MAX};
+use super::session::UNSENT_BYTES_MAX;
 use crate::protocol::reply;
 use crate::server::overload::large_replies::LARGE_BYTES;
 use crate::server::shard_mail::envelope::Origin;

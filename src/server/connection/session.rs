@@ -1,6 +1,7 @@
 //! What the server remembers of one connection, and the table of them.
 
 use super::migration::ShardAffinity;
+use super::protocol::Protocol;
 use super::transcode::Transcoding;
 use crate::server::http::{HttpConnection, Window};
 use crate::server::overload::fair_share::TurnQuota;
@@ -29,23 +30,6 @@ pub const UNAUTHENTICATED_CHOKING_BYTES: usize = 64 << 10;
 /// Unsent replies of one connection on top of which there comes no other: it is closed instead. Only
 /// answers to commands that were under way already can get a connection there.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
-
-/// What a connection speaks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protocol {
-    /// MessagePack frames.
-    Frames,
-    /// Requests of HTTP/1.1.
-    Http,
-    /// Nothing: it listens to events, as an HTTP response without an end.
-    Events,
-    /// WebSocket messages.
-    WebSocket,
-}
-
-impl Protocol {
-    const COUNT: usize = 4;
-}
 
 /// Bytes that have come and are taken from the front.
 #[derive(Debug, Default)]

@@ -9,7 +9,8 @@
 //! answered with much is deferred. Replies to pulls that have waited come all the same: beyond a bound no command is begun
 //! that could bring more of them.
 
-use super::session::{Protocol, UNSENT_BYTES_MAX};
+use super::protocol::Protocol;
+use super::session::UNSENT_BYTES_MAX;
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::json::{EXPANSION_MAX, JsonError, Parse, Print, TEXT_BYTES_MAX, Unshown};
 use crate::server::event_loop::turn_meter::Work;

@@ -3,7 +3,8 @@
 
 use super::input::TOO_OFTEN;
 use super::long_requests::Judged;
-use super::session::{IN_FLIGHT_MAX, Protocol, UNAUTHENTICATED_FRAME_BYTES_MAX};
+use super::protocol::Protocol;
+use super::session::{IN_FLIGHT_MAX, UNAUTHENTICATED_FRAME_BYTES_MAX};
 use super::transcode::{LONG_REPLY_BYTES, SLICE_BYTES};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
 use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};

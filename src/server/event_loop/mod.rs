@@ -357,8 +357,8 @@ impl EventLoop {
 
     /// Takes connections.
     fn open_listeners(&mut self) {
-        for entrance in self.listeners.drain(..) {
-            entrance.open(&mut self.reactor);
+        for listener in self.listeners.drain(..) {
+            listener.open(&mut self.reactor);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::EventMessage;
 use super::shared_buffer::Form;
 use super::subscribers::{BEATS, Opening, Round, Subscriber, Subscribers, Topic};
 use crate::protocol::{sse, websocket};
-use crate::server::connection::session::Protocol;
+use crate::server::connection::protocol::Protocol;
 use crate::server::overload::send_memory::is_tight;
 use crate::server::overload::shared_values::SHARED_BYTES_MIN;
 use crate::server::shard_mail::message::Message;

@@ -316,10 +316,10 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &EventMessage,
+        message: &EventMessage,
     ) {
         let name = |queue: &Option<Span>| queue.as_ref().map(|queue| batch.text(queue));
-        match mail {
+        match message {
             EventMessage::Listen { shard, queue, conn, time } => {
                 self.listen(*shard, name(queue));
                 let answer = Message::Events(EventMessage::Heard { conn: *conn, time: *time });

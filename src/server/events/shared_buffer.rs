@@ -9,10 +9,10 @@ use corq_io::net::{Shared, Tally};
 use std::collections::VecDeque;
 
 /// Bytes of a shared buffer beyond which its oldest events go.
-pub const LANE_BYTES_MAX: usize = 16 << 20;
+pub const BUFFER_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of all shared buffers of a shard beyond which the oldest events of all go.
-pub const LANES_BYTES_MAX: usize = 64 << 20;
+pub const BUFFERS_BYTES_MAX: usize = 64 << 20;
 
 /// What an event takes in a shared buffer beside its bytes.
 const EVENT_BYTES: usize = 128;

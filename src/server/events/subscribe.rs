@@ -3,7 +3,7 @@
 
 use super::shared_buffer::Form;
 use crate::protocol::reply;
-use crate::server::connection::session::Protocol;
+use crate::server::connection::protocol::Protocol;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};

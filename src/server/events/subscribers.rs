@@ -4,7 +4,7 @@
 //! client that is too slow loses its oldest events; the others do not wait for it. An idle subscriber is a place in two
 //! tables. A long event is sent from where the buffer has it, so however many listen, it is in memory once.
 
-use super::shared_buffer::{Form, LANE_BYTES_MAX, LANES_BYTES_MAX, Place, SharedBuffer};
+use super::shared_buffer::{BUFFER_BYTES_MAX, BUFFERS_BYTES_MAX, Form, Place, SharedBuffer};
 use crate::server::connection::websocket::Incoming;
 use crate::server::numbered::Entries;
 use corq_io::net::{ConnId, Connections, Shared, Tally};
@@ -125,7 +125,7 @@ pub struct Subscribers {
     /// Subscriptions so far.
     pub(super) times: u64,
     /// Bytes of all shared buffers.
-    pub(super) lane_bytes: usize,
+    pub(super) buffered_bytes: usize,
     /// Connections by the beat at which they are looked at. Those that are gone stay until then.
     pub(super) beats: [Vec<ConnId>; BEATS],
     pub(super) beat: usize,
@@ -148,7 +148,7 @@ impl Default for Subscribers {
             stamps: 0,
             tally: None,
             times: 0,
-            lane_bytes: 0,
+            buffered_bytes: 0,
             beats: std::array::from_fn(|_| Vec::new()),
             beat: 0,
             next_beat_ms: 0,
@@ -228,30 +228,30 @@ impl Subscribers {
                 self.dirty.push((key, topic.serial));
             }
         }
-        while self.lane_bytes > LANES_BYTES_MAX
+        while self.buffered_bytes > BUFFERS_BYTES_MAX
             && let Some((_, &(topic, side))) = self.oldest.first_key_value()
         {
-            self.with_lane(topic, side, SharedBuffer::drop_oldest);
+            self.with_buffer(topic, side, SharedBuffer::drop_oldest);
         }
     }
 
     fn push(&mut self, topic: u32, side: usize, event: Shared) {
         self.stamps += 1;
         let stamp = self.stamps;
-        self.with_lane(topic, side, |buffer| {
+        self.with_buffer(topic, side, |buffer| {
             buffer.push(stamp, event);
-            while buffer.bytes() > LANE_BYTES_MAX {
+            while buffer.bytes() > BUFFER_BYTES_MAX {
                 buffer.drop_oldest();
             }
         });
     }
 
     /// Changes a shared buffer, and what is known of all of them.
-    fn with_lane(&mut self, topic: u32, side: usize, change: impl FnOnce(&mut SharedBuffer)) {
+    fn with_buffer(&mut self, topic: u32, side: usize, change: impl FnOnce(&mut SharedBuffer)) {
         let buffer = &mut self.topics[topic].sides[side].buffer;
         let (oldest, bytes) = (buffer.oldest(), buffer.bytes());
         change(buffer);
-        self.lane_bytes = self.lane_bytes - bytes + buffer.bytes();
+        self.buffered_bytes = self.buffered_bytes - bytes + buffer.bytes();
         if buffer.oldest() != oldest {
             if let Some(stamp) = oldest {
                 self.oldest.remove(&stamp);
@@ -265,7 +265,7 @@ impl Subscribers {
     /// Forgets the events of a shared buffer that all its clients have.
     pub(super) fn clear_if_done(&mut self, topic: u32, side: usize) {
         if self.topics[topic].is_done(side) {
-            self.with_lane(topic, side, SharedBuffer::clear);
+            self.with_buffer(topic, side, SharedBuffer::clear);
         }
     }
 

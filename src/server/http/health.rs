@@ -5,7 +5,7 @@ use super::{Limiter, megabytes};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::commands::lack_text;
-use crate::server::connection::session::Protocol;
+use crate::server::connection::protocol::Protocol;
 use crate::server::lifecycle::certificate;
 use crate::server::multi_shard::scatter_gather::write_stats;
 use crate::server::shard_mail::message::{GatheredPart, ScatterQuery};

@@ -26,7 +26,8 @@ mod response;
 mod routes;
 mod timeouts;
 
-use super::connection::session::{Protocol, Session};
+use super::connection::protocol::Protocol;
+use super::connection::session::Session;
 use super::lifecycle::certificate;
 use super::overload::receive_memory::ReceiveMemory;
 use super::overload::send_memory::is_tight;

@@ -6,7 +6,7 @@
 //! connections of frames as well: see [`crate::server::connection::deadlines`].
 
 use crate::protocol::http1::Problem;
-use crate::server::connection::session::Protocol;
+use crate::server::connection::protocol::Protocol;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 use std::cmp::Reverse;

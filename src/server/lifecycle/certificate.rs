@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing as Manners};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::connection::session::Protocol;
+use crate::server::connection::protocol::Protocol;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 use corq_io::tls::{CertificateStatus, CertificateStore, Identity, ServerFiles};

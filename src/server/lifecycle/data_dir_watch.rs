@@ -1,6 +1,6 @@
 //! Looks once a second whether the data directory is still there, and says loudly when it is not.
 
-use super::start::StartError;
+use super::error::StartError;
 use corq_io::log::{Change, DataDir, Presence, Watch};
 use std::io;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! Where the server listens: two ports that every shard accepts from, and paths of which one shard takes in
 //! everybody and seats them with all shards in turn, since the kernel spreads connections over ports only.
 
-use super::start::StartError;
+use super::error::StartError;
 use crate::config::Config;
-use crate::server::connection::session::Protocol;
+use crate::server::connection::protocol::Protocol;
 use corq_io::net::{self, Reactor, SocketFile};
 use corq_io::tls::{Acceptor, CertificateStore};
 use std::fmt::{Display, Write};
@@ -157,10 +157,10 @@ impl Listeners {
     /// Second handles of the sockets where HTTP is spoken.
     pub fn https(&self) -> io::Result<Vec<BoundListener>> {
         let all = self.of_shards.iter().flatten();
-        let https = all.filter(|entrance| entrance.port.protocol == Protocol::Http);
-        let second = |entrance: &BoundListener| {
-            let (socket, port) = (entrance.socket.try_clone()?, entrance.port);
-            let certificates = self.certificates.as_ref().filter(|_| entrance.acceptor.is_some());
+        let https = all.filter(|listener| listener.port.protocol == Protocol::Http);
+        let second = |listener: &BoundListener| {
+            let (socket, port) = (listener.socket.try_clone()?, listener.port);
+            let certificates = self.certificates.as_ref().filter(|_| listener.acceptor.is_some());
             Ok(BoundListener { socket, port, acceptor: acceptor(certificates, port) })
         };
         https.map(second).collect()

@@ -5,6 +5,7 @@
 //! | `certificate` | the certificate of the server in logs, metrics and `/health` |
 //! | `data_dir_watch` | looks once a second whether the data directory is still there |
 //! | `descriptors` | shares the file descriptors out: log, shards, connections |
+//! | `error` | why the server did not start |
 //! | `listeners` | TCP ports and unix sockets, and which protocol each speaks |
 //! | `progress` | how often a start reports its progress |
 //! | `recovery` | opens the log and replays it into the shard |
@@ -17,6 +18,7 @@
 pub(super) mod certificate;
 pub(super) mod data_dir_watch;
 pub(super) mod descriptors;
+pub(super) mod error;
 pub(super) mod listeners;
 pub(super) mod progress;
 pub(super) mod recovery;

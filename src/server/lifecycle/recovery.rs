@@ -101,10 +101,10 @@ pub fn open_log(
     (log_id, is_begun): (u64, bool),
     files_open: usize,
     index: usize,
-    ascent: &RecoveryProgress,
+    recovery: &RecoveryProgress,
     shard: &mut Shard,
 ) -> Result<Log<Store>, String> {
-    let shards = ascent.shards.len();
+    let shards = recovery.shards.len();
     let mode = match config.durability {
         Durability::Written => Mode::Written,
         Durability::Synced => Mode::Synced,
@@ -129,7 +129,7 @@ pub fn open_log(
         ..LogConfig::new(index as u16, mode)
     };
     let began = Instant::now();
-    let own = &ascent.shards[index];
+    let own = &recovery.shards[index];
     let (mut records, mut bytes) = (0_u64, 0_u64);
     let replay = |position: Position, record: &[u8]| {
         records += 1;
@@ -137,7 +137,7 @@ pub fn open_log(
         if records.is_multiple_of(RECORDS_PER_LOOK) {
             own.bytes.store(bytes, Ordering::Relaxed);
             own.jobs.store(shard.holdings().jobs as u64, Ordering::Relaxed);
-            if ascent.is_given_up() {
+            if recovery.is_given_up() {
                 return Err(Malformed("the start was given up"));
             }
         }

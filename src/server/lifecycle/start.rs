@@ -3,6 +3,7 @@
 use super::certificate;
 use super::data_dir_watch::DataDirWatch;
 use super::descriptors::Descriptors;
+use super::error::{StartError, other};
 use super::listeners::{BoundListener, Listeners};
 use super::progress::ProgressLimiter;
 use super::recovery::{RecoveryProgress, open_log, shard_config};
@@ -11,7 +12,6 @@ use super::signals::SignalHandler;
 use super::startup_http::StartupHttp;
 use super::warnings;
 use crate::config::{Config, Durability, RequestsMax};
-use crate::escape;
 use crate::server::connection::auth::Guard;
 use crate::server::event_loop::{Ending, EventLoop, Fatal};
 use crate::server::http::{HttpState, Rule, Rules, Settings};
@@ -25,7 +25,7 @@ use crate::server::storage::journal::LogJournal;
 use crate::server::webhooks::Webhooks;
 use crate::server::webhooks::delivery;
 use corq_io::clock::Clock;
-use corq_io::host::{self, Host, HostError};
+use corq_io::host::{self, Host};
 use corq_io::log::{DataDir, Leftover, Presence};
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Permits, Reactor};
@@ -36,38 +36,10 @@ use corq_io::umask;
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-
-/// Why the server did not start, or did not end well. One line each.
-#[derive(Debug)]
-pub enum StartError {
-    /// The machine lacks something.
-    Host(Vec<HostError>),
-    /// Something else, said in full.
-    Other(String),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host(errors) => {
-                for (place, error) in errors.iter().enumerate() {
-                    write!(f, "{}{error}", if place > 0 { "\n" } else { "" })?;
-                }
-                Ok(())
-            }
-            Self::Other(text) => f.write_str(&escape::line(text)),
-        }
-    }
-}
-
-fn other(what: impl fmt::Display, error: impl fmt::Display) -> StartError {
-    StartError::Other(format!("{what}: {error}"))
-}
 
 /// How often the start looks whether a shard has failed.
 const READY_PAUSE: Duration = Duration::from_millis(50);
@@ -95,7 +67,7 @@ struct Common {
     /// What is not there of the logs is missing.
     is_begun: bool,
     webhooks: Feed,
-    ascent: RecoveryProgress,
+    recovery: RecoveryProgress,
     permits: Permits,
     /// Files of its log that a shard may have open besides those that it writes.
     log_files: usize,
@@ -141,11 +113,11 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
     let ports = Listeners::bind(&config, shards, certificates.as_ref())?;
-    let door = open_startup_http(&config, &ports, permits.clone())
+    let startup_http = open_startup_http(&config, &ports, permits.clone())
         .map_err(|e| other("cannot answer at HTTP_PORT", e))?;
     let slots = Slots::new(shards);
     if let Some(data) = &mut data
-        && let Err(halt) = fit(&config, data, &slots, &signal_handler, &door)
+        && let Err(halt) = fit(&config, data, &slots, &signal_handler, &startup_http)
     {
         return match halt {
             Halt::Stopped => Ok(()),
@@ -172,31 +144,31 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         log_id: data.as_ref().map_or(0, DataDir::id),
         is_begun: data.as_ref().is_some_and(DataDir::is_begun),
         webhooks: pool.feed(),
-        ascent: RecoveryProgress::new(data.as_ref().map(DataDir::path), shards),
+        recovery: RecoveryProgress::new(data.as_ref().map(DataDir::path), shards),
         certificates,
         config,
     });
     let Listeners { of_shards: listeners, shown, files, .. } = ports;
     let (running, ready) = spawn(&host, &common, mesh, listeners)?;
-    let mut vigil = None;
-    match await_shards(&common, &ready, &signal_handler, &door) {
+    let mut data_watch = None;
+    match await_shards(&common, &ready, &signal_handler, &startup_http) {
         Begun::Ready => {
             if let Some(data) = &mut data {
                 data.set_begun(true).map_err(|error| other("data path", error))?;
             }
             if let (Some(data), Some(presence)) = (&data, presence) {
                 let made = DataDirWatch::new(data, presence);
-                vigil = Some(made.map_err(|error| other("data path", error))?);
+                data_watch = Some(made.map_err(|error| other("data path", error))?);
             }
-            door.leave().map_err(|error| other("the door of HTTP_PORT", error))?;
+            startup_http.leave().map_err(|error| other("the answers at HTTP_PORT before the start", error))?;
             ending.open.store(true, Ordering::Release);
             wakers.iter().for_each(Waker::wake);
             shares.announce(host.nofile, shards, most.0);
             announce(&common, &shown);
             // An error here would mean that the set of signals is not one.
             let look = || {
-                if let Some(vigil) = &mut vigil
-                    && vigil.look()
+                if let Some(data_watch) = &mut data_watch
+                    && data_watch.look()
                 {
                     wakers.iter().for_each(Waker::wake);
                 }
@@ -210,7 +182,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             tracing::info!("stopping on {signal:?}, before all shards had read their logs");
             // Those that have read theirs would wait for the others.
             ending.failed.store(true, Ordering::Release);
-            common.ascent.give_up();
+            common.recovery.give_up();
         }
     }
     let give_up = Instant::now() + Duration::from_millis(common.config.shutdown_timeout_ms);
@@ -226,7 +198,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             common.config.shutdown_timeout_ms + HELD_MAX.as_millis() as u64
         ))),
     };
-    let outcome = outcome.and(vigil.map_or(Ok(()), DataDirWatch::end));
+    let outcome = outcome.and(data_watch.map_or(Ok(()), DataDirWatch::end));
     drop(files);
     drop(data);
     delivery::stop(pool, give_up);
@@ -249,9 +221,9 @@ fn open_startup_http(
     ports: &Listeners,
     permits: Permits,
 ) -> std::io::Result<StartupHttp> {
-    let door = StartupHttp::open(ports.https()?, rules(config), permits)?;
-    door.tell("at the beginning".into());
-    Ok(door)
+    let startup_http = StartupHttp::open(ports.https()?, rules(config), permits)?;
+    startup_http.tell("at the beginning".into());
+    Ok(startup_http)
 }
 
 /// Makes the data directory one of as many shards as there are.
@@ -260,7 +232,7 @@ fn fit(
     data: &mut DataDir,
     slots: &Slots,
     signal_handler: &SignalHandler,
-    door: &StartupHttp,
+    startup_http: &StartupHttp,
 ) -> Result<(), Halt> {
     match data.leftover() {
         None => {}
@@ -283,7 +255,7 @@ fn fit(
         if !pace.is_due() {
             return true;
         }
-        door.tell(format!("changing from {before} shards to {after}: {progress}"));
+        startup_http.tell(format!("changing from {before} shards to {after}: {progress}"));
         if pace.tells() {
             tracing::info!("changing from {before} shards to {after}: {progress}");
         }
@@ -342,7 +314,7 @@ fn await_shards(
     common: &Common,
     ready: &Receiver<()>,
     signal_handler: &SignalHandler,
-    door: &StartupHttp,
+    startup_http: &StartupHttp,
 ) -> Begun {
     let mut waiting = common.slots.shards();
     let mut pace = ProgressLimiter::default();
@@ -360,9 +332,9 @@ fn await_shards(
         if let Some(signal) = signal {
             return Begun::Stopped(signal);
         }
-        door.tell(common.ascent.to_string());
+        startup_http.tell(common.recovery.to_string());
         if pace.tells() {
-            tracing::info!("recovering: {}", common.ascent);
+            tracing::info!("recovering: {}", common.recovery);
         }
     }
     Begun::Ready
@@ -405,8 +377,8 @@ fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
     let mut clock = Clock::new();
     let mut shard = Shard::new(shard_config(config, seed.chance));
     let kept = (common.log_id, common.is_begun);
-    let log = match open_log(config, kept, common.log_files, index, &common.ascent, &mut shard) {
-        Err(_) if common.ascent.is_given_up() => return Ok(()),
+    let log = match open_log(config, kept, common.log_files, index, &common.recovery, &mut shard) {
+        Err(_) if common.recovery.is_given_up() => return Ok(()),
         opened => opened?,
     };
     shard.restart(clock.read());

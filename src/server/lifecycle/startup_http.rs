@@ -55,7 +55,7 @@ impl StartupHttp {
         let told = Arc::new(StartupState::default());
         let keeper = Arc::clone(&told);
         let (goes, gone) = channel();
-        thread::Builder::new().name("corq-door".into()).spawn(move || {
+        thread::Builder::new().name("corq-startup".into()).spawn(move || {
             let outcome =
                 StartupServer::new(keeper, rules, permits).and_then(|it| it.run(listeners, &goes));
             // Nobody waits for the end of what follows the leave.
@@ -114,8 +114,8 @@ impl StartupServer {
         listeners: Vec<BoundListener>,
         goes: &Sender<io::Result<()>>,
     ) -> io::Result<()> {
-        for entrance in listeners {
-            entrance.open(&mut self.reactor);
+        for listener in listeners {
+            listener.open(&mut self.reactor);
         }
         let mut events = Vec::new();
         let mut leaving = false;
@@ -301,11 +301,11 @@ fn send(conns: &mut Connections, conn: ConnId, standing: &Standing, reply: &Repl
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::server::connection::session::Protocol;
+    use crate::server::connection::protocol::Protocol;
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    fn entrance(socket: std::net::TcpListener) -> BoundListener {
+    fn listener(socket: std::net::TcpListener) -> BoundListener {
         let port = Port { protocol: Protocol::Http, seats: false };
         BoundListener { socket: socket.into(), port, acceptor: None }
     }
@@ -327,8 +327,9 @@ mod tests {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
         let permits = Permits::new(100, 1, 1);
-        let door = StartupHttp::open(vec![entrance(socket)], Rules::default(), permits).unwrap();
-        door.tell("5 of 9 MB read".into());
+        let startup_http =
+            StartupHttp::open(vec![listener(socket)], Rules::default(), permits).unwrap();
+        startup_http.tell("5 of 9 MB read".into());
         assert!(ask(address, &get("/healthz")).starts_with("HTTP/1.1 200"));
         assert!(ask(address, &get("/live")).ends_with("\r\n\r\nOK"));
         let head = ask(address, "HEAD /ready HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -364,7 +365,7 @@ mod tests {
         }
         let probe = "GET /live HTTP/1.1\r\nHost: any.example\r\n\r\n";
         assert!(ask(address, probe).starts_with("HTTP/1.1 200"));
-        door.leave().unwrap();
+        startup_http.leave().unwrap();
     }
 
     /// A client that has connected is answered, by the start-up thread or by the shards.
@@ -374,7 +375,8 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let next = socket.try_clone().unwrap();
         let permits = Permits::new(100, 1, 1);
-        let door = StartupHttp::open(vec![entrance(socket)], Rules::default(), permits).unwrap();
+        let startup_http =
+            StartupHttp::open(vec![listener(socket)], Rules::default(), permits).unwrap();
         let (enough, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let askers: Vec<_> = (0..4)
             .map(|_| {
@@ -400,7 +402,7 @@ mod tests {
             }
         });
         assert!(ask(address, &get("/healthz")).contains("OK"));
-        door.leave().unwrap();
+        startup_http.leave().unwrap();
         while !ask(address, &get("/healthz")).contains("OK, too") {}
         enough.store(true, Ordering::Release);
         for asker in askers {

@@ -11,7 +11,7 @@
 
 pub(super) mod families;
 
-use super::connection::session::Protocol;
+use super::connection::protocol::Protocol;
 use super::event_loop::turn_meter::{Longest, Work};
 use super::http::Limiter;
 use super::metrics::families::{

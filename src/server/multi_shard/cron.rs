@@ -404,9 +404,9 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &CronMessage,
+        message: &CronMessage,
     ) {
-        match mail {
+        match message {
             CronMessage::Act { step, origin, act, frame } => {
                 self.act_on_cron(conns, *step, *origin, *act, &batch.bytes[frame.clone()]);
             }

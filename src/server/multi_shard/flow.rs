@@ -246,8 +246,8 @@ impl ShardServer {
             if caps.iter().all(|(_, max)| *max == 0) {
                 caps.clear();
             }
-            let mail = FlowMessage::Stage { step, records, caps, durable };
-            self.outbox.immediate(owner).messages.push(Message::Flow(mail));
+            let message = FlowMessage::Stage { step, records, caps, durable };
+            self.outbox.immediate(owner).messages.push(Message::Flow(message));
         }
         let Some(task) = self.flow_task(step) else { return };
         (task.flow, task.ids, task.pushed_at_ms, task.left) = (flow, ids, now_ms, left);
@@ -258,9 +258,9 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &FlowMessage,
+        message: &FlowMessage,
     ) {
-        match mail {
+        match message {
             FlowMessage::Stage { step, records, caps, durable } => {
                 let records: Vec<&[u8]> =
                     records.iter().map(|span| &batch.bytes[span.clone()]).collect();
@@ -278,11 +278,11 @@ impl ShardServer {
                 if refused.is_some_and(|(_, refusal)| refusal == Refusal::Full) {
                     self.compaction.refused_pushes += records.len() as u64;
                 }
-                let mail = FlowMessage::Staged { step: *step, refused };
+                let message = FlowMessage::Staged { step: *step, refused };
                 self.outbox
                     .after_commit(usize::from(step.shard))
                     .messages
-                    .push(Message::Flow(mail));
+                    .push(Message::Flow(message));
             }
             FlowMessage::Staged { step, refused } => {
                 let Some(task) = self.flow_task(*step) else { return };
@@ -295,8 +295,8 @@ impl ShardServer {
             FlowMessage::Decided { shard, flow, fate } => {
                 self.decide(conns, *flow, *fate, false);
                 if *fate == Fate::Released {
-                    let mail = Message::Flow(FlowMessage::Come { flow: *flow });
-                    self.outbox.after_commit(usize::from(*shard)).messages.push(mail);
+                    let message = Message::Flow(FlowMessage::Come { flow: *flow });
+                    self.outbox.after_commit(usize::from(*shard)).messages.push(message);
                 }
             }
             FlowMessage::Come { flow } => self.part_has_come(conns, *flow),
@@ -319,8 +319,8 @@ impl ShardServer {
         if let Some((place, refusal)) = refused {
             let fate = Fate::Dropped;
             for dest in others {
-                let mail = FlowMessage::Decided { shard, flow, fate };
-                self.outbox.immediate(dest).messages.push(Message::Flow(mail));
+                let message = FlowMessage::Decided { shard, flow, fate };
+                self.outbox.immediate(dest).messages.push(Message::Flow(message));
             }
             self.decide(conns, flow, fate, false);
             let text = match (refusal, decode(&frame).map(|request| request.body)) {
@@ -342,8 +342,8 @@ impl ShardServer {
         self.open_flows.0.insert(flow, (others.len(), Some(step)));
         for dest in others {
             // Behind the record: nobody hears the word before the log has it.
-            let mail = FlowMessage::Decided { shard, flow, fate: Fate::Released };
-            self.outbox.after_commit(dest).messages.push(Message::Flow(mail));
+            let message = FlowMessage::Decided { shard, flow, fate: Fate::Released };
+            self.outbox.after_commit(dest).messages.push(Message::Flow(message));
         }
     }
 
@@ -368,8 +368,8 @@ impl ShardServer {
             self.open_flows.0.insert(flow, (others.len(), None));
             for &dest in &others {
                 let shard = self.me as u16;
-                let mail = FlowMessage::Decided { shard, flow, fate: Fate::Released };
-                self.outbox.after_commit(dest).messages.push(Message::Flow(mail));
+                let message = FlowMessage::Decided { shard, flow, fate: Fate::Released };
+                self.outbox.after_commit(dest).messages.push(Message::Flow(message));
             }
         }
     }

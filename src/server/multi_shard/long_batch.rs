@@ -465,8 +465,8 @@ impl ShardServer {
         self.tasks.end(step);
         if !matches!(command.doing, Doing::Unknown) {
             for dest in 0..self.slots.shards() {
-                let mail = LongBatchMessage::Forgo { step };
-                self.outbox.immediate(dest).messages.push(Message::Long(mail));
+                let message = LongBatchMessage::Forgo { step };
+                self.outbox.immediate(dest).messages.push(Message::Long(message));
             }
         }
         let conn = command.origin.conn;
@@ -565,10 +565,10 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &LongBatchMessage,
+        message: &LongBatchMessage,
     ) {
-        match mail {
-            LongBatchMessage::Push(mail) => self.read_long_push(conns, batch, mail),
+        match message {
+            LongBatchMessage::Push(message) => self.read_long_push(conns, batch, message),
             LongBatchMessage::Forgo { step } => {
                 let Some(promise) = self.long_commands.promises.remove(&key_of(*step)) else {
                     return;

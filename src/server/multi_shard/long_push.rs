@@ -244,11 +244,11 @@ impl ShardServer {
                     return Next::More;
                 }
                 let bytes = push.bytes + needed_bytes(push);
-                let mail = LongPushMessage::Promise { step, bytes, jobs: command.walk.items() };
+                let message = LongPushMessage::Promise { step, bytes, jobs: command.walk.items() };
                 self.outbox
                     .immediate(push.owner)
                     .messages
-                    .push(Message::Long(LongBatchMessage::Push(mail)));
+                    .push(Message::Long(LongBatchMessage::Push(message)));
                 command.left += 1;
             }
             (_, Stage::Claims) => {
@@ -349,8 +349,8 @@ impl ShardServer {
         let (unmet, open) = (keep(&needed.unmet), keep(&needed.open));
         let origin = command.origin;
         let piece = Piece { step, origin, from, judges, frame, taken, unmet, open };
-        let mail = LongPushMessage::Piece(Box::new(piece));
-        batch.messages.push(Message::Long(LongBatchMessage::Push(mail)));
+        let message = LongPushMessage::Piece(Box::new(piece));
+        batch.messages.push(Message::Long(LongBatchMessage::Push(message)));
         command.left += 1;
     }
 
@@ -396,9 +396,9 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &LongPushMessage,
+        message: &LongPushMessage,
     ) {
-        match mail {
+        match message {
             LongPushMessage::Promise { step, bytes, jobs } => {
                 let Self { engine, .. } = self;
                 let takes = engine.journal.takes_more(*bytes, || engine.shard.upkeep());
@@ -438,8 +438,9 @@ impl ShardServer {
     }
 
     fn tell_judged(&mut self, step: Step, refused: Option<(usize, Refusal)>) {
-        let mail = Message::Long(LongBatchMessage::Push(LongPushMessage::Judged { step, refused }));
-        self.outbox.after_commit(usize::from(step.shard)).messages.push(mail);
+        let message =
+            Message::Long(LongBatchMessage::Push(LongPushMessage::Judged { step, refused }));
+        self.outbox.after_commit(usize::from(step.shard)).messages.push(message);
     }
 
     fn overfull_text(&mut self, step: Step, place: usize) -> String {
@@ -505,8 +506,8 @@ impl ShardServer {
         let start = tell.bytes.len();
         write_ids(&mut Writer::new(&mut tell.bytes), all, &piece.taken, &granted, made);
         let (step, from, ids) = (piece.step, piece.from, start..tell.bytes.len());
-        let mail = LongPushMessage::Pushed { step, from, ids };
-        tell.messages.push(Message::Long(LongBatchMessage::Push(mail)));
+        let message = LongPushMessage::Pushed { step, from, ids };
+        tell.messages.push(Message::Long(LongBatchMessage::Push(message)));
         self.effects = effects;
     }
 }

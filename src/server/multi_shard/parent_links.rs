@@ -258,11 +258,17 @@ impl ShardServer {
     }
 
     /// Sends `mail` to the owner of `job`.
-    fn parent_link_asks(&mut self, step: Step, stage: Stage, job: JobId, mail: ParentLinkMessage) {
+    fn parent_link_asks(
+        &mut self,
+        step: Step,
+        stage: Stage,
+        job: JobId,
+        message: ParentLinkMessage,
+    ) {
         if let Some(task) = self.parent_link_task(step) {
             (task.stage, task.left) = (stage, 1);
         }
-        self.outbox.immediate(self.slots.of_job(job)).messages.push(Message::ParentLink(mail));
+        self.outbox.immediate(self.slots.of_job(job)).messages.push(Message::ParentLink(message));
     }
 
     fn ask_child(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
@@ -431,11 +437,11 @@ impl ShardServer {
             task.place = place + 1;
             if one.child {
                 task.left += 1;
-                let mail = ParentLinkMessage::Abandon { step, child: one.id };
+                let message = ParentLinkMessage::Abandon { step, child: one.id };
                 self.outbox
                     .immediate(self.slots.of_job(one.id))
                     .messages
-                    .push(Message::ParentLink(mail));
+                    .push(Message::ParentLink(message));
             }
         }
         self.meter.note(task.left);
@@ -447,9 +453,9 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &ParentLinkMessage,
+        message: &ParentLinkMessage,
     ) {
-        match mail {
+        match message {
             ParentLinkMessage::AskChild { step, child } => {
                 let found = self.engine.shard.find(*child);
                 let options = found.and_then(|index| self.engine.shard.view(index).options);
@@ -512,8 +518,11 @@ impl ShardServer {
         }
     }
 
-    fn reply_parent_link(&mut self, step: Step, mail: ParentLinkMessage) {
-        self.outbox.after_commit(usize::from(step.shard)).messages.push(Message::ParentLink(mail));
+    fn reply_parent_link(&mut self, step: Step, message: ParentLinkMessage) {
+        self.outbox
+            .after_commit(usize::from(step.shard))
+            .messages
+            .push(Message::ParentLink(message));
     }
 
     fn change_parent_link(

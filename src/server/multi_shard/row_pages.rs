@@ -11,8 +11,9 @@ use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::commands::worker::{Crew, Worker};
+use crate::server::connection::protocol::Protocol;
 use crate::server::connection::reply_writer::TOO_LARGE;
-use crate::server::connection::session::{Protocol, UNSENT_BYTES_MAX};
+use crate::server::connection::session::UNSENT_BYTES_MAX;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::metrics::{MetricsText, QUEUES_SHOWN_MAX, QueueLines};
 use crate::server::overload::large_replies::LARGE_BYTES;
@@ -209,8 +210,8 @@ impl ShardServer {
     }
 
     fn ask_page(&mut self, step: Step, dest: usize, kind: Kind, from: Place, most: usize) {
-        let mail = RowsMessage::Ask { step, kind, from, most };
-        self.outbox.immediate(dest).messages.push(Message::Rows(mail));
+        let message = RowsMessage::Ask { step, kind, from, most };
+        self.outbox.immediate(dest).messages.push(Message::Rows(message));
     }
 
     /// Messages about lists.
@@ -218,9 +219,9 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        mail: &RowsMessage,
+        message: &RowsMessage,
     ) {
-        match mail {
+        match message {
             RowsMessage::Ask { step, kind, from, most } => {
                 self.give_page(*step, *kind, from, *most);
             }
@@ -231,8 +232,8 @@ impl ShardServer {
                 self.meter.note(clients.len());
                 let shard = &self.engine.shard;
                 let done = clients.iter().map(|&client| shard.activity_of(client)).collect();
-                let mail = Message::Rows(RowsMessage::Activity { step: *step, done });
-                self.outbox.after_commit(usize::from(step.shard)).messages.push(mail);
+                let message = Message::Rows(RowsMessage::Activity { step: *step, done });
+                self.outbox.after_commit(usize::from(step.shard)).messages.push(message);
             }
             RowsMessage::Activity { step, done } => {
                 let Some(task) = self.rows_task(*step) else { return };
@@ -330,8 +331,8 @@ impl ShardServer {
         };
         self.meter.note(clients.len());
         for dest in 0..shards {
-            let mail = RowsMessage::AskActivity { step, clients: Arc::clone(&clients) };
-            self.outbox.immediate(dest).messages.push(Message::Rows(mail));
+            let message = RowsMessage::AskActivity { step, clients: Arc::clone(&clients) };
+            self.outbox.immediate(dest).messages.push(Message::Rows(message));
         }
     }
 
@@ -471,8 +472,8 @@ impl ShardServer {
             (_, Place::Behind(_)) => (Page::Seen(Vec::new()), None),
         };
         let from = self.me;
-        let mail = RowsMessage::Page { step, from, page, next };
-        self.outbox.after_commit(dest).messages.push(Message::Rows(mail));
+        let message = RowsMessage::Page { step, from, page, next };
+        self.outbox.after_commit(dest).messages.push(Message::Rows(message));
     }
 
     /// Queues or schedules from an index on.

@@ -45,7 +45,7 @@ impl ShardServer {
     }
 
     /// Whether what commands and messages wait for begins a turn of its own: room in the log, or messages from other shards.
-    pub(crate) fn waits_for_word(&self) -> bool {
+    pub(crate) fn waits_for_wakeup(&self) -> bool {
         self.engine.journal.pressure.stalled || self.large_replies.is_backed_up()
     }
 }

@@ -207,7 +207,8 @@ impl ShardServer {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::server::connection::session::{Protocol, Sessions};
+    use crate::server::connection::protocol::Protocol;
+    use crate::server::connection::session::Sessions;
 
     const REQUEST: usize = 100;
     const IN_FLIGHT: usize = 25;

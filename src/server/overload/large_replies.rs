@@ -12,7 +12,7 @@ use crate::api::request::Body;
 use crate::protocol::decode::beginning::LONG_BYTES;
 use crate::protocol::decode::decode;
 use crate::server::commands::BUSY;
-use crate::server::connection::session::Protocol;
+use crate::server::connection::protocol::Protocol;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_mail::request_context::{Lookup, RequestContext};

@@ -5,7 +5,8 @@
 //! come for a while it gives that back.
 
 use crate::protocol::websocket::Closing;
-use crate::server::connection::session::{Backlog, Protocol};
+use crate::server::connection::protocol::Protocol;
+use crate::server::connection::session::Backlog;
 use crate::server::shard_server::ShardServer;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};

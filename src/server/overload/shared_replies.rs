@@ -11,7 +11,7 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::protocol::websocket::{Head, MESSAGE_BYTES_MAX};
 use crate::server::commands::wait_job::write_ending_head;
-use crate::server::connection::session::Protocol;
+use crate::server::connection::protocol::Protocol;
 use crate::server::connection::websocket::write_too_large;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::message::Message;

@@ -148,9 +148,9 @@ impl ShardServer {
                 let value = &batch.bytes[value.clone()];
                 self.take_report(conns, report, value);
             }
-            Message::Flow(mail) => self.read_flow_message(conns, batch, mail),
-            Message::ParentLink(mail) => self.read_parent_link_message(conns, batch, mail),
-            Message::Long(mail) => self.read_long_batch_message(conns, batch, mail),
+            Message::Flow(message) => self.read_flow_message(conns, batch, message),
+            Message::ParentLink(message) => self.read_parent_link_message(conns, batch, message),
+            Message::Long(message) => self.read_long_batch_message(conns, batch, message),
             Message::BatchPart { step, origin, kind, items, of } => {
                 self.part(conns, batch, (*step, *of), *origin, *kind, items);
             }
@@ -166,12 +166,12 @@ impl ShardServer {
                 let entries = &batch.bytes[entries.clone()];
                 self.answer_came(conns, *step, *census, entries, *count, share.as_ref());
             }
-            Message::Rows(mail) => self.read_rows_message(conns, batch, mail),
+            Message::Rows(message) => self.read_rows_message(conns, batch, message),
             Message::CountRequest { origin, client } => self.count_request(batch, *origin, client),
             Message::RequestCounted { conn, verdict } => self.request_counted(*conn, *verdict),
-            Message::Events(mail) => self.read_event_message(conns, batch, mail),
-            Message::Cron(mail) => self.read_cron_message(conns, batch, mail),
-            Message::Webhook(mail) => self.read_webhook_message(conns, mail),
+            Message::Events(message) => self.read_event_message(conns, batch, message),
+            Message::Cron(message) => self.read_cron_message(conns, batch, message),
+            Message::Webhook(message) => self.read_webhook_message(conns, message),
             Message::Open => {
                 self.closed_shards -= 1;
                 if self.closed_shards == 0 {
@@ -194,7 +194,7 @@ fn work_of(message: &Message) -> Work {
         Message::BatchPart { .. } | Message::BatchPartDone { .. } => Work::of(Op::AckBatch),
         Message::Flow(_) => Work::of(Op::PushFlow),
         Message::Scatter { question: ScatterQuery::Prometheus, .. } => Work::of(Op::Prometheus),
-        Message::Rows(mail) => mail.work(),
+        Message::Rows(message) => message.work(),
         Message::Cron(_) => Work::of(Op::Cron),
         Message::Webhook(_) => Work::of(Op::AddWebhook),
         _ => Work::OTHER,

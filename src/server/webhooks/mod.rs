@@ -265,8 +265,8 @@ impl ShardServer {
         }
         let mut frame = Vec::new();
         reply::ok(&mut frame, ctx.req_id);
-        let mail = |step| WebhookMessage::Enabled { step, id, enabled };
-        self.send_change_to_all(ctx.origin, frame.into(), mail);
+        let message = |step| WebhookMessage::Enabled { step, id, enabled };
+        self.send_change_to_all(ctx.origin, frame.into(), message);
         Ok(())
     }
 
@@ -286,14 +286,14 @@ impl ShardServer {
         &mut self,
         origin: Origin,
         frame: Box<[u8]>,
-        mail: impl Fn(Step) -> WebhookMessage,
+        message: impl Fn(Step) -> WebhookMessage,
     ) {
         let left = self.slots.shards();
         self.deferred(origin);
         let task = WebhookTask { origin, frame, left };
         let step = self.tasks.start(self.me, Task::Webhook(task));
         for dest in 0..left {
-            self.outbox.after_commit(dest).messages.push(Message::Webhook(mail(step)));
+            self.outbox.after_commit(dest).messages.push(Message::Webhook(message(step)));
         }
     }
 
@@ -386,8 +386,12 @@ impl ShardServer {
     }
 
     /// Reads messages about webhooks.
-    pub(super) fn read_webhook_message(&mut self, conns: &mut Connections, mail: &WebhookMessage) {
-        let (step, queue) = match mail {
+    pub(super) fn read_webhook_message(
+        &mut self,
+        conns: &mut Connections,
+        message: &WebhookMessage,
+    ) {
+        let (step, queue) = match message {
             WebhookMessage::Known { step, hook, queue, enabled } => {
                 let (hook, queue) = (Arc::clone(hook), queue.clone());
                 let known = Known { hook, queue: queue.clone(), enabled: *enabled };
