@@ -406,6 +406,7 @@ macro_rules! records {
                 mut from: $crate::log_record::codec::Reader<$life>,
             ) -> Result<Option<Self>, $crate::log_record::codec::Malformed> {
                 use $crate::log_record::row::row;
+                #[allow(clippy::manual_range_patterns)] // A row lists its numbers.
                 Ok(Some(match kind {
                     $( $( $number )|+ => row!(@decode $variant $shape kind from), )*
                     _ => {

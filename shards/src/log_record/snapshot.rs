@@ -254,7 +254,7 @@ impl<'a> Body<'a> for Moved<'a> {
     }
 }
 
-impl<'a> KeptJob<'a> {
+impl KeptJob<'_> {
     /// Whether all that it points to lies before `position`, where it stands itself.
     pub(crate) fn points_before(&self, position: u64) -> Result<(), Malformed> {
         let outcome = match &self.place {

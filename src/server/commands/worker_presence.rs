@@ -183,7 +183,9 @@ pub fn each_once(names: Texts<'_>) -> Arc<[u8]> {
     let mut bytes = Vec::with_capacity(names.raw().len());
     let mut writer = Writer::new(&mut bytes);
     writer.array(kept.len());
-    kept.into_iter().for_each(|name| writer.str(name));
+    for name in kept {
+        writer.str(name);
+    }
     bytes.into()
 }
 
@@ -250,7 +252,9 @@ mod tests {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
         writer.array(names.len());
-        names.iter().for_each(|name| writer.str(name));
+        for name in names {
+            writer.str(name);
+        }
         bytes.into()
     }
 

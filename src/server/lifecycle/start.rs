@@ -160,7 +160,9 @@ pub fn serve(config: Config) -> Result<(), StartError> {
                 let made = DataDirWatch::new(data, presence);
                 data_watch = Some(made.map_err(|error| other("data path", error))?);
             }
-            startup_http.leave().map_err(|error| other("the answers at HTTP_PORT before the start", error))?;
+            startup_http
+                .leave()
+                .map_err(|error| other("the answers at HTTP_PORT before the start", error))?;
             ending.open.store(true, Ordering::Release);
             wakers.iter().for_each(Waker::wake);
             shares.announce(host.nofile, shards, most.0);
