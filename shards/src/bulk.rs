@@ -1,14 +1,14 @@
-//! Long commands: those that touch many jobs of a queue. Each is a chore that does a slice at a time
+//! Long commands: those that touch many jobs of a queue. Each is a bulk operation that does a slice at a time
 //! and answers at the end; other commands run between the slices.
 //!
-//! A chore is about the jobs that were there when it came, so that producers cannot make it run for
-//! ever. Chores of one queue follow each other, those of several queues take turns. A chore goes on
+//! A bulk operation is about the jobs that were there when it came, so that producers cannot make it run for
+//! ever. Chores of one queue follow each other, those of several queues take turns. A bulk operation goes on
 //! when its client has left. After a crash, what was done is done and the rest is as it was: no answer
 //! had been given.
 
-use crate::command::{Clean, RequestId, Sifting};
+use crate::command::{Clean, DlqScanRequest, RequestId};
 use crate::dead_letter::policy::Rule;
-use crate::dead_letter::scan::{Sift, Yields};
+use crate::dead_letter::scan::{DlqScan, Yields};
 use crate::effect::{KnownAs, Refusal, Reply};
 use crate::event::Step;
 use crate::job::State;
@@ -17,14 +17,14 @@ use crate::log_record::{Journal, Record, Revived};
 use crate::queue::listing::States;
 use crate::shard::{Caller, Out, Shard};
 
-/// Chores a shard takes at a time. A connection cannot have more than fifty, but its chores outlive it.
-pub const CHORES_MAX: usize = 10_000;
+/// Chores a shard takes at a time. A connection cannot have more than fifty, but its bulk operations outlive it.
+pub const BULK_OPERATIONS_MAX: usize = 10_000;
 
 /// Text of ids that one answer may hold; a clean-up that has collected as much ends there.
 const ID_BYTES_MAX: usize = 32 << 20;
 
 /// A long command, done in slices.
-pub(crate) struct Chore {
+pub(crate) struct BulkOperation {
     request: RequestId,
     queue: u32,
     begun: bool,
@@ -42,9 +42,9 @@ enum Work {
     /// All jobs of a detached queue go.
     Empty,
     /// Jobs of the dead-letter queue are looked at.
-    Sift(Box<Sift>),
+    DlqScan(Box<DlqScan>),
     /// A dead-letter queue has become too long.
-    Trim(Box<Sift>),
+    Trim(Box<DlqScan>),
     /// A deduplication key is taken from all jobs that hold it and are not newer.
     FreeKey { key: Box<str>, newest: JobId, held: u64 },
     /// The leases of active jobs are to have other deadlines.
@@ -65,7 +65,7 @@ struct Removal {
     /// Only jobs this old, counted back from `began_ms`.
     grace_ms: u64,
     left: u64,
-    /// The ids of those that went, if somebody wants to know.
+    /// The ids of those that went, if the command asks for them.
     ids: Option<Vec<KnownAs>>,
     id_bytes: usize,
     /// Whether the end of it is an event of the queue.
@@ -216,7 +216,7 @@ impl Shard {
         name: &str,
         out: &mut Out<'_, J>,
     ) {
-        if self.refuses_chores(caller, out) {
+        if self.refuses_bulk(caller, out) {
             return;
         }
         let known = self.queues.find(name);
@@ -230,7 +230,7 @@ impl Shard {
         };
         self.queues.detach(old);
         self.move_waiters(now_ms, old, name);
-        self.begin_chore(now_ms, caller, old, Work::Empty, out);
+        self.begin_bulk(now_ms, caller, old, Work::Empty, out);
     }
 
     fn clear_settings<J: Journal>(&mut self, queue: u32, out: &mut Out<'_, J>) {
@@ -248,23 +248,23 @@ impl Shard {
     }
 
     /// Whether there are too many long commands already for another one, which is answered so.
-    pub(crate) fn refuses_chores<J: Journal>(&self, caller: Caller, out: &mut Out<'_, J>) -> bool {
-        let full = self.chores.len() >= CHORES_MAX;
+    pub(crate) fn refuses_bulk<J: Journal>(&self, caller: Caller, out: &mut Out<'_, J>) -> bool {
+        let full = self.bulk_operations.len() >= BULK_OPERATIONS_MAX;
         if full {
             out.effects.replies.push(refused(caller));
         }
         full
     }
 
-    pub(crate) fn sift_failed<J: Journal>(
+    pub(crate) fn scan_failed<J: Journal>(
         &mut self,
         now_ms: u64,
         caller: Caller,
-        sifting: &Sifting<'_>,
+        scan_request: &DlqScanRequest<'_>,
         out: &mut Out<'_, J>,
     ) {
-        let sift = self.sift(sifting);
-        self.take_up(now_ms, caller, sifting.queue, Work::Sift(Box::new(sift)), out);
+        let scan = self.scan(scan_request);
+        self.take_up(now_ms, caller, scan_request.queue, Work::DlqScan(Box::new(scan)), out);
     }
 
     /// Many jobs hold a key that is to be taken from all of them.
@@ -276,9 +276,9 @@ impl Shard {
         held: u64,
         out: &mut Out<'_, J>,
     ) {
-        if !self.refuses_chores(caller, out) {
+        if !self.refuses_bulk(caller, out) {
             let work = Work::FreeKey { key: key.into(), newest: self.ids.highest(), held };
-            self.begin_chore(now_ms, caller, queue, work, out);
+            self.begin_bulk(now_ms, caller, queue, work, out);
         }
     }
 
@@ -298,7 +298,7 @@ impl Shard {
                 Work::RearmLeases(Box::new(self.removal(now_ms, &name, &[State::Active])))
             }
         };
-        self.begin_chore(now_ms, caller, queue, work, out);
+        self.begin_bulk(now_ms, caller, queue, work, out);
     }
 
     fn take_up<J: Journal>(
@@ -309,11 +309,11 @@ impl Shard {
         work: Work,
         out: &mut Out<'_, J>,
     ) {
-        if self.refuses_chores(caller, out) {
+        if self.refuses_bulk(caller, out) {
             return;
         }
         if let Some(queue) = self.queues.find(name) {
-            self.begin_chore(now_ms, caller, queue, work, out);
+            self.begin_bulk(now_ms, caller, queue, work, out);
         } else {
             if work.drains() {
                 self.emit_drained(now_ms, name, out.effects);
@@ -322,7 +322,7 @@ impl Shard {
         }
     }
 
-    fn begin_chore<J: Journal>(
+    fn begin_bulk<J: Journal>(
         &mut self,
         now_ms: u64,
         caller: Caller,
@@ -330,71 +330,86 @@ impl Shard {
         work: Work,
         out: &mut Out<'_, J>,
     ) {
-        self.queues[queue].chores += 1;
-        let first = self.chores.is_empty();
+        self.queues[queue].bulk_operations += 1;
+        let first = self.bulk_operations.is_empty();
         let request = caller.request;
-        self.chores.push_back(Chore { request, queue, begun: false, done: 0, work });
+        self.bulk_operations.push_back(BulkOperation {
+            request,
+            queue,
+            begun: false,
+            done: 0,
+            work,
+        });
         // A single short one is done before anything else happens.
         if first {
-            self.work_on_chores(now_ms, out);
+            self.work_on_bulk(now_ms, out);
         }
     }
 
-    /// One slice of the chore whose turn it is.
-    pub(crate) fn work_on_chores<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        // Those that have not begun stay where they are, so that the chores of one queue keep their order.
-        let can_go_on = |chore: &Chore| chore.begun || !self.queues[chore.queue].busy;
-        let Some(next) = self.chores.iter().position(can_go_on) else { return };
-        let Some(mut chore) = self.chores.remove(next) else { return };
-        if !chore.begun {
-            chore.begun = true;
-            self.queues[chore.queue].busy = true;
-            // At most one chore of a queue is under way, so there is one walk at a time.
-            self.queues[chore.queue].failed.begin_walk();
+    /// One slice of the bulk operation whose turn it is.
+    pub(crate) fn work_on_bulk<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        // Those that have not begun stay where they are, so that the bulk operations of one queue keep their order.
+        let can_go_on = |bulk_operation: &BulkOperation| {
+            bulk_operation.begun || !self.queues[bulk_operation.queue].busy
+        };
+        let Some(next) = self.bulk_operations.iter().position(can_go_on) else { return };
+        let Some(mut bulk_operation) = self.bulk_operations.remove(next) else { return };
+        if !bulk_operation.begun {
+            bulk_operation.begun = true;
+            self.queues[bulk_operation.queue].busy = true;
+            // At most one bulk operation of a queue is under way, so there is one walk at a time.
+            self.queues[bulk_operation.queue].failed.begin_walk();
         }
         let before = self.steps;
-        let done = self.work_on(now_ms, &mut chore, out);
-        self.chore_steps = Some((chore.request, self.steps - before));
+        let done = self.work_on(now_ms, &mut bulk_operation, out);
+        self.bulk_steps = Some((bulk_operation.request, self.steps - before));
         if done {
-            self.end_chore(now_ms, chore, out);
+            self.end_bulk(now_ms, bulk_operation, out);
         } else {
-            // To the back: the chores of several queues share the time.
-            self.chores.push_back(chore);
+            // To the back: the bulk operations of several queues share the time.
+            self.bulk_operations.push_back(bulk_operation);
         }
     }
 
     /// The long command that the last step of time has worked on, and in how many steps.
-    pub fn take_chore_steps(&mut self) -> Option<(RequestId, u64)> {
-        self.chore_steps.take()
+    pub fn take_bulk_steps(&mut self) -> Option<(RequestId, u64)> {
+        self.bulk_steps.take()
     }
 
-    fn end_chore<J: Journal>(&mut self, now_ms: u64, chore: Chore, out: &mut Out<'_, J>) {
-        if chore.work.drains() && self.is_listened_to() {
-            let name = self.queues[chore.queue].name.clone();
+    fn end_bulk<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        bulk_operation: BulkOperation,
+        out: &mut Out<'_, J>,
+    ) {
+        if bulk_operation.work.drains() && self.is_listened_to() {
+            let name = self.queues[bulk_operation.queue].name.clone();
             self.emit_drained(now_ms, &name, out.effects);
         }
-        let about = &mut self.queues[chore.queue];
+        let about = &mut self.queues[bulk_operation.queue];
         about.busy = false;
-        about.chores -= 1;
-        if about.detached && about.chores == 0 && about.total() == 0 {
-            self.remove_detached(chore.queue);
+        about.bulk_operations -= 1;
+        if about.detached && about.bulk_operations == 0 && about.total() == 0 {
+            self.remove_detached(bulk_operation.queue);
             // What waited for that may be forgotten now.
             self.retention.due_ms = self.retention.due_ms.min(now_ms);
         }
-        out.effects.replies.push((chore.request, chore.work.answer(chore.done)));
+        out.effects
+            .replies
+            .push((bulk_operation.request, bulk_operation.work.answer(bulk_operation.done)));
     }
 
     /// One slice; true if it was the last.
     fn work_on<J: Journal>(
         &mut self,
         now_ms: u64,
-        chore: &mut Chore,
+        bulk_operation: &mut BulkOperation,
         out: &mut Out<'_, J>,
     ) -> bool {
-        let queue = chore.queue;
-        match &mut chore.work {
+        let queue = bulk_operation.queue;
+        match &mut bulk_operation.work {
             Work::Revive { ended, left, until_ms } => {
-                for _ in 0..self.config.chore_slice.min(*left) {
+                for _ in 0..self.config.bulk_slice.min(*left) {
                     let oldest = self.queues[queue].oldest(*ended, &self.jobs);
                     let Some(job) = oldest.filter(|&job| self.since_ms(job) <= *until_ms) else {
                         *left = 0;
@@ -402,7 +417,7 @@ impl Shard {
                     };
                     self.revive_one(now_ms, job, false, out);
                     *left -= 1;
-                    chore.done += 1;
+                    bulk_operation.done += 1;
                 }
                 let last = *left == 0;
                 self.serve(now_ms, queue, out);
@@ -418,7 +433,7 @@ impl Shard {
                     }
                     self.remove_one(now_ms, job, out);
                 }
-                chore.done += victims.len() as u64;
+                bulk_operation.done += victims.len() as u64;
                 removal.left -= victims.len() as u64;
                 last || removal.left == 0 || removal.id_bytes >= ID_BYTES_MAX
             }
@@ -428,25 +443,25 @@ impl Shard {
                     self.promote_one(now_ms, job, out);
                 }
                 self.serve(now_ms, queue, out);
-                chore.done += found.len() as u64;
+                bulk_operation.done += found.len() as u64;
                 search.left -= found.len() as u64;
                 last || search.left == 0
             }
-            Work::Sift(sift) => {
-                let (found, last) = self.sift_on(now_ms, queue, sift, out);
-                chore.done += found;
+            Work::DlqScan(scan) => {
+                let (found, last) = self.continue_scan(now_ms, queue, scan, out);
+                bulk_operation.done += found;
                 last
             }
-            Work::Trim(sift) => {
-                for _ in 0..self.config.chore_slice {
+            Work::Trim(scan) => {
+                for _ in 0..self.config.bulk_slice {
                     if !self.trim_failed(now_ms, queue, out) {
-                        return self.sift_on(now_ms, queue, sift, out).1;
+                        return self.continue_scan(now_ms, queue, scan, out).1;
                     }
                 }
                 false
             }
             Work::FreeKey { key, newest, held } => {
-                chore.done = *held;
+                bulk_operation.done = *held;
                 self.free_some(queue, key, *newest, out)
             }
             Work::RearmLeases(search) => {
@@ -457,19 +472,19 @@ impl Shard {
                 last
             }
             Work::Empty => {
-                for _ in 0..self.config.chore_slice {
-                    let Some(job) = self.queues[queue].roll.from(0).next() else {
-                        return self.drop_groups(queue, self.config.chore_slice);
+                for _ in 0..self.config.bulk_slice {
+                    let Some(job) = self.queues[queue].push_order.from(0).next() else {
+                        return self.drop_groups(queue, self.config.bulk_slice);
                     };
                     self.remove_one(now_ms, job, out);
-                    chore.done += 1;
+                    bulk_operation.done += 1;
                 }
                 false
             }
         }
     }
 
-    /// Removes a job because somebody or its ttl wants it to go.
+    /// Removes a job because a client asks for it or its ttl has ended.
     pub(crate) fn remove_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let about = &self.jobs.slab[job];
         let (id, prev) = (about.id, about.state);
@@ -488,7 +503,7 @@ impl Shard {
 
     /// Some of the jobs that have to go, and whether there are no more.
     fn find_victims(&self, queue: u32, removal: &mut Removal) -> (Vec<u32>, bool) {
-        let most = self.config.chore_slice.min(removal.left) as usize;
+        let most = self.config.bulk_slice.min(removal.left) as usize;
         let mut victims = Vec::new();
         let (grace_ms, began_ms) = (removal.grace_ms, removal.began_ms);
         // Ids can run ahead of the clock by a little, and no grace means no question of age.
@@ -507,8 +522,8 @@ impl Shard {
             removal.ended.pop();
         }
         let jobs = &self.jobs.slab;
-        let roll = self.queues[queue].roll.behind(jobs, Some(removal.after));
-        for (looks, job) in roll.enumerate() {
+        let push_order = self.queues[queue].push_order.behind(jobs, Some(removal.after));
+        for (looks, job) in push_order.enumerate() {
             let about = &jobs[job];
             if about.id > removal.newest {
                 break;
@@ -543,7 +558,7 @@ impl Work {
     fn answer(self, done: u64) -> Reply {
         match self {
             Self::Empty | Self::Trim(_) | Self::RearmLeases(_) => Reply::Done,
-            Self::Sift(sift) => match sift.yields {
+            Self::DlqScan(scan) => match scan.yields {
                 Yields::Ids(ids) => Reply::Found(ids.into()),
                 Yields::Stats(stats) => Reply::FailedStats(stats),
                 Yields::Retried | Yields::Rearmed => Reply::Count(done),

@@ -5,7 +5,7 @@
 
 use crate::cron::expression::Plan;
 use crate::dead_letter::policy::RulePatch;
-use crate::dead_letter::scan::{FailedFilter, SiftFor};
+use crate::dead_letter::scan::{DlqScanFor, FailedFilter};
 use crate::dependency::Notice;
 use crate::family::Reported;
 use crate::flow::Fate;
@@ -37,7 +37,7 @@ impl Token {
     /// Stands for a text that cannot be a token.
     pub const UNREADABLE: Self = Self(0);
 
-    /// Fits every job that somebody holds: for callers of whom no token is asked.
+    /// Fits every job that is held: for callers that need no token.
     pub const ANY: Self = Self(u128::MAX);
 }
 
@@ -223,7 +223,7 @@ pub struct Clean<'a> {
 
 /// Looks through a dead-letter queue, oldest failure first.
 #[derive(Clone, Copy, Debug)]
-pub struct Sifting<'a> {
+pub struct DlqScanRequest<'a> {
     /// The queue.
     pub queue: &'a str,
     /// Which of its jobs are meant.
@@ -233,10 +233,10 @@ pub struct Sifting<'a> {
     /// And at most so many.
     pub limit: u64,
     /// What becomes of them.
-    pub purpose: SiftFor,
+    pub purpose: DlqScanFor,
 }
 
-/// Sets a schedule. Whoever sends it sees to it that the name is unique on the server.
+/// Sets a schedule. The registry shard of schedules keeps the name unique on the server.
 #[derive(Clone, Copy, Debug)]
 pub struct SetCron<'a> {
     /// Its name.
@@ -265,7 +265,7 @@ pub struct SetCron<'a> {
     pub moved: Option<(u64, u64)>,
 }
 
-/// Registers a webhook. Whoever sends it has checked the URL and bounds the number of webhooks.
+/// Registers a webhook. The caller has checked the URL and bounds the number of webhooks.
 #[derive(Clone, Copy)]
 pub struct AddWebhook<'a> {
     /// A new id: a random UUID.
@@ -336,7 +336,7 @@ pub enum Command<'a> {
     Change {
         /// The job.
         job: JobId,
-        /// What.
+        /// What is changed.
         change: Change<'a>,
     },
     /// Waits for the end of a job.
@@ -366,7 +366,7 @@ pub enum Command<'a> {
         queue: &'a str,
         /// The group, 1 to 256 characters.
         group: &'a str,
-        /// What.
+        /// What is set.
         limit: GroupLimit,
     },
     /// Changes a rule of a queue.
@@ -377,7 +377,7 @@ pub enum Command<'a> {
         patch: RulePatch,
     },
     /// Looks through a dead-letter queue.
-    Sift(&'a Sifting<'a>),
+    DlqScan(&'a DlqScanRequest<'a>),
     /// A shard has its first worker that works on a queue, or has lost its last. Known until the end of the server.
     Attend {
         /// The queue.
@@ -458,7 +458,7 @@ pub enum Command<'a> {
     EnableWebhook {
         /// The webhook.
         id: u128,
-        /// Whether it is told.
+        /// Whether it is enabled: posts are made.
         enabled: bool,
     },
     /// Ends a webhook.

@@ -193,7 +193,7 @@ impl UniqueKeys {
 
 /// What a push finds under its key.
 pub(crate) enum Met {
-    /// Nobody: it can be pushed.
+    /// No holder: it can be pushed.
     Nobody,
     /// A job that stays: nothing is pushed.
     Stays(PushedJob),
@@ -203,7 +203,7 @@ pub(crate) enum Met {
 
 /// Holders that one push takes their key from, at most: those whose time is over and, if it replaces, those
 /// that workers have. Mostly there is one.
-const YIELDING_MAX: usize = 64;
+const HOLDERS_FREED_MAX: usize = 64;
 
 impl Shard {
     /// Whether a job still holds its key, as far as time goes.
@@ -222,7 +222,7 @@ impl Shard {
     ) -> Met {
         let Some(key) = job.unique_key else { return Met::Nobody };
         let dedup = job.extras.as_ref().and_then(|extras| extras.dedup).unwrap_or_default();
-        for _ in 0..YIELDING_MAX {
+        for _ in 0..HOLDERS_FREED_MAX {
             let Some(holder) = self.unique.holder(&self.jobs, queue, key) else {
                 return Met::Nobody;
             };
@@ -299,7 +299,7 @@ impl Shard {
         let known = self.queues.find(queue);
         let holders = known.map_or(0, |queue| self.unique.count(&self.jobs, queue, key));
         if let Some(queue) = known
-            && holders as u64 > self.config.chore_slice
+            && holders as u64 > self.config.bulk_slice
         {
             self.free_crowded_key(now_ms, caller, (queue, key), held, out);
             return;
@@ -318,7 +318,7 @@ impl Shard {
         newest: JobId,
         out: &mut Out<'_, J>,
     ) -> bool {
-        let most = self.config.chore_slice as usize;
+        let most = self.config.bulk_slice as usize;
         let holders = self.unique.holders(&self.jobs, queue, key).take(LOOKS_MAX);
         let holders = holders.filter(|&job| self.jobs.slab[job].id <= newest);
         let holders: Vec<u32> = holders.take(most).collect();
@@ -347,7 +347,7 @@ impl Shard {
         held
     }
 
-    /// [`Changed::KeyFreed`].
+    /// Applies [`Changed::KeyFreed`].
     pub(crate) fn forget_key(&mut self, job: u32) {
         self.unique.release(&self.jobs, job);
         if let Some(options) = self.jobs.options_of_mut(job) {
@@ -355,7 +355,7 @@ impl Shard {
         }
     }
 
-    /// [`Changed::KeyExtended`].
+    /// Applies [`Changed::KeyExtended`].
     pub(crate) fn hold_key_until(&mut self, job: u32, until_ms: u64) {
         let holds = self.unique.has(&self.jobs, job);
         self.unique.release(&self.jobs, job);

@@ -10,7 +10,7 @@ use crate::dependency::Notice;
 use crate::event::Event;
 use crate::family::Report;
 use crate::job::id::JobId;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use std::ops::Range;
 
 /// Why a command was not carried out. Nothing was changed.
@@ -63,9 +63,9 @@ pub enum KnownAs {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// It was completed; the payload of this record is its result.
-    Completed(Stored),
+    Completed(LogRef),
     /// It went to the dead-letter queue; the payload of this record says why.
-    Failed(Stored),
+    Failed(LogRef),
     /// It was removed.
     Removed,
 }
@@ -79,7 +79,7 @@ pub enum Reply {
     Refused {
         /// Place of the job in the command, from 0.
         place: usize,
-        /// Why.
+        /// Why it is refused.
         refusal: Refusal,
     },
     /// Done, but for the jobs at these places: see [`Refusal::TooLate`].

@@ -1,6 +1,5 @@
-//! What listeners are told: one [`Event`] for each step of a job, in the order of the steps, while
-//! somebody listens. Nobody is listening until [`Shard::listen`] says so; until then a step costs a
-//! branch.
+//! Events: one [`Event`] for each step of a job, in the order of the steps, while they have a subscriber.
+//! They have none until [`Shard::listen`] says so; until then a step costs a branch.
 //!
 //! Events tell of what clients and time do to jobs. A job that goes because it was pushed with
 //! removeOnComplete or removeOnFail, or because too many completed jobs are kept or it is too old, has
@@ -10,7 +9,7 @@
 use crate::effect::{Effects, KnownAs};
 use crate::job::State;
 use crate::job::id::JobId;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::shard::Shard;
 use std::sync::Arc;
 
@@ -27,12 +26,12 @@ pub struct Event {
     /// What its client calls it.
     pub name: Option<Box<str>>,
     /// The record whose payload is the job's data. Empty without a job.
-    pub data: Stored,
+    pub data: LogRef,
     /// What happened.
     pub step: Step,
 }
 
-/// What happened, with what is told of it. The names on the wire are in [`Step::name`].
+/// What happened, with what events say of it. The names on the wire are in [`Step::name`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step {
     /// The job came: from a client, from a schedule, or as the next run of a repeated one.
@@ -42,14 +41,14 @@ pub enum Step {
     /// It is done.
     Completed {
         /// The record whose payload is the result, if there is one.
-        result: Stored,
+        result: LogRef,
     },
     /// An attempt failed, or the job went to the dead-letter queue without one.
     Failed {
         /// The record whose payload is the error.
-        error: Stored,
+        error: LogRef,
     },
-    /// It will be tried again: after a failed attempt, or because somebody asked for it.
+    /// It will be tried again: after a failed attempt, or because a client asked for it.
     Retried {
         /// Where it stood.
         prev: State,
@@ -59,7 +58,7 @@ pub enum Step {
     /// Its worker went silent. If that was once too often, [`Step::Failed`] follows; if not, the job
     /// waits again.
     Stalled,
-    /// Somebody removed it, or its ttl has ended.
+    /// A client removed it, or its ttl has ended.
     Removed {
         /// Where it stood.
         prev: State,
@@ -98,7 +97,7 @@ impl Step {
     }
 }
 
-/// Whether there is somebody to tell.
+/// Whether events have a subscriber.
 #[derive(Default)]
 pub(crate) struct Listeners {
     listening: bool,
@@ -165,7 +164,7 @@ impl Shard {
         }
     }
 
-    /// A job went somewhere else. If it is delayed there, that is told.
+    /// A job went somewhere else. If it is delayed there, the event says so.
     #[inline]
     pub(crate) fn emit_delay(&mut self, now_ms: u64, job: u32, effects: &mut Effects) {
         if self.listeners.listening && self.jobs.slab[job].state == State::Delayed {
@@ -175,7 +174,7 @@ impl Shard {
     }
 
     /// A job that stood at `before` waits for one other job less. If that was the last one and a part of its
-    /// delay is left, that is told; a wait that began otherwise goes on.
+    /// delay is left, the event says so; a wait that began otherwise goes on.
     #[inline]
     pub(crate) fn emit_rest_of_delay(
         &mut self,
@@ -193,7 +192,7 @@ impl Shard {
     pub(crate) fn emit_drained(&mut self, at_ms: u64, queue: &str, effects: &mut Effects) {
         if self.listeners.listening {
             let queue = self.listeners.share(queue);
-            let (job, name, data, step) = (None, None, Stored::default(), Step::Drained);
+            let (job, name, data, step) = (None, None, LogRef::default(), Step::Drained);
             effects.events.push(Event { at_ms, queue, job, name, data, step });
         }
     }

@@ -13,7 +13,7 @@ use crate::command::RequestId;
 use crate::effect::{Refusal, Reply};
 use crate::job::id::{JobId, Slot};
 use crate::log_record::codec::{Malformed, Reader, Writer};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::row::{self, parts};
 use crate::log_record::show::Show;
 use crate::log_record::{Journal, Pushed, Record};
@@ -85,7 +85,7 @@ impl row::Part<'_> for Fate {
 /// One job that is staged: its record without the payload.
 struct Part {
     head: Box<[u8]>,
-    stored: Stored,
+    stored: LogRef,
     durable: bool,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Flows {
     /// The flow of each staged job.
     of_job: Map<JobId, JobId>,
     /// Those that this shard has given its word on, while others may not know.
-    open: Map<JobId, Stored>,
+    open: Map<JobId, LogRef>,
 }
 
 type Parts = BTreeMap<JobId, Part>;
@@ -107,17 +107,17 @@ impl Flows {
     }
 
     /// Where the record of a staged job lies.
-    pub(crate) fn staged_at(&self, flow: JobId, job: JobId) -> Option<Stored> {
+    pub(crate) fn staged_at(&self, flow: JobId, job: JobId) -> Option<LogRef> {
         Some(self.staged.get(flow)?.get(&job)?.stored)
     }
 
     /// Where this shard's word on a flow lies.
-    pub(crate) fn open_at(&self, flow: JobId) -> Option<Stored> {
+    pub(crate) fn open_at(&self, flow: JobId) -> Option<LogRef> {
         self.open.get(flow).copied()
     }
 
     /// Every record that is needed.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Stored> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = LogRef> {
         let parts = self.staged.values().flat_map(Parts::values).map(|part| part.stored);
         parts.chain(self.open.values().copied())
     }
@@ -153,7 +153,7 @@ impl Shard {
             return;
         }
         let bytes: u64 = records.iter().map(|record| record.len() as u64 + JOB_BYTES).sum();
-        let refusal = if out.journal.takes_more(bytes, || self.upkeep()) {
+        let refusal = if out.journal.can_append_new(bytes, || self.space_forecast()) {
             None
         } else {
             Some(Refusal::Full)
@@ -183,12 +183,12 @@ impl Shard {
         out.effects.replies.push((caller.request, Reply::Done));
     }
 
-    /// [`Record::Staged`].
+    /// Applies [`Record::Staged`].
     pub(crate) fn note_staged(
         &mut self,
         staged: &Staged<'_>,
         bytes: &[u8],
-        stored: Stored,
+        stored: LogRef,
         durable: bool,
     ) {
         let (flow, id) = (staged.flow, staged.pushed.id);
@@ -247,7 +247,7 @@ impl Shard {
     }
 
     /// [`Record::Flow`]. Returns the jobs that have come, in the order of their ids.
-    pub(crate) fn meet_fate(&mut self, flow: JobId, fate: Fate, stored: Stored) -> Vec<u32> {
+    pub(crate) fn meet_fate(&mut self, flow: JobId, fate: Fate, stored: LogRef) -> Vec<u32> {
         match fate {
             Fate::Committed => {
                 let before = self.flows.open.insert(flow, stored);
@@ -317,12 +317,12 @@ impl Shard {
         names
     }
 
-    /// Ends a flow for whoever moves the jobs to other shards: without a record, since what comes of it is
+    /// Ends a flow while jobs move to other shards: without a record, since what comes of it is
     /// written there.
     pub fn settle_flow(&mut self, flow: JobId, committed: bool) {
         let fate = if committed { Fate::Released } else { Fate::Dropped };
-        self.meet_fate(flow, fate, Stored::default());
-        self.meet_fate(flow, Fate::Done, Stored::default());
+        self.meet_fate(flow, fate, LogRef::default());
+        self.meet_fate(flow, Fate::Done, LogRef::default());
     }
 
     /// A record that is needed of a flow under way is written again.

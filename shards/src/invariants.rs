@@ -38,7 +38,7 @@ impl Shard {
         facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
         facts.extend(self.webhooks().map(crate::webhook::Webhook::facts));
         facts.extend(
-            self.remains.iter().map(|(id, left)| format!("remains of {:x}: {left:?}", id.0)),
+            self.unreported.iter().map(|(id, left)| format!("remains of {:x}: {left:?}", id.0)),
         );
         facts.extend(self.flows.facts());
         facts.sort();
@@ -60,7 +60,8 @@ impl Shard {
             job.attempts,
             job.max_attempts,
             job.stalls,
-            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED),
+            job.flags
+                & !(flags::OUT_OF_ORDER | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED),
         );
         let lock = view.lease.and_then(|lease| Some((lease.token?, lease.ttl_ms)));
         // Writing to a string cannot fail.
@@ -155,7 +156,7 @@ impl Shard {
             return Err(format!("{completed} completed jobs, counted as {}", self.completed_jobs));
         }
         self.audit_names()?;
-        self.audit_awaitings()?;
+        self.audit_end_waiters()?;
         self.audit_needed()?;
         self.audit_limits()?;
         self.audit_groups()?;
@@ -171,7 +172,7 @@ impl Shard {
             return Err(format!("{pulled} active jobs were pulled, {held} are counted"));
         }
         self.audit_dependencies()?;
-        self.remains.audit()?;
+        self.unreported.audit()?;
         self.audit_flows()?;
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
@@ -182,7 +183,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Nobody waits for a job that could be had, and whoever waits for a token will be told.
+    /// No pull waits for a job that could be had, and each that waits for a token will learn of one.
     fn audit_limits(&self) -> Result<(), String> {
         let mut timed = 0;
         for queue in 0..self.queues.end() {
@@ -206,9 +207,13 @@ impl Shard {
         if timed != self.limit_timers.len() {
             return Err(format!("{timed} queues wait for tokens, not {}", self.limit_timers.len()));
         }
-        let chores: u64 = (0..self.queues.end()).map(|at| u64::from(self.queues[at].chores)).sum();
-        if chores != self.chores.len() as u64 {
-            return Err(format!("queues count {chores} chores, not {}", self.chores.len()));
+        let bulk_operations: u64 =
+            (0..self.queues.end()).map(|at| u64::from(self.queues[at].bulk_operations)).sum();
+        if bulk_operations != self.bulk_operations.len() as u64 {
+            return Err(format!(
+                "queues count {bulk_operations} chores, not {}",
+                self.bulk_operations.len()
+            ));
         }
         Ok(())
     }
@@ -222,9 +227,9 @@ impl Shard {
         for job in failed {
             let about = &self.jobs.slab[job];
             let (due, timed) = (self.burial_ends_ms(0, job) < u64::MAX, about.timer != NONE);
-            // A chore may be on its way through the queue or in line, and a life may have ended meanwhile.
+            // A bulk operation may be on its way through the queue or in line, and a life may have ended meanwhile.
             let lives = self.jobs.options_of(job).is_some_and(|has| has.expires_at_ms > 0);
-            if due != timed && self.queues[about.queue].chores == 0 && !lives {
+            if due != timed && self.queues[about.queue].bulk_operations == 0 && !lives {
                 return Err(format!("{:x} is to leave its dead-letter queue: {due}", about.id.0));
             }
         }
@@ -284,8 +289,8 @@ impl Shard {
 
     fn audit_lists(&self, queue: u32) -> Result<(), String> {
         let about = &self.queues[queue];
-        let ids = || about.roll.from(0).map(|job| self.jobs.slab[job].id);
-        if about.roll.len() as u64 != about.total() || !ids().is_sorted() {
+        let ids = || about.push_order.from(0).map(|job| self.jobs.slab[job].id);
+        if about.push_order.len() as u64 != about.total() || !ids().is_sorted() {
             return Err(format!("queue {queue}: its roll does not match its jobs"));
         }
         if ids().any(|id| self.jobs.find(id).is_none_or(|job| self.jobs.slab[job].queue != queue)) {

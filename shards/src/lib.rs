@@ -55,7 +55,7 @@ mod shard;
 pub mod stats;
 pub mod webhook;
 
-pub use bulk::CHORES_MAX;
+pub use bulk::BULK_OPERATIONS_MAX;
 pub use collections::slab::Slab;
 pub use group::push_plan::Foresight;
 pub use group::scheduler::VIEWS_MAX;

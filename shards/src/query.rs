@@ -6,7 +6,7 @@ use crate::effect::JobAt;
 use crate::job::id::JobId;
 use crate::job::{Job, Options, Outcome, State};
 use crate::lease::Lease;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::queue::Queue;
 use crate::shard::Shard;
 use crate::stats::latency::Timings;
@@ -21,7 +21,7 @@ pub struct JobView<'a> {
     /// The job.
     pub job: &'a Job,
     /// The record that holds its payload and the options that only records hold.
-    pub data: Stored,
+    pub data: LogRef,
     /// Its rare options, if it has any.
     pub options: Option<&'a Options>,
     /// The hold on it, while active.
@@ -68,11 +68,11 @@ pub struct Holdings {
     pub leases: usize,
     /// Pulls that wait.
     pub waiters: usize,
-    /// Deadlines.
+    /// Deadlines that are set.
     pub timers: usize,
     /// Deduplication keys held.
     pub unique_keys: usize,
-    /// Schedules.
+    /// Schedules that are known.
     pub crons: usize,
     /// Pushes of schedules and repeats that came later than they were due since too many were.
     pub scheduled_put_off: u64,
@@ -81,7 +81,7 @@ pub struct Holdings {
     /// Pairs of a job here and a job that depends on it.
     pub watches: usize,
     /// Completed jobs that are forgotten but for their id.
-    pub past: usize,
+    pub completed_ids: usize,
     /// Groups that have jobs, settings or pulls that wait for them.
     pub groups: usize,
     /// Groups that are remembered only for a rate that pulls brought: at most
@@ -94,9 +94,9 @@ pub struct Holdings {
     /// Groups that have settings: at most [`crate::GROUP_SETTINGS_MAX`].
     pub group_settings: u64,
     /// Children that are forgotten but for how they ended, which their parents have yet to hear.
-    pub remains: usize,
+    pub unreported: usize,
     /// Those that were given up because there were too many.
-    pub remains_dropped: u64,
+    pub unreported_dropped: u64,
 }
 
 /// What one connection holds of this shard's jobs, and what became of others it pulled.
@@ -227,8 +227,8 @@ impl Shard {
 
     /// Custom ids of completed jobs that were forgotten, as recovery found them. Empties the memory of
     /// them: the directory keeps it from then on.
-    pub fn take_past_names(&mut self) -> impl Iterator<Item = (Box<str>, JobId)> + use<> {
-        self.past.take_names().into_iter()
+    pub fn take_completed_names(&mut self) -> impl Iterator<Item = (Box<str>, JobId)> + use<> {
+        self.completed_ids.take_names().into_iter()
     }
 
     /// Jobs that workers have.
@@ -252,16 +252,16 @@ impl Shard {
             unique_keys: self.unique.len(),
             crons: self.crons.len(),
             scheduled_put_off: self.scheduled.put_off(),
-            attended: self.attendance.len(),
+            attended: self.worker_presence.len(),
             watches: self.watchers.len(),
-            past: self.past.len(),
+            completed_ids: self.completed_ids.len(),
             groups: self.groups.slab.len(),
             group_settings: self.groups.with_settings,
             groups_lingering: self.groups.lingering,
             groups_forgotten: self.groups.forgotten_early,
             minutes: self.queues.minutes(),
-            remains: self.remains.len(),
-            remains_dropped: self.remains.dropped(),
+            unreported: self.unreported.len(),
+            unreported_dropped: self.unreported.dropped(),
         }
     }
 }

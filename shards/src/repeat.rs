@@ -12,7 +12,7 @@ use crate::job::overrides::Extras;
 use crate::job::{State, flags};
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::kind;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::row::Body;
 use crate::log_record::show::Show;
 use crate::log_record::snapshot::{KeptJob, Place, Rare};
@@ -183,7 +183,7 @@ impl Shard {
     }
 
     /// [`Record::Repeated`]. `job` is the run that was done, if it is still known.
-    pub(crate) fn repeat(&mut self, job: Option<u32>, repeated: &Repeated<'_>, stored: Stored) {
+    pub(crate) fn repeat(&mut self, job: Option<u32>, repeated: &Repeated<'_>, stored: LogRef) {
         if let Some(job) = job {
             if let Some(data) = repeated.next.shared {
                 self.share(job, data);
@@ -198,7 +198,7 @@ impl Shard {
     }
 
     /// Makes the payload of a run one that other runs share.
-    pub(crate) fn share(&mut self, job: u32, data: Stored) {
+    pub(crate) fn share(&mut self, job: u32, data: LogRef) {
         let about = &mut self.jobs.slab[job];
         if about.has(flags::SHARED) || about.options == NONE {
             return;
@@ -227,7 +227,7 @@ impl Shard {
     /// The record that holds the payload of a job, as its last bytes, and the options that only
     /// records hold.
     #[inline]
-    pub(crate) fn data_of(&self, job: u32) -> Stored {
+    pub(crate) fn data_of(&self, job: u32) -> LogRef {
         let about = &self.jobs.slab[job];
         if about.has(flags::SHARED) {
             return self.shares.stored(self.jobs.options[about.options].share);
@@ -284,7 +284,7 @@ impl Shard {
                 notes: None,
                 run: Some((due_ms, false)),
                 redelivered: None,
-                kin: None,
+                family: None,
             }),
             shared: Some(self.data_of(job)),
         })

@@ -6,28 +6,28 @@
 use crate::apply::allowance;
 use crate::apply::allowance::Allowance;
 use crate::apply::unknown_jobs::Unknown;
-use crate::bulk::{Chore, Retry};
+use crate::bulk::{BulkOperation, Retry};
 use crate::collections::deadline_heap::Timers;
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{List, Slab};
 use crate::collections::table::Map;
 use crate::command::{ClientId, Command, RequestId};
-use crate::compaction::evict_history::Yielding;
+use crate::compaction::evict_history::HistoryEviction;
 use crate::compaction::live_bytes::Live;
-use crate::compaction::space_forecast::JOB_UPKEEP_BYTES;
+use crate::compaction::space_forecast::JOB_FORECAST_BYTES;
 use crate::cron::Crons;
 use crate::cron::push_rate::Scheduled;
-use crate::cron::worker_presence::Attendance;
+use crate::cron::worker_presence::WorkerPresence;
 use crate::dedup::Met;
 use crate::dedup::UniqueKeys;
-use crate::dependency::await_end::Awaitings;
-use crate::dependency::completed_ids::Past;
+use crate::dependency::await_end::EndWaiters;
+use crate::dependency::completed_ids::CompletedIds;
 use crate::dependency::news::Outbox;
 use crate::dependency::watchers::Watchers;
 use crate::effect::{Delivery, Effects, NameChange, PushedJob, Refusal, Reply};
 use crate::event::Listeners;
 use crate::family::Report;
-use crate::family::unreported::AllRemains;
+use crate::family::unreported::AllUnreported;
 use crate::flow::Flows;
 use crate::group::Groups;
 use crate::group::push_plan::{Coming, Foresight};
@@ -35,7 +35,7 @@ use crate::job::id::{IdMaker, JobId};
 use crate::job::new_job::NewJob;
 use crate::job::shared_payload::Shares;
 use crate::job::{Jobs, State};
-use crate::lease::Retired;
+use crate::lease::ExpiredTokens;
 use crate::lease::group_scans::Seeing;
 use crate::lease::token_stream::{SecretKey, Secrets};
 use crate::lease::waiting_pulls::Waiter;
@@ -53,7 +53,7 @@ use std::collections::{BTreeSet, VecDeque};
 pub const SLICE: u64 = 500;
 
 /// What a record takes besides its texts, at most, with what it may come to take.
-pub(crate) const JOB_BYTES: u64 = 192 + JOB_UPKEEP_BYTES;
+pub(crate) const JOB_BYTES: u64 = 192 + JOB_FORECAST_BYTES;
 
 /// What a push may come to take in the log.
 pub fn push_bytes(queue: &str, jobs: &[NewJob<'_>]) -> u64 {
@@ -69,7 +69,7 @@ pub(crate) const SETTING_BYTES: u64 = 48;
 /// The answer to what the log has no room for.
 pub(crate) const FULL: Reply = Reply::Refused { place: 0, refusal: Refusal::Full };
 
-/// What a shard is told once.
+/// Settings of a shard, given once.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Completed jobs kept per queue.
@@ -82,7 +82,7 @@ pub struct Config {
     /// Addresses of the log that go together, as a power of two.
     pub span_bits: u32,
     /// Jobs that a long command touches at a time, at least 1; [`SLICE`] but in tests.
-    pub chore_slice: u64,
+    pub bulk_slice: u64,
     /// The least time between two runs of a schedule or a repeated job, in milliseconds, at least 1.
     pub interval_min_ms: u64,
     /// Jobs that schedules and repeats push in a second, at least 1.
@@ -100,7 +100,7 @@ pub struct Config {
 pub(crate) struct Client {
     pub(crate) leases: List<OfClient>,
     pub(crate) waiters: List<OfClient>,
-    pub(crate) awaitings: List<OfClient>,
+    pub(crate) end_waiters: List<OfClient>,
     /// Jobs it pulled, wherever they are renewed from: those it holds, and what became of others.
     pub(crate) activity: Activity,
     /// Its connection is gone: it is forgotten with the last of its jobs.
@@ -113,13 +113,13 @@ impl Client {
         let Activity { active, processed, failed } = self.activity;
         self.leases.is_empty()
             && self.waiters.is_empty()
-            && self.awaitings.is_empty()
+            && self.end_waiters.is_empty()
             && active == 0
             && (self.gone || processed + failed == 0)
     }
 }
 
-/// See the module.
+/// The state of one shard.
 pub struct Shard {
     pub(crate) config: Config,
     pub(crate) ids: IdMaker,
@@ -128,7 +128,7 @@ pub struct Shard {
     pub(crate) queues: Queues,
     pub(crate) leases: Slab<Lease>,
     pub(crate) waiters: Slab<Waiter>,
-    pub(crate) awaitings: Awaitings,
+    pub(crate) end_waiters: EndWaiters,
     pub(crate) clients: Map<ClientId, Client>,
     /// Those that are gone and whose jobs go back in slices.
     pub(crate) leavers: VecDeque<ClientId>,
@@ -152,7 +152,7 @@ pub struct Shard {
     pub(crate) unserved_from: u32,
     pub(crate) crons: Crons,
     pub(crate) scheduled: Scheduled,
-    pub(crate) attendance: Attendance,
+    pub(crate) worker_presence: WorkerPresence,
     pub(crate) shares: Shares,
     /// What of the log is needed.
     pub(crate) live: Live,
@@ -164,11 +164,11 @@ pub struct Shard {
     /// Completed jobs there are.
     pub(crate) completed_jobs: u64,
     /// Where completed jobs make room, if they have to.
-    pub(crate) yielding: Yielding,
+    pub(crate) history_eviction: HistoryEviction,
     /// The next queue that [`Shard::end_keeping`] looks at.
     pub(crate) keep_cursor: u32,
     pub(crate) webhooks: Webhooks,
-    pub(crate) chores: VecDeque<Chore>,
+    pub(crate) bulk_operations: VecDeque<BulkOperation>,
     /// Dead-letter queues that a start found longer than their rules want. One whose index has come to
     /// another queue meanwhile does no harm: each is judged by its own rules.
     pub(crate) overfull: Vec<u32>,
@@ -179,14 +179,14 @@ pub struct Shard {
     pub(crate) recovering: bool,
     pub(crate) watchers: Watchers,
     pub(crate) listeners: Listeners,
-    pub(crate) past: Past,
-    pub(crate) retired: Retired,
+    pub(crate) completed_ids: CompletedIds,
+    pub(crate) expired_tokens: ExpiredTokens,
     /// What shards of other jobs have to learn, since effects were last handed out.
     pub(crate) notices: Outbox,
     pub(crate) allowance: Allowance,
     /// What the shards of parents have to learn of children here, since then.
     pub(crate) reports: Vec<Report>,
-    pub(crate) remains: AllRemains,
+    pub(crate) unreported: AllUnreported,
     /// Ends of children that their parents keep.
     pub(crate) child_ends: u64,
     pub(crate) flows: Flows,
@@ -197,7 +197,7 @@ pub struct Shard {
     /// What has been done so far, see [`Shard::steps`].
     pub(crate) steps: u64,
     /// Those of the last slice of a long command.
-    pub(crate) chore_steps: Option<(RequestId, u64)>,
+    pub(crate) bulk_steps: Option<(RequestId, u64)>,
 }
 
 /// Where a command's consequences go.
@@ -229,7 +229,7 @@ impl Shard {
             queues: Queues::new(key),
             leases: Slab::new(),
             waiters: Slab::new(),
-            awaitings: Awaitings::new(key),
+            end_waiters: EndWaiters::new(key),
             clients: Map::new(key),
             leavers: VecDeque::new(),
             unique: UniqueKeys::new(key),
@@ -246,17 +246,17 @@ impl Shard {
             unserved_from: 0,
             crons: Crons::new(key),
             scheduled: Scheduled::new(config.scheduled_per_second),
-            attendance: Attendance::default(),
+            worker_presence: WorkerPresence::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),
             evictions_to_tell: 0,
             ends_unkept: 0,
             ends_unmoved: 0,
             completed_jobs: 0,
-            yielding: Yielding::default(),
+            history_eviction: HistoryEviction::default(),
             keep_cursor: 0,
             webhooks: Webhooks::default(),
-            chores: VecDeque::new(),
+            bulk_operations: VecDeque::new(),
             overfull: Vec::new(),
             retention: Retention::default(),
             unknown: Unknown::default(),
@@ -265,18 +265,18 @@ impl Shard {
             recovering: true,
             watchers: Watchers::new(key),
             listeners: Listeners::default(),
-            past: Past::new(key),
-            retired: Retired::new(key),
+            completed_ids: CompletedIds::new(key),
+            expired_tokens: ExpiredTokens::new(key),
             notices: Outbox::default(),
             allowance: Allowance::default(),
             reports: Vec::new(),
-            remains: AllRemains::new(key),
+            unreported: AllUnreported::new(key),
             child_ends: 0,
             flows: Flows::new(key),
             names: Vec::new(),
             entries: Vec::new(),
             steps: 0,
-            chore_steps: None,
+            bulk_steps: None,
         }
     }
 
@@ -330,9 +330,9 @@ impl Shard {
                 self.limit_group(now_ms, caller, (queue, group), *limit, out);
             }
             Command::Rule { queue, patch } => self.rule(now_ms, caller, queue, *patch, out),
-            Command::Sift(sifting) => self.sift_failed(now_ms, caller, sifting, out),
+            Command::DlqScan(scan_request) => self.scan_failed(now_ms, caller, scan_request, out),
             Command::Attend { queue, came } => {
-                self.attendance.note(queue, *came);
+                self.worker_presence.note(queue, *came);
                 out.effects.replies.push((caller.request, Reply::Done));
             }
             Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
@@ -377,8 +377,8 @@ impl Shard {
                 while !self.waiters.is_empty() {
                     self.end_waits(u64::MAX, out);
                 }
-                while !self.awaitings.is_empty() {
-                    self.end_awaitings(u64::MAX, out);
+                while !self.end_waiters.is_empty() {
+                    self.expire_end_waiters(u64::MAX, out);
                 }
             }
         }
@@ -412,7 +412,7 @@ impl Shard {
             out.effects.replies.push((caller.request, refused));
             return;
         }
-        if !out.journal.takes_more(push_bytes(queue_name, jobs), || self.upkeep()) {
+        if !out.journal.can_append_new(push_bytes(queue_name, jobs), || self.space_forecast()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -477,7 +477,7 @@ impl Shard {
         let known = self.queues.find(name);
         if known.is_some_and(|queue| self.queues[queue].is_paused()) != paused {
             let bytes = if paused { SETTING_BYTES + name.len() as u64 } else { 0 };
-            if bytes > 0 && !out.journal.takes_asides(bytes, || self.upkeep()) {
+            if bytes > 0 && !out.journal.can_append_text(bytes, || self.space_forecast()) {
                 out.effects.replies.push((caller.request, FULL));
                 return;
             }
@@ -494,8 +494,8 @@ impl Shard {
             let waiter = self.stop_waiting(waiter);
             out.effects.replies.push((waiter.request, Reply::Dropped));
         }
-        while let Some(wait) = self.clients.get(client).and_then(|held| held.awaitings.front()) {
-            let request = self.stop_awaiting(wait);
+        while let Some(wait) = self.clients.get(client).and_then(|held| held.end_waiters.front()) {
+            let request = self.remove_end_waiter(wait);
             out.effects.replies.push((request, Reply::Dropped));
         }
         self.leavers.push_back(client);

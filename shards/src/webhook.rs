@@ -1,13 +1,13 @@
 //! Webhooks: who wants to be told of which events by HTTP. Kept here because they are durable; who
 //! tells them, how and with what success is not known here.
 //!
-//! All webhooks of a server are in the state of one shard, chosen by whoever sends the commands.
+//! All webhooks of a server are in the state of one shard, the registry shard of webhooks.
 
 use crate::command::AddWebhook;
 use crate::effect::Reply;
 use crate::event::Step;
 use crate::job::id::fnv1a;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::settings::WebhookAdded;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
@@ -78,7 +78,7 @@ impl Trigger {
     }
 }
 
-/// Beside the events that a webhook asks for: it is told of none for now.
+/// Beside the events that a webhook asks for: it gets none for now.
 const DISABLED: u32 = 1 << 31;
 
 /// A set of events.
@@ -107,13 +107,13 @@ impl Triggers {
         self.0 & !DISABLED
     }
 
-    /// The same events for a webhook that is told of them, or of nothing for now.
+    /// The same events for a webhook that is enabled, or disabled.
     #[must_use]
     fn enabled(self, enabled: bool) -> Self {
         Self(self.named_bits() | if enabled { 0 } else { DISABLED })
     }
 
-    /// Whether it is told of anything.
+    /// Whether it is enabled.
     pub fn is_enabled(self) -> bool {
         self.0 & DISABLED == 0
     }
@@ -150,7 +150,7 @@ pub struct Webhook {
     /// When it came, in milliseconds since the epoch.
     pub created_at_ms: u64,
     /// The record that tells all of it.
-    pub(crate) set_in: Stored,
+    pub(crate) set_in: LogRef,
 }
 
 /// The webhooks of the server, on the shard that keeps them.
@@ -166,7 +166,7 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let bytes = command.url.len() as u64 + JOB_BYTES;
-        if !out.journal.takes_more(bytes, || self.upkeep()) {
+        if !out.journal.can_append_new(bytes, || self.space_forecast()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -186,7 +186,7 @@ impl Shard {
     ) {
         let known = self.webhooks.0.get(&id).cloned();
         if let Some(webhook) = known.as_ref().filter(|webhook| webhook.is_enabled() != enabled) {
-            // All of it is told again: one record is the whole truth about a webhook.
+            // All of it is written again: one record is the whole truth about a webhook.
             let added = WebhookAdded {
                 id,
                 created_at_ms: webhook.created_at_ms,
@@ -215,8 +215,8 @@ impl Shard {
         out.effects.replies.push((caller.request, Reply::Count(u64::from(known))));
     }
 
-    /// [`Record::WebhookAdded`]. One that is known already is told again.
-    pub(crate) fn add_webhook(&mut self, added: &WebhookAdded<'_>, stored: Stored) {
+    /// Applies [`Record::WebhookAdded`]. One that is known already is replaced.
+    pub(crate) fn add_webhook(&mut self, added: &WebhookAdded<'_>, stored: LogRef) {
         let webhook = Webhook {
             id: added.id,
             url: added.url.into(),
@@ -230,7 +230,7 @@ impl Shard {
         self.live.replace(before.map(|it| it.set_in), Some(stored));
     }
 
-    /// [`Record::WebhookRemoved`].
+    /// Applies [`Record::WebhookRemoved`].
     pub(crate) fn remove_webhook(&mut self, id: u128) {
         let before = self.webhooks.0.remove(&id);
         self.live.replace(before.map(|it| it.set_in), None);
@@ -248,7 +248,7 @@ impl Shard {
 }
 
 impl Webhook {
-    /// Whether it is told of anything.
+    /// Whether it is enabled.
     pub fn is_enabled(&self) -> bool {
         self.events.is_enabled()
     }
@@ -300,7 +300,7 @@ mod tests {
             queue: None,
             secret: Some(Secret("hush".into())),
             created_at_ms: 2,
-            set_in: Stored::default(),
+            set_in: LogRef::default(),
         };
         assert!(!format!("{webhook:?} {}", webhook.facts()).contains("hush"));
     }

@@ -7,7 +7,7 @@ mod support;
 use corq_shards::command::{Clean, Command};
 use corq_shards::dependency::{News, Notice, Standing, Unmet};
 use corq_shards::effect::Reply;
-use corq_shards::family::{End, NewKin, Policy};
+use corq_shards::family::{End, NewFamily, Policy};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
@@ -135,31 +135,32 @@ fn a_dependency_that_is_removed_sends_its_dependent_to_the_dead_letter_queue() {
 #[test]
 fn what_a_failed_child_leaves_to_its_parent_keeps_nobody_else_waiting() {
     let mut bed = Bed::new();
-    let kin = NewKin { parent: Some("p"), policy: Some(Policy::Ignore), ..NewKin::default() };
-    let kin = Some(Box::new(kin));
-    let fails = NewJob { max_attempts: 1, remove_on_fail: true, kin, ..NewJob::default() };
+    let family =
+        NewFamily { parent: Some("p"), policy: Some(Policy::Ignore), ..NewFamily::default() };
+    let family = Some(Box::new(family));
+    let fails = NewJob { max_attempts: 1, remove_on_fail: true, family, ..NewJob::default() };
     let child = bed.push("part", fails);
     let (_, token) = bed.pull(1, "part", 1)[0];
     bed.fail(child, Some(token)).unwrap();
     assert_eq!(bed.shard.standing(child), Standing::Open, "its parent may still come");
     let other = push_waiting(&mut bed, "whole", &[child], NewJob::default());
     assert_eq!(reason(&bed, other), format!("Dependency removed: {child}"));
-    assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().remains), (0, 1));
+    assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().unreported), (0, 1));
     let parent = with_child(&mut bed, child);
     let watch = Notice { news: News::WatchChild, dependent: parent, dependency: child };
     bed.run(0, &Command::Notice(watch));
     let report = bed.effects.reports[0].clone();
     assert_eq!(report.end, End::Failed(Policy::Ignore), "all is still there to be told");
-    support::kin::deliver(&mut bed, &report);
+    support::family::deliver(&mut bed, &report);
     bed.carry_notices();
-    assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().remains), (0, 0));
+    assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().unreported), (0, 0));
     bed.shard.audit().unwrap();
 }
 
 fn with_child(bed: &mut Bed, child: JobId) -> JobId {
     let open = unmet(&[child]);
-    let kin = NewKin { open: Unmet::new(&open), ..NewKin::default() };
-    bed.push("whole", NewJob { kin: Some(Box::new(kin)), ..NewJob::default() })
+    let family = NewFamily { open: Unmet::new(&open), ..NewFamily::default() };
+    bed.push("whole", NewJob { family: Some(Box::new(family)), ..NewJob::default() })
 }
 
 #[test]
@@ -179,10 +180,10 @@ fn a_child_that_its_parent_gave_up_does_not_fail_it_though_a_crash_comes_between
     let watch = bed.shard.watches_to_renew().next().unwrap();
     bed.run(0, &Command::Notice(watch));
     let report = bed.effects.reports[0].clone();
-    support::kin::deliver(&mut bed, &report);
+    support::family::deliver(&mut bed, &report);
     bed.carry_notices();
     assert_eq!(bed.state(parent), Some(State::Waiting));
-    assert_eq!(bed.shard.holdings().remains, 0);
+    assert_eq!(bed.shard.holdings().unreported, 0);
     bed.shard.audit().unwrap();
 }
 
@@ -197,7 +198,7 @@ fn a_dependency_that_becomes_a_child_says_with_what_it_was_completed() {
     finish(&mut bed, "part");
     let report = bed.effects.reports[0].clone();
     assert_eq!((report.parent, report.end), (whole, End::Completed));
-    support::kin::deliver(&mut bed, &report);
+    support::family::deliver(&mut bed, &report);
     bed.carry_notices();
     assert_eq!(bed.state(whole), Some(State::Waiting));
     bed.shard.audit().unwrap();
@@ -415,8 +416,9 @@ fn looks_at_the_many_children_of_a_job_are_counted() {
         children.extend_from_slice(text.as_bytes());
     }
     let open = unmet(&parts);
-    let kin = NewKin { children: &children, open: Unmet::new(&open), ..NewKin::default() };
-    let waits = NewJob { depends_on: &children, kin: Some(Box::new(kin)), ..NewJob::default() };
+    let family = NewFamily { children: &children, open: Unmet::new(&open), ..NewFamily::default() };
+    let waits =
+        NewJob { depends_on: &children, family: Some(Box::new(family)), ..NewJob::default() };
     let whole = bed.push("whole", waits);
     let child = bed.data("part", b"1");
     let name = child.to_string();

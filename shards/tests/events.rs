@@ -9,13 +9,13 @@ use corq_shards::cron::expression::Plan;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
-use corq_shards::family::NewKin;
+use corq_shards::family::NewFamily;
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::log_record::cron::CronRules;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use support::Bed;
 
 fn listening() -> Bed {
@@ -24,7 +24,7 @@ fn listening() -> Bed {
     bed
 }
 
-fn payload(bed: &Bed, stored: Stored) -> String {
+fn payload(bed: &Bed, stored: LogRef) -> String {
     let record = &bed.journal.records[stored.position as usize];
     let text = &record[record.len() - stored.payload_bytes as usize..];
     String::from_utf8_lossy(text).into_owned()
@@ -329,8 +329,9 @@ fn with_child(bed: &mut Bed, delay_ms: u64) -> (JobId, JobId) {
     let child = bed.data("c", b"child");
     let mut open = Vec::new();
     Unmet::push(&mut open, child, "c");
-    let kin = NewKin { children: b"\x91\xa1c", open: Unmet::new(&open), ..NewKin::default() };
-    let job = NewJob { data: b"p", delay_ms, kin: Some(Box::new(kin)), ..NewJob::default() };
+    let family =
+        NewFamily { children: b"\x91\xa1c", open: Unmet::new(&open), ..NewFamily::default() };
+    let job = NewJob { data: b"p", delay_ms, family: Some(Box::new(family)), ..NewJob::default() };
     let parent = bed.push("p", job);
     bed.carry_notices();
     (parent, child)
@@ -371,7 +372,7 @@ fn a_wait_between_two_attempts_is_not_told_as_a_delay_when_a_child_ends_meanwhil
     bed.ack(child, Some(child_token)).unwrap();
     let reports = std::mem::take(&mut bed.effects.reports);
     for report in &reports {
-        support::kin::deliver(&mut bed, report);
+        support::family::deliver(&mut bed, report);
         assert!(heard(&bed).is_empty(), "{:?}", heard(&bed));
     }
     assert_eq!((reports.len(), bed.state(parent)), (1, Some(State::Delayed)));

@@ -8,7 +8,7 @@ use corq_shards::command::{Command, Limit, PerSpan, SetCron};
 use corq_shards::cron::expression::Plan;
 use corq_shards::effect::Reply;
 use corq_shards::family::End;
-use corq_shards::family::unreported::KeptRemains;
+use corq_shards::family::unreported::KeptUnreported;
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
@@ -114,7 +114,7 @@ fn what_was_forgotten_for_its_age_does_not_come_back_with_a_start() {
     bed.shard.audit().unwrap();
     assert_eq!((bed.state(again), bed.state(named)), (None, None));
     assert_eq!(bed.shard.custom_ids().count(), 0);
-    assert!(bed.shard.take_past_names().any(|(name, id)| (&*name, id) == ("name", named)));
+    assert!(bed.shard.take_completed_names().any(|(name, id)| (&*name, id) == ("name", named)));
 }
 
 /// No record says that a completed job was forgotten for its number: others say it, by being there.
@@ -228,7 +228,7 @@ fn a_job_that_moved_keeps_all_its_texts() {
         reclaim_all(&mut bed);
         restart(&mut bed);
         let view = bed.shard.view(bed.shard.find(job).unwrap());
-        let text = |stored: corq_shards::log_record::location::Stored| {
+        let text = |stored: corq_shards::log_record::location::LogRef| {
             let record = &bed.journal.records[stored.position as usize];
             assert_eq!(record.len(), stored.record_bytes as usize);
             &record[record.len() - stored.payload_bytes as usize..]
@@ -364,18 +364,18 @@ fn a_schedule_passes_over_the_runs_that_find_no_room() {
 fn a_record_that_is_shorter_than_it_was_said_to_be_is_passed_over() {
     let mut bed = Bed::new();
     let child = JobId(7 << 80);
-    let remains = |value| {
+    let unreported = |value| {
         let end = End::Completed;
-        let left = KeptRemains { child, queue: "q", custom_id: None, end, value };
-        let record = Record::Kept(Kept::Remains(left));
+        let left = KeptUnreported { child, queue: "q", custom_id: None, end, value };
+        let record = Record::Kept(Kept::Unreported(left));
         let mut bytes = vec![0; record.encoded_len()];
         record.encode(&mut bytes);
         bytes
     };
-    bed.shard.replay(64, &remains(&[1; 500])).unwrap();
+    bed.shard.replay(64, &unreported(&[1; 500])).unwrap();
     let written = bed.journal.records.len();
-    bed.shard.keep(64, &remains(b""), &mut bed.journal).unwrap();
+    bed.shard.keep(64, &unreported(b""), &mut bed.journal).unwrap();
     assert_eq!(bed.journal.records.len(), written);
-    bed.shard.keep(64, &remains(&[1; 500]), &mut bed.journal).unwrap();
+    bed.shard.keep(64, &unreported(&[1; 500]), &mut bed.journal).unwrap();
     assert_eq!(bed.journal.records.len(), written + 1);
 }

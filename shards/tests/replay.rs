@@ -9,7 +9,7 @@ use corq_shards::dead_letter::policy::Rule;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{KnownAs, Reply};
 use corq_shards::event::{Event, Step};
-use corq_shards::family::{NewKin, Policy};
+use corq_shards::family::{NewFamily, Policy};
 use corq_shards::job::State;
 use corq_shards::job::id::{Chance, JobId};
 use corq_shards::job::new_job::{NewJob, Repeat};
@@ -90,13 +90,13 @@ kinds! {
     Record::Blocked { .. } => "blocked",
     Record::Staged(_) => "staged",
     Record::Flow { .. } => "flow",
-    Record::Kept(Kept::Remains(_)) => "remains",
+    Record::Kept(Kept::Unreported(_)) => "remains",
     Record::WebhookAdded(_) => "webhook added",
     Record::WebhookRemoved { .. } => "webhook removed",
     Record::Kept(Kept::Job(_)) => "job kept",
     Record::Kept(Kept::Moved(_)) => "moved",
     Record::Kept(Kept::Evicted { .. }) => "evicted",
-    Record::Kept(Kept::Past(_)) => "past",
+    Record::Kept(Kept::CompletedIds(_)) => "past",
     Record::Kept(Kept::Ids { .. }) => "ids",
     Record::Kept(Kept::GivenUp { .. }) => "given up",
 }
@@ -273,7 +273,7 @@ fn every_option_of_a_job_survives_its_record() {
             made_at_ms: Some(6),
             dedup: Some(Dedup { ttl_ms: 7, extend: true, replace: true, until_ms: 8 }),
         })),
-        kin: Some(Box::new(NewKin {
+        family: Some(Box::new(NewFamily {
             parent: Some("parent"),
             policy: Some(Policy::Ignore),
             children: b"\x91\xa1c",

@@ -12,7 +12,7 @@ use corq_shards::job::id::{Chance, JobId, Slot};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::{State, flags};
 use corq_shards::log_record::cron::CronRules;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Journal, Record};
 use corq_shards::{Config, Shard};
 use support::life::step;
@@ -68,7 +68,7 @@ fn reshard(olds: &[&Memory], config: Config, shards: usize) -> Vec<Memory> {
     logs
 }
 
-fn text(journal: &Memory, stored: Stored) -> &[u8] {
+fn text(journal: &Memory, stored: LogRef) -> &[u8] {
     let record = &journal.records[stored.position as usize];
     assert_eq!(record.len(), stored.record_bytes as usize);
     &record[record.len() - stored.payload_bytes as usize..]
@@ -78,7 +78,7 @@ fn text(journal: &Memory, stored: Stored) -> &[u8] {
 fn story_of(shard: &Shard, journal: &Memory, index: u32) -> String {
     let view = shard.view(index);
     let job = view.job;
-    let original = |stored: Stored| {
+    let original = |stored: LogRef| {
         Record::decode_original(&journal.records[stored.position as usize]).unwrap()
     };
     let given = original(view.data).into_pushed().unwrap().job;
@@ -101,15 +101,15 @@ fn story_of(shard: &Shard, journal: &Memory, index: u32) -> String {
         });
         let (key, name) = (&has.unique_key, &has.custom_id);
         let (expires, timeout) = (has.expires_at_ms, has.timeout_ms);
-        let kin = has.kin.as_ref().map(|kin| {
-            let ends: Vec<_> = kin.ends.values().map(|end| text(journal, end.stored)).collect();
-            let (parent, policy, freed) = (&kin.parent, kin.policy, kin.freed);
-            format!("{parent:?} {policy:?} {freed} {:?} {ends:?}", kin.children)
+        let family = has.family.as_ref().map(|family| {
+            let ends: Vec<_> = family.ends.values().map(|end| text(journal, end.stored)).collect();
+            let (parent, policy, freed) = (&family.parent, family.policy, family.freed);
+            format!("{parent:?} {policy:?} {freed} {:?} {ends:?}", family.children)
         });
         let (unmet, series) = (&has.unmet, &has.series);
-        format!("{key:?} {name:?} {expires} {timeout} {notes:?} {unmet:?} {series:?} {kin:?}")
+        format!("{key:?} {name:?} {expires} {timeout} {notes:?} {unmet:?} {series:?} {family:?}")
     });
-    let derived = flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED;
+    let derived = flags::OUT_OF_ORDER | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED;
     let flags = job.flags & !derived;
     format!(
         "{} {} {:?} at {} priority {} tried {}/{} stalled {} backoff {} flags {flags} data {:?} tags {:?} \

@@ -120,7 +120,7 @@ fn a_start_forgets_what_is_too_much_in_slices_and_for_good() {
 /// The name of an obliterated queue has a new owner at once, while its completed jobs go in slices.
 #[test]
 fn what_is_left_of_an_obliterated_queue_is_not_taken_for_its_heir() {
-    let mut bed = Bed::with(Config { completed_max: 2, chore_slice: 1, ..config(1) });
+    let mut bed = Bed::with(Config { completed_max: 2, bulk_slice: 1, ..config(1) });
     bed.config.completed_max = 40;
     bed.shard = Shard::new(bed.config);
     bed.shard.restart(bed.now_ms);

@@ -5,10 +5,10 @@
 mod support;
 
 use corq_shards::Config;
-use corq_shards::command::{Command, Fail, Pull, Sifting};
+use corq_shards::command::{Command, DlqScanRequest, Fail, Pull};
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dead_letter::reason::Cause;
-use corq_shards::dead_letter::scan::{FailedFilter, FailedStats, SiftFor};
+use corq_shards::dead_letter::scan::{DlqScanFor, FailedFilter, FailedStats};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
@@ -106,7 +106,7 @@ fn dead_letters_go_when_they_are_old_enough_and_not_before_over_a_restart_too() 
 
 #[test]
 fn a_new_rule_holds_for_those_that_are_there_and_a_taken_back_one_no_longer() {
-    let mut bed = Bed::with(Config { chore_slice: 2, ..config(3) });
+    let mut bed = Bed::with(Config { bulk_slice: 2, ..config(3) });
     let ids = push(&mut bed, 9);
     for _ in 0..9 {
         fail_next(&mut bed, 1);
@@ -124,7 +124,7 @@ fn a_new_rule_holds_for_those_that_are_there_and_a_taken_back_one_no_longer() {
 
 #[test]
 fn the_oldest_dead_letters_make_room_for_new_ones() {
-    let mut bed = Bed::with(Config { chore_slice: 2, ..config(4) });
+    let mut bed = Bed::with(Config { bulk_slice: 2, ..config(4) });
     let ids = push(&mut bed, 8);
     fail_next(&mut bed, 6);
     dlq(&mut bed, DlqPatch { entries_max: Some(Some(2)), ..NONE });
@@ -211,7 +211,7 @@ fn a_life_that_is_over_removes_no_dead_letter() {
 
 #[test]
 fn a_start_goes_on_shortening_a_dead_letter_queue_where_the_process_ended() {
-    let mut bed = Bed::with(Config { chore_slice: 1, ..config(1) });
+    let mut bed = Bed::with(Config { bulk_slice: 1, ..config(1) });
     let ids = push(&mut bed, 7);
     fail_next(&mut bed, 7);
     let patch = RulePatch::Dlq(DlqPatch { entries_max: Some(Some(2)), ..NONE });
@@ -429,10 +429,16 @@ fn causes() -> (Bed, Vec<(JobId, Cause)>) {
     (bed, all)
 }
 
-fn sift(bed: &mut Bed, filter: FailedFilter, offset: u64, limit: u64, purpose: SiftFor) -> Reply {
-    let sifting = Sifting { queue: "q", filter, offset, limit, purpose };
+fn scan(
+    bed: &mut Bed,
+    filter: FailedFilter,
+    offset: u64,
+    limit: u64,
+    purpose: DlqScanFor,
+) -> Reply {
+    let scan_request = DlqScanRequest { queue: "q", filter, offset, limit, purpose };
     let request = bed.request + 1;
-    let reply = bed.ask(1, &Command::Sift(&sifting));
+    let reply = bed.ask(1, &Command::DlqScan(&scan_request));
     reply
         .or_else(|| {
             let replies = bed.pass(0).into_iter();
@@ -442,7 +448,7 @@ fn sift(bed: &mut Bed, filter: FailedFilter, offset: u64, limit: u64, purpose: S
 }
 
 fn found(bed: &mut Bed, filter: FailedFilter, offset: u64, limit: u64) -> Vec<JobId> {
-    match sift(bed, filter, offset, limit, SiftFor::Listing) {
+    match scan(bed, filter, offset, limit, DlqScanFor::Listing) {
         Reply::Found(jobs) => jobs.to_vec(),
         other => panic!("unexpected {other:?}"),
     }
@@ -472,28 +478,28 @@ fn dead_letters_are_found_by_cause_and_time_and_page_over_restarts_and_reclaim_t
         }
         restart(&mut bed);
     }
-    let nobody = Sifting {
+    let nobody = DlqScanRequest {
         queue: "nobody's",
         filter: FailedFilter::default(),
         offset: 0,
         limit: 1,
-        purpose: SiftFor::Listing,
+        purpose: DlqScanFor::Listing,
     };
-    assert_eq!(bed.ask(1, &Command::Sift(&nobody)), Some(Reply::Found([].into())));
+    assert_eq!(bed.ask(1, &Command::DlqScan(&nobody)), Some(Reply::Found([].into())));
 }
 
 #[test]
 fn what_a_filter_finds_is_tried_anew_and_nothing_else() {
     let (mut bed, all) = causes();
     let stalled = FailedFilter { cause: Some(Cause::Stalled), ..FailedFilter::default() };
-    assert_eq!(sift(&mut bed, stalled, 0, 9, SiftFor::Retry), Reply::Count(1));
+    assert_eq!(scan(&mut bed, stalled, 0, 9, DlqScanFor::Retry), Reply::Count(1));
     let expected: Vec<State> = all
         .iter()
         .map(|(_, cause)| if *cause == Cause::Stalled { State::Waiting } else { State::Failed })
         .collect();
     let states: Vec<State> = all.iter().map(|(id, _)| bed.state(*id).unwrap()).collect();
     assert_eq!(states, expected);
-    assert_eq!(sift(&mut bed, FailedFilter::default(), 1, 2, SiftFor::Retry), Reply::Count(2));
+    assert_eq!(scan(&mut bed, FailedFilter::default(), 1, 2, DlqScanFor::Retry), Reply::Count(2));
     assert_eq!(failed(&mut bed), [all[0].0, all[4].0]);
 }
 
@@ -501,7 +507,7 @@ fn what_a_filter_finds_is_tried_anew_and_nothing_else() {
 fn a_dead_letter_queue_is_counted_by_cause_and_by_what_awaits_it() {
     let (mut bed, all) = causes();
     let Reply::FailedStats(stats) =
-        sift(&mut bed, FailedFilter::default(), 0, u64::MAX, SiftFor::Stats)
+        scan(&mut bed, FailedFilter::default(), 0, u64::MAX, DlqScanFor::Stats)
     else {
         panic!("no figures");
     };
@@ -526,17 +532,17 @@ fn a_dead_letter_queue_is_counted_by_cause_and_by_what_awaits_it() {
 /// Guards against slices that miss a job or meet it twice.
 #[test]
 fn a_long_dead_letter_queue_is_looked_through_in_slices() {
-    let mut bed = Bed::with(Config { chore_slice: 7, ..config(8) });
+    let mut bed = Bed::with(Config { bulk_slice: 7, ..config(8) });
     let ids = push(&mut bed, 100);
     fail_next(&mut bed, 100);
-    let sifting = Sifting {
+    let scan_request = DlqScanRequest {
         queue: "q",
         filter: FailedFilter::default(),
         offset: 5,
         limit: 80,
-        purpose: SiftFor::Retry,
+        purpose: DlqScanFor::Retry,
     };
-    assert_eq!(bed.ask(1, &Command::Sift(&sifting)), None, "not at once");
+    assert_eq!(bed.ask(1, &Command::DlqScan(&scan_request)), None, "not at once");
     // What goes meanwhile is nobody's loss.
     for id in [ids[20], ids[21], ids[50]] {
         bed.run(1, &Command::Change { job: id, change: Change::Bin { queue: "q" } });
@@ -550,9 +556,9 @@ fn a_long_dead_letter_queue_is_looked_through_in_slices() {
 
 #[test]
 fn a_rule_is_refused_before_it_changes_anything_if_too_many_long_commands_wait() {
-    let mut bed = Bed::with(Config { chore_slice: 1, ..config(9) });
+    let mut bed = Bed::with(Config { bulk_slice: 1, ..config(9) });
     push(&mut bed, 3);
-    for _ in 0..corq_shards::CHORES_MAX {
+    for _ in 0..corq_shards::BULK_OPERATIONS_MAX {
         bed.run(1, &Command::PromoteAll { queue: "q", count: 9 });
         bed.run(1, &Command::Drain { queue: "q" });
     }

@@ -7,7 +7,7 @@ mod support;
 use corq_shards::command::{Ack, Clean, Command, GroupPull, Only, Pull, Token};
 use corq_shards::dependency::{News, Unmet};
 use corq_shards::effect::Reply;
-use corq_shards::family::{NewKin, Report, Reported};
+use corq_shards::family::{NewFamily, Report, Reported};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
@@ -216,13 +216,15 @@ fn all_parents_of_a_child_have_its_value_though_they_are_told_in_slices_and_it_i
     for (is_child, remove) in [(true, false), (true, true), (false, false), (false, true)] {
         let mut bed = Bed::new();
         let parent = is_child.then_some("some");
-        let kin = parent.map(|_| Box::new(NewKin { parent, ..NewKin::default() }));
+        let family = parent.map(|_| Box::new(NewFamily { parent, ..NewFamily::default() }));
         let part =
-            bed.push("part", NewJob { kin, remove_on_complete: remove, ..NewJob::default() });
+            bed.push("part", NewJob { family, remove_on_complete: remove, ..NewJob::default() });
         let children = text_array(part);
         let open = unmet(&[part]);
-        let kin = NewKin { children: &children, open: Unmet::new(&open), ..NewKin::default() };
-        let waits = NewJob { depends_on: &children, kin: Some(Box::new(kin)), ..NewJob::default() };
+        let family =
+            NewFamily { children: &children, open: Unmet::new(&open), ..NewFamily::default() };
+        let waits =
+            NewJob { depends_on: &children, family: Some(Box::new(family)), ..NewJob::default() };
         let mut wholes = Vec::new();
         for _ in 0..MANY / 500 {
             wholes.extend(bed.push_all("whole", &vec![waits.clone(); 500]));
@@ -238,11 +240,12 @@ fn all_parents_of_a_child_have_its_value_though_they_are_told_in_slices_and_it_i
         assert_eq!(count(&mut bed, "whole", State::Waiting), MANY as u64);
         for &whole in &wholes {
             let view = bed.shard.view(bed.shard.find(whole).unwrap());
-            let end = view.options.unwrap().kin.as_deref().unwrap().ends.values().next().unwrap();
+            let end =
+                view.options.unwrap().family.as_deref().unwrap().ends.values().next().unwrap();
             assert_eq!(end.stored.payload_bytes, 1, "{is_child} {remove}");
         }
         let held = bed.shard.holdings();
-        assert_eq!((held.remains, held.watches), (0, 0), "{is_child} {remove}");
+        assert_eq!((held.unreported, held.watches), (0, 0), "{is_child} {remove}");
         bed.shard.audit().unwrap();
     }
 }
@@ -462,11 +465,11 @@ fn a_step_of_time_tells_only_of_long_commands_that_it_worked_on() {
     push_many(&mut bed, "a", 700, &NewJob::default());
     bed.ask(1, &Command::Drain { queue: "a" });
     tick(&mut bed);
-    assert!(bed.shard.take_chore_steps().is_some_and(|(_, steps)| steps >= 200));
+    assert!(bed.shard.take_bulk_steps().is_some_and(|(_, steps)| steps >= 200));
     push_many(&mut bed, "a", 10, &NewJob::default());
     bed.ask(1, &Command::Drain { queue: "a" });
     tick(&mut bed);
-    assert_eq!(bed.shard.take_chore_steps(), None);
+    assert_eq!(bed.shard.take_bulk_steps(), None);
 }
 
 #[test]

@@ -56,16 +56,16 @@ fn check_alone(one: &FlowJob<'_>) -> Result<(), String> {
     if job.unique_key.is_some() {
         return Err("uniqueKey and debounceId are not for jobs of a flow".into());
     }
-    let kin = job.kin.as_deref();
-    if kin.is_some_and(|kin| kin.policy.is_some() && kin.parent.is_none()) {
+    let family = job.family.as_deref();
+    if family.is_some_and(|family| family.policy.is_some() && family.parent.is_none()) {
         return Err("what a failure means for a parent needs a parentId".into());
     }
     Ok(())
 }
 
 fn ties_of(one: &FlowJob<'_>, place: usize, places: &HashMap<&str, usize>) -> Result<Ties, String> {
-    let kin = one.job.kin.as_deref();
-    let children = kin.map_or(&[][..], |kin| kin.children);
+    let family = one.job.family.as_deref();
+    let children = family.map_or(&[][..], |family| family.children);
     let names: HashSet<&str> = Texts::new(children).iter().collect();
     if names.len() != Texts::new(children).len() {
         return Err("childrenIds must not name a job twice".into());
@@ -94,7 +94,8 @@ fn check_parents(
     all: &[Ties],
     places: &HashMap<&str, usize>,
 ) -> Result<(), String> {
-    let parent_of = |place: usize| jobs[place].job.kin.as_deref().and_then(|kin| kin.parent);
+    let parent_of =
+        |place: usize| jobs[place].job.family.as_deref().and_then(|family| family.parent);
     let mut claimed = vec![false; jobs.len()];
     for (place, ties) in all.iter().enumerate() {
         for &(child, _) in ties.dependencies.iter().filter(|(_, is_child)| *is_child) {

@@ -303,7 +303,7 @@ impl ShardServer {
         let mut out = Out { journal: &mut self.engine.journal, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.late = Late::Stepped;
-        if let Some((request, steps)) = self.engine.shard.take_chore_steps()
+        if let Some((request, steps)) = self.engine.shard.take_bulk_steps()
             && let Some(parked) = self.parked.get(request.0.wrapping_sub(1) as u32)
         {
             self.meter.credit(parked.work, steps);

@@ -175,7 +175,7 @@ impl<'a> Making<'a> {
     }
 
     /// Checks and copies what lies before the cuts, one for each shard; or all there is, of a directory
-    /// that nobody uses. `progress` is told of bytes.
+    /// that is not in use. `progress` counts bytes.
     pub fn finish(
         self,
         cuts: Option<&[Position]>,

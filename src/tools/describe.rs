@@ -98,7 +98,7 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         Record::Adopted(adopted) => vec![adopted.parent, adopted.child],
         Record::Staged(staged) => vec![staged.pushed.id],
         Record::Flow { flow, .. } => vec![*flow],
-        Record::Kept(Kept::Remains(left)) => vec![left.child],
+        Record::Kept(Kept::Unreported(left)) => vec![left.child],
         Record::Changed(changed) => vec![changed.id()],
         Record::CronRan(ran) => vec![ran.pushed.id],
         Record::Repeated(repeated) => vec![repeated.ended.id, repeated.next.pushed.id],
@@ -117,6 +117,6 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         | Record::Kept(Kept::Evicted { .. } | Kept::Ids { .. } | Kept::GivenUp { .. }) => {
             Vec::new()
         }
-        Record::Kept(Kept::Past(ids)) => ids.iter().collect(),
+        Record::Kept(Kept::CompletedIds(ids)) => ids.iter().collect(),
     }
 }

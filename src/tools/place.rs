@@ -1,4 +1,4 @@
-//! A data directory: which shards it has, whether somebody uses it, and looking at their logs.
+//! A data directory: which shards it has, whether a process uses it, and looking at their logs.
 
 use std::fmt;
 use std::fs::{self, File};

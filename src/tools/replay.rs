@@ -8,7 +8,7 @@ use corq_io::log::Position;
 use corq_shards::job::State;
 use corq_shards::job::progress::Notes;
 use corq_shards::lease::token_stream::SecretKey;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Record, kind_name};
 use corq_shards::{Config, SLICE, Shard};
 
@@ -76,7 +76,7 @@ impl Replay {
             completed_retention_ms: u64::MAX,
             // Only sums are asked for.
             span_bits: 26,
-            chore_slice: SLICE,
+            bulk_slice: SLICE,
             interval_min_ms: 1,
             scheduled_per_second: u32::MAX,
             seed: 0,
@@ -149,7 +149,7 @@ impl Replay {
     /// Jobs that have something among what is missing of the log: their payload, result or one of their
     /// log lines. Costs a step per job.
     pub fn bereft(&self, stretches: &[Range<Position>]) -> Vec<u128> {
-        let lost = |stored: &Stored| {
+        let lost = |stored: &LogRef| {
             stretches.iter().any(|stretch| stretch.contains(&Position(stored.position)))
         };
         let mut found = Vec::new();

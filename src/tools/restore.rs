@@ -12,8 +12,8 @@ use super::place::{Fault, Place, at, sync};
 use super::replay::Replay;
 use super::target::Target;
 
-/// Makes the backup `from` the data directory `to`, which must not exist, or be empty. `progress` is told
-/// of bytes, of each twice: when it is copied and when it is checked.
+/// Makes the backup `from` the data directory `to`, which must not exist, or be empty. `progress` counts
+/// bytes, each twice: when it is copied and when it is checked.
 pub fn restore(from: &Path, to: &Path, progress: &dyn Fn(u64)) -> Result<Summary, Fault> {
     let target = Target::of(to)?;
     let source = Place::of(from)?;

@@ -15,7 +15,7 @@ use corq_io::log::{
 
 use super::place::{Fault, at};
 
-/// See the module.
+/// A place that is made whole or not at all.
 #[derive(Debug)]
 pub(super) struct Target {
     /// As it was named.
@@ -127,7 +127,7 @@ impl Target {
             })?;
         }
         draft.place(&self.path).map_err(|error| match error.kind() {
-            // Somebody was quicker, and what is there is whole.
+            // Another process was quicker, and what is there is whole.
             io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => self.taken(),
             io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices => self.is_mounted(),
             _ => at(&self.path)(error),

@@ -1,8 +1,8 @@
 //! A life in which every kind of record is written, and the files of it: how the logs beside this file
 //! came to be. The engine and the log are the real ones; time is given, so that nothing is left to chance.
 
+mod family;
 mod group;
-mod kin;
 
 use std::convert::Infallible;
 use std::fs;
@@ -16,7 +16,7 @@ use corq_shards::command::{
     Ack, AddWebhook, ClientId, Command, Fail, Limit, PerSpan, Pull, RequestId, SetCron, Stack,
     Token,
 };
-use corq_shards::compaction::space_forecast::Upkeep;
+use corq_shards::compaction::space_forecast::SpaceForecast;
 use corq_shards::cron::expression::Plan;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dependency::{News, Notice, Unmet};
@@ -28,7 +28,7 @@ use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::lease::token_stream::SecretKey;
 use corq_shards::log_record::cron::CronRules;
 use corq_shards::log_record::job_change::Level;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Journal, Record};
 use corq_shards::webhook::{Trigger, Triggers};
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
@@ -48,11 +48,11 @@ const YEAR_MS: u64 = 365 * DAY_MS;
 struct Book(Log<MemoryDisk>);
 
 impl Journal for Book {
-    fn append(&mut self, record: &Record<'_>) -> Stored {
+    fn append(&mut self, record: &Record<'_>) -> LogRef {
         let record_bytes = record.encoded_len();
         let (position, bytes) = self.0.append(record_bytes);
         record.encode(bytes);
-        Stored {
+        LogRef {
             position: position.0,
             record_bytes: record_bytes as u32,
             payload_bytes: record.payload_len() as u32,
@@ -63,15 +63,19 @@ impl Journal for Book {
         self.0.require_sync();
     }
 
-    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_new(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         true
     }
 
-    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_text(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_completion(
+        &mut self,
+        _bytes: u64,
+        _forecast: impl Fn() -> SpaceForecast,
+    ) -> bool {
         true
     }
 }
@@ -112,7 +116,7 @@ impl Life {
             unsaid_completed_max: COMPLETED_MAX,
             completed_retention_ms: 100 * YEAR_MS,
             span_bits: SEGMENT_BYTES.trailing_zeros(),
-            chore_slice: SLICE,
+            bulk_slice: SLICE,
             interval_min_ms: 1,
             scheduled_per_second: u32::MAX,
             seed: now_ms + u64::from(number),

@@ -17,7 +17,7 @@ use corq_shards::job::id::JobId;
 use corq_shards::job::overrides::Growth;
 use corq_shards::job::{Job, Options, State, flags};
 use corq_shards::log_record::cron::CronRules;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Pushed, Record};
 use corq_shards::webhook::Trigger;
 use rmpv::Value;
@@ -216,17 +216,17 @@ impl Seat {
     }
 
     /// The payload of a record.
-    fn payload(&self, stored: Stored) -> &[u8] {
+    fn payload(&self, stored: LogRef) -> &[u8] {
         let record = &self.records[&stored.position];
         assert_eq!(record.len(), stored.record_bytes as usize);
         &record[record.len() - stored.payload_bytes as usize..]
     }
 
-    fn text(&self, stored: Stored) -> Json {
+    fn text(&self, stored: LogRef) -> Json {
         std::str::from_utf8(self.payload(stored)).unwrap().into()
     }
 
-    fn pushed(&self, stored: Stored) -> Pushed<'_> {
+    fn pushed(&self, stored: LogRef) -> Pushed<'_> {
         let record = &self.records[&stored.position];
         Record::decode_original(record).unwrap().into_pushed().unwrap()
     }
@@ -314,14 +314,14 @@ impl Seat {
                 }),
             );
         }
-        if let Some(kin) = options.kin.as_deref() {
-            let ends = kin
+        if let Some(family) = options.family.as_deref() {
+            let ends = family
                 .ends
                 .values()
                 .map(|end| json!({"child": name(end.child), "how": end.how as u8}));
-            put("parent", json!(kin.parent));
+            put("parent", json!(family.parent));
             put("childrenEnded", Json::Array(ends.collect()));
-            put("freed", kin.freed.into());
+            put("freed", family.freed.into());
         }
         if let Some(before) = options.redelivered {
             put("redelivered", json!({"times": before.times, "at": before.last_at_ms}));

@@ -46,7 +46,7 @@ fn a_job_that_says_nothing_gets_the_documented_defaults() {
         remove_on_fail: false,
         durable: false,
         extras: None,
-        kin: None,
+        family: None,
     };
     assert_eq!(pushed(&[]), format!("{job:?}"));
     let nothing: Vec<_> =
@@ -124,7 +124,7 @@ fn every_field_of_a_job_arrives() {
             made_at_ms: Some(11),
             dedup: Some(Dedup { ttl_ms: 12, extend: true, replace: true, until_ms: 0 }),
         })),
-        kin: None,
+        family: None,
     };
     let repeat = map(&[("every", 10.0.into()), ("limit", 4.into()), ("count", 1.into())]);
     let options = [

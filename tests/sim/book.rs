@@ -2,8 +2,8 @@
 
 use super::settings::Flaw;
 use corq_io::log::{FaultyDisk, Log, Position};
-use corq_shards::compaction::space_forecast::Upkeep;
-use corq_shards::log_record::location::Stored;
+use corq_shards::compaction::space_forecast::SpaceForecast;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Journal, Record};
 
 /// The log of a shard.
@@ -17,7 +17,7 @@ pub struct Book {
 }
 
 impl Journal for Book {
-    fn append(&mut self, record: &Record<'_>) -> Stored {
+    fn append(&mut self, record: &Record<'_>) -> LogRef {
         let falsified = match (self.flaw, record) {
             (Flaw::ForgetfulJournal, Record::Retried(retried)) => Some(retried.id),
             (Flaw::LostCompletions, Record::Completed(ended)) => Some(ended.id),
@@ -35,22 +35,26 @@ impl Journal for Book {
         let (position, bytes) = self.log.append(record_bytes);
         record.encode(bytes);
         self.written.push((position, bytes.to_vec()));
-        Stored {
+        LogRef {
             position: position.0,
             record_bytes: record_bytes as u32,
             payload_bytes: record.payload_len() as u32,
         }
     }
 
-    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_new(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         true
     }
 
-    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_text(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_completion(
+        &mut self,
+        _bytes: u64,
+        _forecast: impl Fn() -> SpaceForecast,
+    ) -> bool {
         true
     }
 

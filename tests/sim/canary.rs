@@ -6,7 +6,8 @@ use super::told::{Heard, Told};
 use corq_shards::Caller;
 use corq_shards::Out;
 use corq_shards::command::{
-    AddWebhook, Clean, ClientId, Command, GroupLimit, GroupPull, Pull, RequestId, SetCron, Sifting,
+    AddWebhook, Clean, ClientId, Command, DlqScanRequest, GroupLimit, GroupPull, Pull, RequestId,
+    SetCron,
 };
 use corq_shards::cron::expression::Plan;
 use corq_shards::dead_letter::scan::FailedFilter;
@@ -153,8 +154,11 @@ fn spoil_other(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_
         Command::PromoteAll { queue, count } if flaw == Flaw::ShyPromotions => {
             to(&Command::PromoteAll { queue, count: count.min(2).saturating_sub(1) });
         }
-        Command::Sift(sifting) if flaw == Flaw::WideSieves => {
-            to(&Command::Sift(&Sifting { filter: FailedFilter::default(), ..*sifting }));
+        Command::DlqScan(scan_request) if flaw == Flaw::WideSieves => {
+            to(&Command::DlqScan(&DlqScanRequest {
+                filter: FailedFilter::default(),
+                ..*scan_request
+            }));
         }
         Command::RetryCompleted { queue, job, count, .. } if flaw == Flaw::LateRetries => {
             to(&Command::RetryCompleted { queue, job, count, until_ms: u64::MAX });

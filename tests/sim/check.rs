@@ -61,13 +61,13 @@ pub enum Check {
     /// A flow comes as a whole or not at all.
     Flow,
     /// A parent learns how its children ended, and goes on as they say.
-    Kin,
+    Family,
     /// Listeners are told of each step of each job, in order, and of nothing else.
     Told,
     /// Webhooks are as they were set, and told what they asked for.
     Hook,
     /// A long command does what it was given, in whatever slices.
-    Chore,
+    BulkOperation,
 }
 
 /// The checks that are on.

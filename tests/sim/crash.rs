@@ -13,7 +13,7 @@ use corq_shards::Shard;
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::Record;
 use corq_shards::log_record::job_change::Changed;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use std::collections::BTreeMap;
 
 /// How a process ends.
@@ -238,7 +238,7 @@ impl Node {
     }
 
     /// Whether a record tells this text of a job.
-    fn has_text(&self, id: JobId, stored: Stored, text: &str) -> bool {
+    fn has_text(&self, id: JobId, stored: LogRef, text: &str) -> bool {
         let position = Position(stored.position);
         let Ok(place) = self.book.written.binary_search_by_key(&position, |(at, _)| *at) else {
             return false;

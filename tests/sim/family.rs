@@ -8,7 +8,7 @@ use super::node::Node;
 use super::world::World;
 use corq_io::log::Position;
 use corq_shards::dependency::{News, Notice, Unmet};
-use corq_shards::family::{ChildEnd, End, How, Kin, NewKin, Policy, Report};
+use corq_shards::family::{ChildEnd, End, Family, How, NewFamily, Policy, Report};
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::Record;
 use corq_shards::query::JobView;
@@ -67,10 +67,10 @@ impl Ties {
         self.open = open;
     }
 
-    pub fn lend(&self) -> Option<Box<NewKin<'_>>> {
+    pub fn lend(&self) -> Option<Box<NewFamily<'_>>> {
         let none = self.parent.is_none() && self.policy.is_none() && self.children.is_empty();
         (!none).then(|| {
-            Box::new(NewKin {
+            Box::new(NewFamily {
                 parent: self.parent.as_deref(),
                 policy: self.policy,
                 children: &self.children,
@@ -79,20 +79,20 @@ impl Ties {
         })
     }
 
-    pub fn family(&self) -> Family {
-        Family {
+    pub fn family(&self) -> FamilyModel {
+        FamilyModel {
             parent: self.parent.clone(),
             policy: self.policy,
             children: self.open.iter().copied().collect(),
             declared: self.names.iter().cloned().collect(),
-            ..Family::default()
+            ..FamilyModel::default()
         }
     }
 }
 
 /// What a job knows of its parent and its children.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Family {
+pub struct FamilyModel {
     pub parent: Option<String>,
     pub policy: Option<Policy>,
     /// Those of [`Job::unmet`] that are its children.
@@ -125,8 +125,8 @@ impl Job {
     }
 
     /// Whether nothing is left of it, but what its parent is to be told of its failure.
-    pub fn may_leave_remains(&self) -> bool {
-        let Family { parent, policy, failed_and_gone, abandoned, .. } = &self.family;
+    pub fn may_leave_unreported(&self) -> bool {
+        let FamilyModel { parent, policy, failed_and_gone, abandoned, .. } = &self.family;
         let failed = parent.is_some() && policy.is_some() && *failed_and_gone;
         self.state == State::Gone && (failed || *abandoned)
     }
@@ -207,7 +207,7 @@ impl Model {
             _ => false,
         };
         self.record = at.place_of(told);
-        self.must(Check::Kin, self.record.is_some(), || format!("{report:?} is not noted"));
+        self.must(Check::Family, self.record.is_some(), || format!("{report:?} is not noted"));
         let job = self.change(parent);
         if how != How::Dropped {
             let value = if how == How::Completed { value.to_vec() } else { error_of(value) };
@@ -240,7 +240,7 @@ impl Model {
     pub fn judge_settling(&mut self, at: &Moment<'_>, news: News) {
         for (_, record) in at.records() {
             if let Record::Settled { child } = record {
-                self.must(Check::Kin, news == News::UnwatchChild, || {
+                self.must(Check::Family, news == News::UnwatchChild, || {
                     format!("{child:?} is settled")
                 });
                 self.ever_settled.insert(child);
@@ -250,16 +250,16 @@ impl Model {
 
     /// A job and its kin are what they should be.
     pub fn compare_family(&self, job: &Job, view: &JobView<'_>) {
-        let none = Kin::default();
-        let kin = view.options.and_then(|has| has.kin.as_deref()).unwrap_or(&none);
+        let none = Family::default();
+        let family = view.options.and_then(|has| has.family.as_deref()).unwrap_or(&none);
         let ends: BTreeMap<JobId, How> =
-            kin.ends.values().map(|end| (end.child, end.how)).collect();
+            family.ends.values().map(|end| (end.child, end.how)).collect();
         let known = job.family.ends.iter().map(|(&child, &(how, _))| (child, how));
-        let same = kin.parent.as_deref() == job.family.parent.as_deref()
-            && kin.policy == job.family.policy
-            && kin.freed == job.family.freed
+        let same = family.parent.as_deref() == job.family.parent.as_deref()
+            && family.policy == job.family.policy
+            && family.freed == job.family.freed
             && ends == known.collect();
-        self.must(Check::Kin, same, || format!("{job:?}\n  has {kin:?}"));
+        self.must(Check::Family, same, || format!("{job:?}\n  has {family:?}"));
     }
 }
 
@@ -280,10 +280,10 @@ impl World {
         let child = keeper.jobs.get(&notice.dependency);
         let left = child.is_some_and(|child| {
             let gone = child.state == State::Gone && child.family.parent.is_some();
-            gone && child.family.completed_and_gone || child.may_leave_remains()
+            gone && child.family.completed_and_gone || child.may_leave_unreported()
         });
         let settled = keeper.ever_settled.contains(&notice.dependency);
-        self.checks.must(Check::Kin, !own || !left || settled, || {
+        self.checks.must(Check::Family, !own || !left || settled, || {
             format!("{parent:?} is told {:?} of {child:?}", notice.news)
         });
     }
@@ -301,12 +301,12 @@ impl Node {
     pub fn check_values(&self) {
         for job in self.model.jobs.values() {
             let Some(index) = self.shard.find(job.id) else { continue };
-            let kin = self.shard.view(index).options.and_then(|has| has.kin.as_deref());
-            for end in kin.iter().flat_map(|kin| kin.ends.values()) {
+            let family = self.shard.view(index).options.and_then(|has| has.family.as_deref());
+            for end in family.iter().flat_map(|family| family.ends.values()) {
                 let known = job.family.ends.get(&end.child).map(|(how, value)| (*how, &value[..]));
                 let found = self.end_of(job.id, end);
                 let same = found.as_ref().map(|(how, value)| (*how, &value[..])) == known;
-                self.model.must(Check::Kin, same, || format!("{job:?}\n  finds {found:?}"));
+                self.model.must(Check::Family, same, || format!("{job:?}\n  finds {found:?}"));
             }
         }
     }

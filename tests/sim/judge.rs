@@ -1,8 +1,8 @@
 //! The rules of the model: what a job goes through, said once, for commands and for time alike.
 
 use super::awaits::End;
+use super::bulk_operations::Taken;
 use super::check::Check;
-use super::chores::Taken;
 use super::family::result_of;
 use super::groups::Wanted;
 use super::model::{Job, Lease, Model, State, Waiter};
@@ -414,7 +414,7 @@ impl Model {
                         }
                         self.fail_attempt(at, id, Cause::Timeout);
                     } else if self.hold_ends_ms(job, lease) <= at.now_ms
-                        && (!self.has_chore(&job.queue) || at.tells_of_stall(id))
+                        && (!self.has_bulk(&job.queue) || at.tells_of_stall(id))
                     {
                         self.stall(at.now_ms, id);
                     }
@@ -433,24 +433,24 @@ impl Model {
             match record {
                 Record::Removed { id } => match self.jobs.get(&id) {
                     Some(job) if job.state == State::Gone => {}
-                    Some(job) if job.is_over(at.now_ms) && !self.has_chore(&job.queue) => {
+                    Some(job) if job.is_over(at.now_ms) && !self.has_bulk(&job.queue) => {
                         self.remove(id);
                     }
                     Some(job) if self.may_drop_letter(job, at.now_ms) => {
                         self.drop_letter(at.now_ms, id);
                     }
-                    _ => self.take_in_chore(at, id, Taken::Removed),
+                    _ => self.take_in_bulk(at, id, Taken::Removed),
                 },
                 Record::Revived(Revived { id, by_itself: false, .. })
                     if !self.claimed.remove(&id) =>
                 {
-                    self.take_in_chore(at, id, Taken::Revived);
+                    self.take_in_bulk(at, id, Taken::Revived);
                 }
                 Record::Changed(Changed::Promoted { id, .. }) if !self.claimed.remove(&id) => {
-                    self.take_in_chore(at, id, Taken::Promoted);
+                    self.take_in_bulk(at, id, Taken::Promoted);
                 }
                 Record::Changed(Changed::KeyFreed { id }) if self.has_key(id) => {
-                    self.take_in_chore(at, id, Taken::Freed);
+                    self.take_in_bulk(at, id, Taken::Freed);
                 }
                 Record::Grouped(grouped) => self.follow_group(at, &grouped),
                 Record::CronRan(ran) => self.run_schedule(at, &ran),

@@ -19,9 +19,9 @@
 
 pub mod awaits;
 pub mod book;
+pub mod bulk_operations;
 pub mod canary;
 pub mod check;
-pub mod chores;
 pub mod client;
 pub mod compare;
 pub mod crash;
@@ -44,9 +44,9 @@ pub mod played;
 pub mod reclaim;
 pub mod repeat;
 pub mod rules;
+pub mod scan;
 pub mod schedules;
 pub mod settings;
-pub mod sift;
 pub mod staged;
 pub mod told;
 pub mod trace;

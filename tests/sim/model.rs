@@ -5,9 +5,9 @@
 //! crash can take back what the log lost.
 
 use super::awaits::{Await, End};
+use super::bulk_operations::BulkOperation;
 use super::check::{Check, Checks};
-use super::chores::Chore;
-use super::family::Family;
+use super::family::FamilyModel;
 use super::groups::{OfGroups, Spans};
 use super::hooks::Hook;
 use super::limits::Limits;
@@ -103,7 +103,7 @@ pub struct Job {
     pub met: bool,
     pub series: Option<Series>,
     pub notes: Notes,
-    pub family: Family,
+    pub family: FamilyModel,
 }
 
 /// Progress and log of a job while it lives.
@@ -144,7 +144,7 @@ impl Job {
             met: false,
             series: None,
             notes: Notes::default(),
-            family: Family::default(),
+            family: FamilyModel::default(),
         }
     }
 
@@ -246,7 +246,7 @@ pub struct Model {
     /// From when on they run.
     pub schedules_since_ms: Option<u64>,
     /// Long commands at work or in line.
-    pub chores: Vec<Chore>,
+    pub bulk_operations: Vec<BulkOperation>,
     /// In the order they came.
     pub waiters: Vec<Waiter>,
     /// Who waits for which job here, as the shard was told, and whether as its parent.
@@ -301,7 +301,7 @@ impl Model {
             played: Played::default(),
             is_new: false,
             schedules_since_ms: None,
-            chores: Vec::new(),
+            bulk_operations: Vec::new(),
             in_steps: false,
             waiters: Vec::new(),
             watches: BTreeMap::new(),
@@ -326,8 +326,8 @@ impl Model {
 
     /// A job, to be changed. One transition, one call: the version before it is kept.
     pub fn change(&mut self, id: JobId) -> &mut Job {
-        for chore in &mut self.chores {
-            chore.must.remove(&id);
+        for bulk_operation in &mut self.bulk_operations {
+            bulk_operation.must.remove(&id);
         }
         let job = self.jobs.get_mut(&id).expect("only known jobs change");
         self.open.push((Old::Job(id, Some(Box::new(job.clone()))), self.record));
@@ -387,7 +387,7 @@ impl Model {
         self.waiters.clear();
         self.watches.clear();
         self.awaits.clear();
-        self.chores.clear();
+        self.bulk_operations.clear();
         self.schedules_since_ms = None;
         let mut cut: BTreeSet<JobId> = BTreeSet::new();
         while let Some(change) = self.history.pop_if(|change| change.after > kept) {
@@ -513,7 +513,10 @@ impl Model {
     /// Whether a queue is one that was obliterated, or has the name of one, and that is not empty yet.
     fn has_elder(&self, queue: &str) -> bool {
         let name = queue.split(DETACHED).next().unwrap_or_default();
-        let names = self.chores.iter().filter_map(|chore| chore.queue.split_once(DETACHED));
+        let names = self
+            .bulk_operations
+            .iter()
+            .filter_map(|bulk_operation| bulk_operation.queue.split_once(DETACHED));
         names.into_iter().any(|(elder, _)| elder == name)
     }
 

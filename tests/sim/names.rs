@@ -4,7 +4,7 @@
 use super::flows::FlowTask;
 use super::needs::Needs;
 use super::ops::ack::{Ack, Checking, One};
-use super::ops::kin::Adoption;
+use super::ops::family::Adoption;
 use super::ops::push::Push;
 use super::world::{Mail, World};
 use corq_shards::job::id::fnv1a;

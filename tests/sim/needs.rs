@@ -129,7 +129,7 @@ impl World {
                 let dependency = self.nodes[shard].model.jobs.get(&id);
                 let open = dependency.is_some_and(|other| !other.met && other.state != State::Gone);
                 let is_child = job.family.children.contains(&id);
-                let check = if is_child { Check::Kin } else { Check::Dependency };
+                let check = if is_child { Check::Family } else { Check::Dependency };
                 // What its failure means, it has said.
                 let silent = !is_child
                     || dependency.is_none_or(|other| {

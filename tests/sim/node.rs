@@ -95,7 +95,7 @@ impl Node {
         model.in_steps = call.is_stepwise();
         call.judge(model, &at, own);
         model.follow(&at);
-        model.judge_chores(&at, &answers);
+        model.judge_bulk(&at, &answers);
         if !call.is_stepwise() {
             // All of it was carried out before anything was delivered.
             model.fresh.clear();
@@ -134,17 +134,17 @@ impl Node {
         self.effects.clear();
         let mut out = Out { journal: &mut self.book, effects: &mut self.effects };
         // A long command goes on for one slice, so that others come in between.
-        let in_slices = !self.model.chores.is_empty();
+        let in_slices = !self.model.bulk_operations.is_empty();
         while self.shard.tick(shown_ms, &mut out) <= shown_ms && !in_slices {}
         let answers = answers(&self.effects, &self.shard, flaw);
         let written = &self.book.written[..];
         let shard = &self.shard;
         let at = Moment { now_ms, client: 0, request: 0, shard, by_clock: true, written, before };
         self.model.in_steps = true;
-        self.model.follow_chores(&at);
+        self.model.follow_bulk(&at);
         self.model.fall_due(&at);
         self.model.follow(&at);
-        self.model.judge_chores(&at, &answers);
+        self.model.judge_bulk(&at, &answers);
         for (request, answer) in &answers {
             self.model.judge_delivery(&at, *request, answer);
         }
@@ -211,7 +211,7 @@ impl Node {
                 _ => Standing::Unknown,
             };
             // What is left of it may have been heard by now.
-            let left = self.model.jobs.get(&id).is_some_and(Job::may_leave_remains);
+            let left = self.model.jobs.get(&id).is_some_and(Job::may_leave_unreported);
             let fits = standing == expected || left && standing == Standing::Open;
             self.model.must(Check::Dependency, fits, || {
                 format!("{id:?} is {standing:?}, not {expected:?}")

@@ -3,7 +3,7 @@
 
 use corq_shards::command::{Beat, Command, GroupLimit, Limit, Only};
 use corq_shards::dead_letter::policy::RulePatch;
-use corq_shards::dead_letter::scan::SiftFor;
+use corq_shards::dead_letter::scan::DlqScanFor;
 use corq_shards::job::change::Change;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras};
@@ -191,13 +191,13 @@ impl Played {
             }),
             Command::Rule { patch: RulePatch::Dlq(_), .. } => self.note("Rule dlq"),
             Command::Rule { patch: RulePatch::Stall(_), .. } => self.note("Rule stall"),
-            Command::Sift(sifting) => {
-                self.note(match sifting.purpose {
-                    SiftFor::Listing => "Sift for listing",
-                    SiftFor::Retry => "Sift for retry",
-                    SiftFor::Stats => "Sift for stats",
+            Command::DlqScan(scan_request) => {
+                self.note(match scan_request.purpose {
+                    DlqScanFor::Listing => "Sift for listing",
+                    DlqScanFor::Retry => "Sift for retry",
+                    DlqScanFor::Stats => "Sift for stats",
                 });
-                self.note_if(sifting.filter.cause.is_some(), "Sift with a filter");
+                self.note_if(scan_request.filter.cause.is_some(), "Sift with a filter");
             }
             Command::Attend { .. } => self.note("Attend"),
             Command::RetryFailed { .. } => self.note("RetryFailed"),
@@ -274,7 +274,7 @@ impl Played {
             remove_on_fail,
             durable,
             extras,
-            kin,
+            family,
         } = job;
         for (is_so, what) in [
             (name.is_some(), "job name"),
@@ -295,7 +295,7 @@ impl Played {
             (*remove_on_complete, "job remove on complete"),
             (*remove_on_fail, "job remove on fail"),
             (*durable, "job durable"),
-            (kin.is_some(), "job kin"),
+            (family.is_some(), "job kin"),
         ] {
             self.note_if(is_so, what);
         }

@@ -1,7 +1,7 @@
 //! Repeated jobs in the model: the completion of a run brings the next one, in one record.
 
 use super::check::Check;
-use super::family::Family;
+use super::family::FamilyModel;
 use super::judge::Moment;
 use super::keys::begin_key;
 use super::model::{Job, Model, Notes, State};
@@ -70,7 +70,7 @@ impl Model {
             attempts: 0,
             stalls: 0,
             redelivered: 0,
-            family: Family::default(),
+            family: FamilyModel::default(),
             unmet: BTreeSet::new(),
             notes: Notes::default(),
             series: Some(Series { count: series.count + 1, due_ms: run_at_ms, ..series }),

@@ -166,13 +166,13 @@ impl Model {
             let lives = job.expires_at_ms.is_none_or(|life_ms| now_ms < life_ms);
             let due = due && lives || self.is_outdated(job, now_ms);
             let fresh = matches!(job.state, State::Failed { at_ms, .. } if at_ms == now_ms);
-            self.must(Check::Overdue, !due || fresh || self.has_chore(&job.queue), || {
+            self.must(Check::Overdue, !due || fresh || self.has_bulk(&job.queue), || {
                 format!("at {now_ms}, still a dead letter: {job:?}")
             });
         }
         for queue in self.rules.keys() {
             let surplus = self.surplus(queue);
-            self.must(Check::Overdue, surplus == 0 || self.has_chore(queue), || {
+            self.must(Check::Overdue, surplus == 0 || self.has_bulk(queue), || {
                 format!("{surplus} dead letters too many in {queue}")
             });
         }

@@ -9,7 +9,7 @@ use corq_shards::lease::token_stream::SecretKey;
 /// What settings are drawn from.
 const COMPLETED_MAX: &[u32] = &[0, 2, 10, 1000];
 const RETENTION_MS: &[u64] = &[20_000, 100_000, 600_000_000];
-const CHORE_SLICE: &[u64] = &[1, 3, 500];
+const BULK_SLICE: &[u64] = &[1, 3, 500];
 
 /// Wrongness planted in the harness's own seams, to see that a check sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -141,7 +141,7 @@ pub struct Settings {
     pub cache_bytes: usize,
     pub completed_max: u32,
     pub completed_retention_ms: u64,
-    pub chore_slice: u64,
+    pub bulk_slice: u64,
     /// Longest pause between two steps, most of the time.
     pub pace_ms: u64,
     /// One turn in so many gives up some of the log; 0 for none.
@@ -176,7 +176,7 @@ impl Settings {
             completed_retention_ms: dice.pick(RETENTION_MS),
             pace_ms: dice.pick(&[2, 20, 200]),
             reclaim: dice.pick(&[0, 1, 2, 8]),
-            chore_slice: dice.pick(CHORE_SLICE),
+            bulk_slice: dice.pick(BULK_SLICE),
             flaw,
             checks,
         }
@@ -186,7 +186,7 @@ impl Settings {
     pub fn change(&mut self, dice: &mut Dice) {
         self.completed_max = dice.pick(COMPLETED_MAX);
         self.completed_retention_ms = dice.pick(RETENTION_MS);
-        self.chore_slice = dice.pick(CHORE_SLICE);
+        self.bulk_slice = dice.pick(BULK_SLICE);
     }
 
     /// Settings by which as much as can be is kept if little is by these, and the other way round.
@@ -228,7 +228,7 @@ impl Settings {
             unsaid_completed_max: self.completed_max,
             completed_retention_ms: self.completed_retention_ms,
             span_bits: self.segment_bytes.trailing_zeros(),
-            chore_slice: self.chore_slice,
+            bulk_slice: self.bulk_slice,
             interval_min_ms: 1,
             scheduled_per_second: u32::MAX,
             hash_key: self.hash_key(shard, start),

@@ -222,7 +222,7 @@ impl Model {
 impl Node {
     /// What the shard tells listeners, with what is in the log of it.
     pub fn heard(&self, events: &[Event]) -> Vec<Told> {
-        let payload = |stored: corq_shards::log_record::location::Stored| match stored.payload_bytes
+        let payload = |stored: corq_shards::log_record::location::LogRef| match stored.payload_bytes
         {
             0 => Vec::new(),
             bytes => self.payload_at(stored.position, bytes),

@@ -3,7 +3,7 @@
 
 use crate::shard::SLICE;
 
-/// See the module. Each is counted down.
+/// What is left of each allowance: counted down.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     /// Notices to the shards of other jobs of what jobs here wait for.

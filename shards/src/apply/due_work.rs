@@ -21,7 +21,7 @@ impl Shard {
     /// in milliseconds since the epoch: `now_ms` if there is more to do, `u64::MAX` for never.
     pub fn tick<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) -> u64 {
         self.allowance = Allowance::default();
-        self.chore_steps = None;
+        self.bulk_steps = None;
         if self.next_deadline_ms() > now_ms {
             return self.next_deadline_ms();
         }
@@ -31,11 +31,12 @@ impl Shard {
         self.allowance.deliveries -= kept;
         // Before anything is delivered: a job that leaves must still be there when its delivery is written.
         // What ends jobs waits while there is no room for a slice of it.
-        let bytes = (self.config.chore_slice + 2 * SLICE) * SLICE_END_BYTES;
-        let takes_ends = out.journal.takes_ends(bytes, || self.upkeep());
-        if takes_ends {
+        let bytes = (self.config.bulk_slice + 2 * SLICE) * SLICE_END_BYTES;
+        let can_append_completion =
+            out.journal.can_append_completion(bytes, || self.space_forecast());
+        if can_append_completion {
             self.trim_overfull(now_ms, out);
-            self.work_on_chores(now_ms, out);
+            self.work_on_bulk(now_ms, out);
             self.end_delays_and_lives(now_ms, out);
             self.release_of_leavers(now_ms, out);
             self.end_leases(now_ms, out);
@@ -48,7 +49,7 @@ impl Shard {
         self.fill_room(now_ms, out);
         self.see_groups(now_ms, out);
         self.end_waits(now_ms, out);
-        self.end_awaitings(now_ms, out);
+        self.expire_end_waiters(now_ms, out);
         self.run_crons(now_ms, out);
         self.fill_room(now_ms, out);
         self.end_retention(now_ms, out.journal);
@@ -59,23 +60,23 @@ impl Shard {
         debug_assert!(self.holds_delivered(&out.effects.deliveries[delivered..]));
         let next_ms = self.next_deadline_ms().max(now_ms);
         // Room comes with time.
-        if takes_ends { next_ms } else { next_ms.max(now_ms + NO_ROOM_PAUSE_MS) }
+        if can_append_completion { next_ms } else { next_ms.max(now_ms + NO_ROOM_PAUSE_MS) }
     }
 
     fn next_deadline_ms(&self) -> u64 {
-        let busy = !self.chores.is_empty()
+        let busy = !self.bulk_operations.is_empty()
             || !self.seeing.is_empty()
             || !self.unserved.is_empty()
             || !self.leavers.is_empty()
             || !self.overfull.is_empty();
-        if busy || self.has_news() || self.awaitings.has_ended() {
+        if busy || self.has_news() || self.end_waiters.has_ended() {
             return 0;
         }
         let next = |at: Option<u64>| at.unwrap_or(u64::MAX);
         next(self.job_timers.next_ms())
             .min(next(self.lease_timers.next_ms()))
             .min(next(self.waiter_timers.next_ms()))
-            .min(next(self.awaitings.timers.next_ms()))
+            .min(next(self.end_waiters.timers.next_ms()))
             .min(next(self.limit_timers.next_ms()))
             .min(next(self.groups.timers.next_ms()))
             .min(next(self.crons.next_ms()))

@@ -3,7 +3,7 @@
 use crate::job::State;
 use crate::job::id::JobId;
 use crate::log_record::codec::Malformed;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::snapshot::Kept;
 use crate::log_record::{Limited, Pushed, Record, Revived, Ruled};
 use crate::shard::Shard;
@@ -15,7 +15,7 @@ impl Shard {
     /// job has been reclaimed: see `unknown.rs`.
     pub fn replay(&mut self, position: u64, bytes: &[u8]) -> Result<(), Malformed> {
         let record = Record::decode(bytes)?;
-        let stored = Stored {
+        let stored = LogRef {
             position,
             record_bytes: bytes.len() as u32,
             payload_bytes: record.payload_len() as u32,
@@ -95,7 +95,7 @@ impl Shard {
                     self.end_child(job, ended, stored);
                 }
             }
-            Record::Settled { child } => self.drop_remains(*child),
+            Record::Settled { child } => self.drop_unreported(*child),
             Record::Adopted(adopted) => {
                 if let Some(job) = self.find_told(adopted.parent) {
                     self.adopt(job, adopted);
@@ -143,7 +143,7 @@ impl Shard {
     pub(crate) fn replay_push(
         &mut self,
         pushed: &Pushed<'_>,
-        stored: Stored,
+        stored: LogRef,
     ) -> Result<(), Malformed> {
         if self.jobs.find(pushed.id).is_some() {
             return Err(Malformed("a job was pushed twice"));

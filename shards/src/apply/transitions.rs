@@ -7,25 +7,25 @@ use crate::collections::slab::NONE;
 use crate::command::{ClientId, Token};
 use crate::dead_letter::reason::Cause;
 use crate::effect::{Ending, NameChange};
-use crate::family::{End, Kin};
+use crate::family::{End, Family};
 use crate::job::name_table::NameRef;
 use crate::job::{Job, Options, Outcome, Redelivered, State, flags};
 use crate::lease::Lease;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::{Buried, Ended, Pushed, Retried};
 use crate::queue::retention::Evicts;
 use crate::repeat::Series;
 use crate::shard::{Client, Shard};
 
 impl Shard {
-    /// [`crate::log_record::Record::Pushed`].
-    pub(crate) fn add(&mut self, queue: u32, pushed: &Pushed<'_>, stored: Stored) -> u32 {
+    /// Applies [`crate::log_record::Record::Pushed`].
+    pub(crate) fn add(&mut self, queue: u32, pushed: &Pushed<'_>, stored: LogRef) -> u32 {
         let given = &pushed.job;
         let name = self.take_name(queue, given.name);
         let options = self.store_options(queue, pushed, name);
         let index = self.jobs.insert(Job { options, name, ..Job::of(pushed, queue, stored) });
         self.live.add(&stored);
-        self.queues[queue].roll.insert(&self.jobs.slab, index);
+        self.queues[queue].push_order.insert(&self.jobs.slab, index);
         if options != NONE {
             self.unique.take(&self.jobs, index);
             self.note_name(index, true);
@@ -72,7 +72,7 @@ impl Shard {
             && given.repeat.is_none()
             && given.extras.is_none()
             && given.group_id.is_none()
-            && given.kin.is_none()
+            && given.family.is_none()
             && name != NameRef::APART;
         if plain {
             return NONE;
@@ -93,7 +93,7 @@ impl Shard {
             name: given.name.filter(|_| name == NameRef::APART).map(Into::into),
             extras: given.extras.clone(),
             group,
-            kin: given.kin.as_deref().map(|kin| Box::new(Kin::of(kin))),
+            family: given.family.as_deref().map(|family| Box::new(Family::of(family))),
             ..Options::default()
         })
     }
@@ -143,8 +143,8 @@ impl Shard {
         self.enter(job, State::Active);
     }
 
-    /// [`crate::log_record::Record::Completed`].
-    pub(crate) fn complete(&mut self, job: u32, ended: &Ended<'_>, stored: Stored) {
+    /// Applies [`crate::log_record::Record::Completed`].
+    pub(crate) fn complete(&mut self, job: u32, ended: &Ended<'_>, stored: LogRef) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
         self.unwatch_dependencies(job);
@@ -171,7 +171,7 @@ impl Shard {
         self.retention.note_end(finished_at_ms);
     }
 
-    /// [`crate::log_record::Record::Retried`].
+    /// Applies [`crate::log_record::Record::Retried`].
     pub(crate) fn retry(&mut self, job: u32, retried: &Retried<'_>) {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
@@ -181,8 +181,8 @@ impl Shard {
         self.enter(job, if later { State::Delayed } else { State::Waiting });
     }
 
-    /// [`crate::log_record::Record::Buried`].
-    pub(crate) fn inter(&mut self, job: u32, buried: &Buried<'_>, stored: Stored) {
+    /// Applies [`crate::log_record::Record::Buried`].
+    pub(crate) fn inter(&mut self, job: u32, buried: &Buried<'_>, stored: LogRef) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
         self.unwatch_dependencies(job);
@@ -204,7 +204,7 @@ impl Shard {
         }
     }
 
-    /// [`crate::log_record::Record::Stalled`].
+    /// Applies [`crate::log_record::Record::Stalled`].
     pub(crate) fn stall(&mut self, job: u32) {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
@@ -219,7 +219,7 @@ impl Shard {
         self.enter(job, State::Waiting);
     }
 
-    /// [`crate::log_record::Record::Revived`].
+    /// Applies [`crate::log_record::Record::Revived`].
     pub(crate) fn revive(&mut self, job: u32, run_at_ms: u64, by_itself: bool) {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
@@ -256,8 +256,8 @@ impl Shard {
         self.forget(job, completed);
     }
 
-    /// [`crate::log_record::Record::Paused`].
-    pub(crate) fn set_paused(&mut self, name: &str, paused: bool, stored: Stored) -> u32 {
+    /// Applies [`crate::log_record::Record::Paused`].
+    pub(crate) fn set_paused(&mut self, name: &str, paused: bool, stored: LogRef) -> u32 {
         let queue = self.queues.find_or_insert(name);
         let set = paused.then_some(stored);
         let before = std::mem::replace(&mut self.queues[queue].paused, set);
@@ -269,15 +269,15 @@ impl Shard {
         if completed {
             let about = &self.jobs.slab[job];
             let (id, told_from) = (about.id, about.stored.position);
-            self.past.note(id, told_from);
+            self.completed_ids.note(id, told_from);
         }
-        // Live, the directory remembers by itself; at recovery it is told of these, too.
+        // Live, the directory of custom ids follows by itself; recovery has to report these, too.
         if self.recovering
             && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())
         {
             let id = self.jobs.slab[job].id;
-            if completed || self.remains.get(id).is_some() {
-                self.past.note_name(name, id);
+            if completed || self.unreported.get(id).is_some() {
+                self.completed_ids.note_name(name, id);
             }
         }
         self.note_name(job, false);
@@ -290,14 +290,15 @@ impl Shard {
         self.unshare(job);
         self.quit_group(job);
         let options = self.jobs.options_of_mut(job);
-        let (notes, kin) = options.map_or((None, None), |has| (has.notes.take(), has.kin.take()));
+        let (notes, family) =
+            options.map_or((None, None), |has| (has.notes.take(), has.family.take()));
         if let Some(notes) = notes {
             notes.texts().for_each(|text| self.live.sub(text));
             self.live.sub_lines(notes.logs.len());
         }
-        if let Some(kin) = kin {
-            self.child_ends -= kin.ends.len() as u64;
-            kin.ends.values().for_each(|end| self.live.sub(&end.stored));
+        if let Some(family) = family {
+            self.child_ends -= family.ends.len() as u64;
+            family.ends.values().for_each(|end| self.live.sub(&end.stored));
         }
         self.live.sub(&self.jobs.slab[job].stored);
         let about = &self.jobs.slab[job];
@@ -307,11 +308,11 @@ impl Shard {
         {
             names.release(name);
         }
-        self.queues[queue].roll.remove(&self.jobs.slab, job);
+        self.queues[queue].push_order.remove(&self.jobs.slab, job);
         self.jobs.remove(job);
     }
 
-    /// The directory is told of custom ids as they come and go; at recovery it asks for all at once.
+    /// Reports custom ids to their directory as they come and go; at recovery it asks for all at once.
     fn note_name(&mut self, job: u32, known: bool) {
         if self.recovering {
             return;

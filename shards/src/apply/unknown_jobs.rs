@@ -9,7 +9,7 @@
 
 use crate::job::id::JobId;
 
-/// See the module.
+/// Counts records about jobs that are not known.
 #[derive(Debug, Default)]
 pub(crate) struct Unknown {
     records: u64,

@@ -11,7 +11,7 @@ pub(crate) const CHUNK: usize = 1 << CHUNK_BITS;
 /// Room for fewer entries than this is not given back.
 const KEPT: usize = 16;
 
-/// See the module.
+/// A vector that grows by a chunk at a time.
 pub(crate) struct ChunkedVec<T> {
     /// All but the last one with entries are full. There is at most one without behind it.
     chunks: Vec<Vec<T>>,

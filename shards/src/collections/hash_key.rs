@@ -1,5 +1,5 @@
 //! The secret of the hash tables: a client who does not know it cannot pick names or keep jobs that meet in
-//! one place of a table. It is drawn anew at each start, outside, and is told to nobody.
+//! one place of a table. It is drawn anew at each start, outside, and never leaves the process.
 //!
 //! Nothing that is kept or shown may follow from these hashes: neither what the log holds nor the order of
 //! an answer. What decides where a queue or a name lives is [`crate::job::id::fnv1a`], which ids carry.
@@ -7,7 +7,7 @@
 use crate::job::id::JobId;
 use siphasher::sip::SipHasher13;
 
-/// See the module.
+/// The secret key of all hashes.
 #[derive(Clone, Copy)]
 pub struct HashKey {
     first: u64,

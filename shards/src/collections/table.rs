@@ -24,7 +24,7 @@ const PART_KEPT: usize = 14;
 /// The highest seven bits of a hash and the lowest ones tell entries of one part apart.
 const PART_SHIFT: u32 = 25;
 
-/// See the module.
+/// A hash table that grows by a part at a time.
 pub struct Table<T> {
     parts: ChunkedVec<HashTable<T>>,
     len: usize,

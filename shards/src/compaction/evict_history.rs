@@ -9,7 +9,7 @@ use crate::shard::{Out, SLICE, Shard};
 
 /// How far the search has come.
 #[derive(Debug, Default)]
-pub(crate) struct Yielding {
+pub(crate) struct HistoryEviction {
     /// The next queue to be looked at.
     queue: u32,
     /// Ends below this mark go in this round.
@@ -41,19 +41,20 @@ impl Shard {
     fn forget_oldest<J: Journal>(&mut self, mut left: u64, journal: &mut J) -> u64 {
         let mut forgotten = 0;
         while left > 0 && self.has_history() {
-            if self.yielding.queue >= self.queues.end() {
+            if self.history_eviction.queue >= self.queues.end() {
                 self.begin_round();
             }
-            let queue = self.yielding.queue;
+            let queue = self.history_eviction.queue;
             left -= 1;
             let mut any = false;
             while !self.queues.has_elder(queue)
                 && let Some(oldest) = self.queues[queue].completed.front(&self.jobs)
             {
                 let order = self.jobs.end_order(oldest);
-                if order >= self.yielding.mark {
-                    let above = self.yielding.above;
-                    self.yielding.above = Some(above.map_or(order, |found| found.min(order)));
+                if order >= self.history_eviction.mark {
+                    let above = self.history_eviction.above;
+                    self.history_eviction.above =
+                        Some(above.map_or(order, |found| found.min(order)));
                     break;
                 }
                 if left == 0 {
@@ -70,7 +71,7 @@ impl Shard {
                 self.note_evicted(queue, journal);
             }
             if left > 0 {
-                self.yielding.queue += 1;
+                self.history_eviction.queue += 1;
             }
         }
         forgotten
@@ -79,7 +80,7 @@ impl Shard {
     /// All queues have been gone through for the ends below the mark.
     fn begin_round(&mut self) {
         let step = 1 << self.config.span_bits;
-        let Yielding { queue, mark, above } = &mut self.yielding;
+        let HistoryEviction { queue, mark, above } = &mut self.history_eviction;
         *queue = 0;
         *mark = above.take().map_or(0, |oldest| oldest.saturating_add(step));
     }

@@ -3,7 +3,7 @@
 //!
 //! Knows addresses only. A record that two things point to counts twice.
 
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use std::collections::VecDeque;
 
 /// Bytes around a record that its length does not tell.
@@ -11,7 +11,7 @@ const HEADER_BYTES: u64 = 8;
 /// A record of more is large: the end of a span that it does not fit is worth counting.
 pub const LARGE_BYTES: u64 = 64 << 10;
 
-/// See the module.
+/// Live bytes by span of the log.
 #[derive(Default)]
 pub struct Live {
     span_bits: u32,
@@ -35,7 +35,7 @@ impl Live {
 
     /// Something points to a record.
     #[inline]
-    pub fn add(&mut self, stored: &Stored) {
+    pub fn add(&mut self, stored: &LogRef) {
         let bytes = bytes_of(stored);
         *self.span(stored.position) += bytes;
         self.total += bytes;
@@ -47,7 +47,7 @@ impl Live {
 
     /// Something points to a record no longer.
     #[inline]
-    pub fn sub(&mut self, stored: &Stored) {
+    pub fn sub(&mut self, stored: &LogRef) {
         let bytes = bytes_of(stored);
         *self.span(stored.position) -= bytes;
         self.total -= bytes;
@@ -67,7 +67,7 @@ impl Live {
     }
 
     /// Something points to another record than before, or to none.
-    pub fn replace(&mut self, before: Option<Stored>, after: Option<Stored>) {
+    pub fn replace(&mut self, before: Option<LogRef>, after: Option<LogRef>) {
         if let Some(stored) = before {
             self.sub(&stored);
         }
@@ -150,7 +150,7 @@ impl Live {
 }
 
 /// What a record takes in the log.
-pub fn bytes_of(stored: &Stored) -> u64 {
+pub fn bytes_of(stored: &LogRef) -> u64 {
     u64::from(stored.record_bytes) + HEADER_BYTES
 }
 
@@ -158,8 +158,8 @@ pub fn bytes_of(stored: &Stored) -> u64 {
 mod tests {
     use super::*;
 
-    fn at(position: u64) -> Stored {
-        Stored { position, record_bytes: 92, payload_bytes: 0 }
+    fn at(position: u64) -> LogRef {
+        LogRef { position, record_bytes: 92, payload_bytes: 0 }
     }
 
     #[test]

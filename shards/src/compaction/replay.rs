@@ -3,18 +3,18 @@
 
 use crate::collections::slab::NONE;
 use crate::compaction::rewrite::evicted_bytes;
-use crate::family::{Kin, NewKin};
+use crate::family::{Family, NewFamily};
 use crate::job::id::JobId;
 use crate::job::name_table::NameRef;
 use crate::job::{Job, Options, State};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::snapshot::{Kept, KeptJob, Place, Rare};
 use crate::repeat::Series;
 use crate::shard::Shard;
 
 impl Shard {
     /// [`crate::log_record::Record::Kept`]: recovery's way to it.
-    pub(crate) fn replay_kept(&mut self, kept: &Kept<'_>, stored: Stored) {
+    pub(crate) fn replay_kept(&mut self, kept: &Kept<'_>, stored: LogRef) {
         match kept {
             Kept::Job(kept) => {
                 if let Some(known) = self.jobs.find(kept.pushed.id) {
@@ -41,23 +41,23 @@ impl Shard {
                     self.evictions_to_tell -= evicted_bytes(&about.name);
                 }
             }
-            Kept::Past(ids) => {
+            Kept::CompletedIds(ids) => {
                 for id in ids.iter() {
-                    if !self.past.has(id) {
-                        self.past.note(id, stored.position);
+                    if !self.completed_ids.has(id) {
+                        self.completed_ids.note(id, stored.position);
                     }
                 }
             }
-            Kept::Remains(left) => self.take_remains(left.child, left.remains(stored)),
+            Kept::Unreported(left) => self.take_unreported(left.child, left.unreported(stored)),
             Kept::Ids { highest } => self.ids.rise_above(*highest),
             Kept::GivenUp { until } => self.unknown.note_given_up(*until),
         }
     }
 
     /// What lay at `from` lies at `to` from now on.
-    pub(crate) fn relocate(&mut self, id: JobId, from: u64, to: Stored) {
+    pub(crate) fn relocate(&mut self, id: JobId, from: u64, to: LogRef) {
         let live = &mut self.live;
-        let mut follow = |stored: &mut Stored| {
+        let mut follow = |stored: &mut LogRef| {
             if stored.position == from {
                 live.sub(stored);
                 live.add(&to);
@@ -76,11 +76,11 @@ impl Shard {
             self.ends_unmoved += u64::from(outcome.is_unmoved());
         }
         let Some(options) = self.jobs.options_of_mut(job) else { return };
-        if let Some(kin) = options.kin.as_deref_mut()
-            && let Some(mut end) = kin.ends.remove(&from)
+        if let Some(family) = options.family.as_deref_mut()
+            && let Some(mut end) = family.ends.remove(&from)
         {
             follow(&mut end.stored);
-            kin.ends.insert(end.stored.position, end);
+            family.ends.insert(end.stored.position, end);
         }
         let Some(notes) = options.notes.as_deref_mut() else { return };
         notes.message.iter_mut().for_each(&mut follow);
@@ -88,7 +88,7 @@ impl Shard {
     }
 
     /// Puts a job that is not known where its record says.
-    pub(crate) fn place_kept(&mut self, kept: &KeptJob<'_>, stored: Stored) -> u32 {
+    pub(crate) fn place_kept(&mut self, kept: &KeptJob<'_>, stored: LogRef) -> u32 {
         let pushed = &kept.pushed;
         let given = &pushed.job;
         let queue = self.queues.find_or_insert(pushed.queue);
@@ -104,11 +104,14 @@ impl Shard {
         self.live.add(&stored);
         let notes = self.jobs.options_of(index).and_then(|has| has.notes.as_deref());
         notes.iter().flat_map(|notes| notes.texts()).for_each(|text| self.live.add(text));
-        let kin = self.jobs.options_of(index).and_then(|has| has.kin.as_deref());
-        kin.iter().flat_map(|kin| kin.ends.values()).for_each(|end| self.live.add(&end.stored));
-        self.child_ends += kin.map_or(0, |kin| kin.ends.len() as u64);
+        let family = self.jobs.options_of(index).and_then(|has| has.family.as_deref());
+        family
+            .iter()
+            .flat_map(|family| family.ends.values())
+            .for_each(|end| self.live.add(&end.stored));
+        self.child_ends += family.map_or(0, |family| family.ends.len() as u64);
         self.live.add_lines(notes.map_or(0, |notes| notes.logs.len()));
-        self.queues[queue].roll.insert(&self.jobs.slab, index);
+        self.queues[queue].push_order.insert(&self.jobs.slab, index);
         if let Some(data) = kept.shared {
             self.share(index, data);
         }
@@ -164,15 +167,18 @@ impl Shard {
             extras: given.extras.clone(),
             group,
             redelivered: rare.redelivered,
-            kin: given.kin.as_deref().map(|kin| Box::new(Self::kin_of_kept(kin, rare))),
+            family: given
+                .family
+                .as_deref()
+                .map(|family| Box::new(Self::family_of_kept(family, rare))),
             ..Options::default()
         })
     }
 
-    fn kin_of_kept(given: &NewKin<'_>, rare: &Rare<'_>) -> Kin {
-        let ends = rare.kin.unwrap_or_default();
+    fn family_of_kept(given: &NewFamily<'_>, rare: &Rare<'_>) -> Family {
+        let ends = rare.family.unwrap_or_default();
         let freed = ends.freed;
         let ends = ends.iter().map(|end| (end.stored.position, end)).collect();
-        Kin { freed, ends, ..Kin::of(given) }
+        Family { freed, ends, ..Family::of(given) }
     }
 }

@@ -13,14 +13,14 @@
 //! What is not a queue's is held until the end: schedules, of which a crash may have left two of one
 //! name; which jobs were completed and are forgotten; the highest id.
 
-use crate::compaction::space_forecast::Upkeep;
-use crate::dependency::completed_ids::PAST_MAX;
+use crate::compaction::space_forecast::SpaceForecast;
+use crate::dependency::completed_ids::COMPLETED_IDS_MAX;
 use crate::job::State;
 use crate::job::id::{JobId, SLOTS, Slot};
 use crate::log_record::codec::Malformed;
 use crate::log_record::cron::CronSet;
-use crate::log_record::location::Stored;
-use crate::log_record::snapshot::{Kept, Moved, PastIds};
+use crate::log_record::location::LogRef;
+use crate::log_record::snapshot::{CompletedIdBytes, Kept, Moved};
 use crate::log_record::{Journal, Limited, Record, Ruled};
 use crate::shard::Shard;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use std::ops::AddAssign;
 const KEEPER: usize = 0;
 
 /// Ids of forgotten jobs written by one record.
-const PAST_BATCH: usize = 256;
+const COMPLETED_ID_BATCH: usize = 256;
 
 /// How much there is of everything that a log keeps. The same before and after, summed over the shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,9 +45,9 @@ pub struct Contents {
     pub groups: u64,
     /// Rules of queues.
     pub rules: u64,
-    /// Schedules.
+    /// Schedules that moved.
     pub crons: u64,
-    /// Webhooks.
+    /// Webhooks that moved.
     pub webhooks: u64,
 }
 
@@ -107,10 +107,10 @@ struct OneRecord {
 }
 
 impl Journal for OneRecord {
-    fn append(&mut self, record: &Record<'_>) -> Stored {
+    fn append(&mut self, record: &Record<'_>) -> LogRef {
         self.bytes.resize(record.encoded_len(), 0);
         record.encode(&mut self.bytes);
-        Stored {
+        LogRef {
             position: self.position,
             record_bytes: self.bytes.len() as u32,
             payload_bytes: record.payload_len() as u32,
@@ -119,15 +119,19 @@ impl Journal for OneRecord {
 
     fn require_sync(&mut self) {}
 
-    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_new(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         true
     }
 
-    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_text(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_completion(
+        &mut self,
+        _bytes: u64,
+        _forecast: impl Fn() -> SpaceForecast,
+    ) -> bool {
         true
     }
 }
@@ -149,7 +153,7 @@ pub struct Reshard {
     floor: u64,
     crons: BTreeMap<Box<str>, HeldCron>,
     /// Of each old shard, the newest first.
-    past: Vec<Vec<JobId>>,
+    completed_ids: Vec<Vec<JobId>>,
     highest: JobId,
     contents: Contents,
 }
@@ -162,7 +166,7 @@ impl Reshard {
             owners: (0..SLOTS).map(|slot| owner(Slot::at(slot)) as u16).collect(),
             floor,
             crons: BTreeMap::new(),
-            past: Vec::new(),
+            completed_ids: Vec::new(),
             highest: JobId::default(),
             contents: Contents::default(),
         }
@@ -212,7 +216,7 @@ impl Reshard {
             Record::Changed(changed) => changed.id().slot(),
             Record::ChildEnded(ended) => ended.parent.slot(),
             Record::Staged(staged) => staged.pushed.id.slot(),
-            Record::Kept(Kept::Remains(left)) => left.child.slot(),
+            Record::Kept(Kept::Unreported(left)) => left.child.slot(),
             Record::Kept(Kept::Job(kept)) => kept.pushed.id.slot(),
             Record::Paused { queue, .. }
             | Record::Limited(Limited { queue, .. })
@@ -252,7 +256,7 @@ impl Reshard {
         if let Some((span, bytes)) = shard.live.spans().find(|(span, _)| *span < floor) {
             return Err(format!("{bytes} bytes are still needed of part {span} of its old log"));
         }
-        self.past.push(shard.past.newest_first().collect());
+        self.completed_ids.push(shard.completed_ids.newest_first().collect());
         self.highest = self.highest.max(shard.ids.highest());
         self.contents += shard.contents();
         Ok(())
@@ -269,8 +273,10 @@ impl Reshard {
         self.contents.crons = self.crons.len() as u64;
         for (shard, log) in logs.iter_mut().enumerate() {
             let mut bytes = Vec::new();
-            for ids in self.past_of(shard).chunks(PAST_BATCH) {
-                log.append(&Record::Kept(Kept::Past(PastIds::new(ids, &mut bytes))));
+            for ids in self.completed_of(shard).chunks(COMPLETED_ID_BATCH) {
+                log.append(&Record::Kept(Kept::CompletedIds(CompletedIdBytes::new(
+                    ids, &mut bytes,
+                ))));
             }
             log.append(&Record::Kept(Kept::Ids { highest: self.highest }));
             // Nothing of what is in the old logs is missing in this one.
@@ -282,18 +288,19 @@ impl Reshard {
     /// What a new shard remembers of jobs that were completed and are forgotten, the newest last. When
     /// they were is known only for those of one old shard; of more than a shard remembers, it gets the
     /// newest of each in turn.
-    fn past_of(&self, shard: usize) -> Vec<JobId> {
+    fn completed_of(&self, shard: usize) -> Vec<JobId> {
         let own = |id: &&JobId| self.owner(id.slot()) == shard;
-        let mut rows: Vec<_> = self.past.iter().map(|row| row.iter().filter(own)).collect();
+        let mut rows: Vec<_> =
+            self.completed_ids.iter().map(|row| row.iter().filter(own)).collect();
         let mut ids = Vec::new();
         loop {
             let before = ids.len();
             ids.extend(rows.iter_mut().filter_map(Iterator::next).copied());
-            if ids.len() == before || ids.len() >= PAST_MAX {
+            if ids.len() == before || ids.len() >= COMPLETED_IDS_MAX {
                 break;
             }
         }
-        ids.truncate(PAST_MAX);
+        ids.truncate(COMPLETED_IDS_MAX);
         ids.reverse();
         ids
     }

@@ -1,6 +1,6 @@
 //! Giving up the beginning of the log: what of it is still needed is written again at its end.
 //!
-//! Whoever keeps the log hands over its oldest records one after the other ([`Shard::keep`]), then asks
+//! The owner of the log hands over its oldest records one after the other ([`Shard::keep`]), then asks
 //! for the end of it ([`Shard::end_keeping`]); after that those records are needed no more. The rules
 //! that make it safe to replay the log from any later record on:
 //!
@@ -14,22 +14,24 @@
 use crate::command::Limit;
 use crate::dependency::Unmet;
 use crate::effect::KnownAs;
-use crate::family::unreported::KeptRemains;
-use crate::family::{Ends, NewKin};
+use crate::family::unreported::KeptUnreported;
+use crate::family::{Ends, NewFamily};
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::{State, flags};
 use crate::log_record::codec::Malformed;
 use crate::log_record::cron::CronSet;
 use crate::log_record::job_change::Changed;
-use crate::log_record::location::Stored;
-use crate::log_record::snapshot::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
+use crate::log_record::location::LogRef;
+use crate::log_record::snapshot::{
+    CompletedIdBytes, Kept, KeptJob, KeptNotes, Lines, Moved, Place, Rare,
+};
 use crate::log_record::{Journal, Limited, Pushed, Record, Ruled};
 use crate::repeat::Series;
 use crate::shard::{SLICE, Shard};
 
 /// Records of forgotten jobs written at a time.
-const PAST_BATCHES: u32 = 4;
+const COMPLETED_ID_BATCHES: u32 = 4;
 
 /// What still needs an old record.
 #[derive(Default)]
@@ -43,7 +45,7 @@ pub(crate) struct Needs {
     /// A setting of a queue, a schedule, or a webhook.
     setting: bool,
     /// A child that is forgotten.
-    remains: Option<JobId>,
+    unreported: Option<JobId>,
     /// A flow under way.
     flow: bool,
 }
@@ -54,7 +56,7 @@ impl Needs {
             || self.text.is_some()
             || self.share
             || self.setting
-            || self.remains.is_some()
+            || self.unreported.is_some()
             || self.flow
     }
 }
@@ -98,8 +100,8 @@ impl Shard {
             self.jobs.find(id).filter(|&job| self.jobs.slab[job].stored.position == position)
         };
         let text = |id: JobId| self.jobs.find(id).filter(|&job| self.has_text_at(job, position));
-        let remains = |id: JobId| {
-            let left = self.remains.get(id).filter(|left| left.stored.position == position);
+        let unreported = |id: JobId| {
+            let left = self.unreported.get(id).filter(|left| left.stored.position == position);
             left.map(|_| id)
         };
         match record {
@@ -109,15 +111,15 @@ impl Shard {
             Record::Repeated(repeated) => {
                 needs.job = begins(repeated.next.pushed.id);
                 needs.text = text(repeated.ended.id);
-                needs.remains = remains(repeated.ended.id);
+                needs.unreported = unreported(repeated.ended.id);
             }
             Record::Completed(ended) => {
                 needs.text = text(ended.id);
-                needs.remains = remains(ended.id);
+                needs.unreported = unreported(ended.id);
             }
             Record::Buried(buried) => {
                 needs.text = text(buried.id);
-                needs.remains = remains(buried.id);
+                needs.unreported = unreported(buried.id);
             }
             Record::Staged(staged) => {
                 let (flow, id) = (staged.flow, staged.pushed.id);
@@ -130,7 +132,7 @@ impl Shard {
                 needs.flow = word.is_some_and(|at| at.position == position);
             }
             Record::ChildEnded(ended) => needs.text = text(ended.parent),
-            Record::Kept(Kept::Remains(left)) => needs.remains = remains(left.child),
+            Record::Kept(Kept::Unreported(left)) => needs.unreported = unreported(left.child),
             Record::Changed(changed @ (Changed::Progressed { .. } | Changed::Logged { .. })) => {
                 needs.text = text(changed.id());
             }
@@ -189,18 +191,21 @@ impl Shard {
             | Record::Blocked { .. }
             | Record::WebhookRemoved { .. }
             | Record::Kept(
-                Kept::Evicted { .. } | Kept::Past(_) | Kept::Ids { .. } | Kept::GivenUp { .. },
+                Kept::Evicted { .. }
+                | Kept::CompletedIds(_)
+                | Kept::Ids { .. }
+                | Kept::GivenUp { .. },
             ) => {}
         }
         needs
     }
 
     fn has_text_at(&self, job: u32, position: u64) -> bool {
-        let at = |stored: &Stored| stored.position == position;
+        let at = |stored: &LogRef| stored.position == position;
         let notes = self.jobs.options_of(job).and_then(|has| has.notes.as_deref());
-        let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
+        let family = self.jobs.options_of(job).and_then(|has| has.family.as_deref());
         self.jobs.outcome_of(job).is_some_and(|outcome| at(&outcome.stored))
-            || kin.is_some_and(|kin| kin.ends.contains_key(&position))
+            || family.is_some_and(|family| family.ends.contains_key(&position))
             || notes.is_some_and(|notes| {
                 notes.message.as_ref().is_some_and(at)
                     || notes.logs.iter().any(|line| at(&line.stored))
@@ -222,8 +227,8 @@ impl Shard {
         if needs.flow {
             self.keep_flow(&record, journal);
         }
-        if let Some(child) = needs.remains {
-            self.keep_remains(child, bytes, journal);
+        if let Some(child) = needs.unreported {
+            self.keep_unreported(child, bytes, journal);
         }
         let text = needs.text.map(|job| self.jobs.slab[job].id);
         if text.is_some() || needs.share {
@@ -252,14 +257,14 @@ impl Shard {
         job: u32,
         pushed: Pushed<'_>,
         journal: &mut J,
-    ) -> Stored {
+    ) -> LogRef {
         let mut lent = Lent::default();
         let kept = Box::new(self.kept_job(job, pushed, &mut lent));
         journal.append(&Record::Kept(Kept::Job(kept)))
     }
 
     /// A job was written again, at `stored`.
-    pub(crate) fn restore_at(&mut self, job: u32, stored: Stored) {
+    pub(crate) fn restore_at(&mut self, job: u32, stored: LogRef) {
         let before = std::mem::replace(&mut self.jobs.slab[job].stored, stored);
         self.live.replace(Some(before), Some(stored));
         self.note_kept(job);
@@ -280,20 +285,20 @@ impl Shard {
         for line in notes.iter().flat_map(|notes| &notes.logs) {
             Lines::push(&mut lent.lines, line);
         }
-        let kin = options.and_then(|has| has.kin.as_deref());
-        lent.children = kin.map_or_else(Vec::new, |kin| kin.children.array());
+        let family = options.and_then(|has| has.family.as_deref());
+        lent.children = family.map_or_else(Vec::new, |family| family.children.array());
         let Lent { unmet, open, lines, ends, children } = lent;
         pushed.job.unmet = Unmet::new(unmet);
         let depends_on_children =
-            pushed.job.kin.as_deref().is_some_and(|given| given.is_same(pushed.job.depends_on));
-        pushed.job.kin = kin.map(|kin| {
-            let (parent, policy) = (kin.parent.as_deref(), kin.policy);
-            Box::new(NewKin { parent, policy, children, open: Unmet::new(open) })
+            pushed.job.family.as_deref().is_some_and(|given| given.is_same(pushed.job.depends_on));
+        pushed.job.family = family.map(|family| {
+            let (parent, policy) = (family.parent.as_deref(), family.policy);
+            Box::new(NewFamily { parent, policy, children, open: Unmet::new(open) })
         });
         if depends_on_children {
             pushed.job.depends_on = children;
         }
-        let ends = kin.map(|kin| Ends::of(kin, ends));
+        let ends = family.map(|family| Ends::of(family, ends));
         pushed.run_at_ms = about.run_at_ms;
         let series = options.and_then(|has| has.series.as_deref());
         // Of a run, the record that it shares tells the options of the first one.
@@ -342,7 +347,7 @@ impl Shard {
             }),
             run: series.map(|series| (series.due_ms, series.continued)),
             redelivered: has.redelivered,
-            kin: ends,
+            family: ends,
         });
         KeptJob { pushed, attempts: about.attempts, stalls: about.stalls, place, rare, shared }
     }
@@ -390,7 +395,7 @@ impl Shard {
     /// To be called when all records before `until` have been handed to [`Shard::keep`], until it says
     /// true: then they may go.
     pub fn end_keeping<J: Journal>(&mut self, until: u64, journal: &mut J) -> bool {
-        if !self.keep_past(until, journal) {
+        if !self.keep_completed_ids(until, journal) {
             return false;
         }
         for _ in 0..SLICE {
@@ -408,16 +413,16 @@ impl Shard {
 
     /// Says which jobs were completed and forgotten, as far as only records before `until` do. True
     /// when that is done.
-    fn keep_past<J: Journal>(&mut self, until: u64, journal: &mut J) -> bool {
+    fn keep_completed_ids<J: Journal>(&mut self, until: u64, journal: &mut J) -> bool {
         let mut bytes = Vec::new();
-        for _ in 0..PAST_BATCHES {
-            let ids = self.past.told_before(until);
+        for _ in 0..COMPLETED_ID_BATCHES {
+            let ids = self.completed_ids.told_before(until);
             if ids.is_empty() {
                 return true;
             }
-            let ids = PastIds::new(&ids, &mut bytes);
-            let stored = journal.append(&Record::Kept(Kept::Past(ids)));
-            self.past.told_at(stored.position);
+            let ids = CompletedIdBytes::new(&ids, &mut bytes);
+            let stored = journal.append(&Record::Kept(Kept::CompletedIds(ids)));
+            self.completed_ids.told_at(stored.position);
         }
         false
     }
@@ -458,23 +463,28 @@ impl Shard {
 
     /// Writes again how a child ended that is forgotten.
     /// `bytes` end with what was told of it.
-    pub(crate) fn keep_remains<J: Journal>(&mut self, child: JobId, bytes: &[u8], journal: &mut J) {
-        let Some(left) = self.remains.get(child) else { return };
+    pub(crate) fn keep_unreported<J: Journal>(
+        &mut self,
+        child: JobId,
+        bytes: &[u8],
+        journal: &mut J,
+    ) {
+        let Some(left) = self.unreported.get(child) else { return };
         let Some((_, value)) = left.stored.parted(bytes) else { return };
         let custom_id = match &left.known_as {
             KnownAs::Custom(name) => Some(&**name),
             KnownAs::Id(_) => None,
         };
         let (queue, end) = (&*left.queue, left.end);
-        let kept = KeptRemains { child, queue, custom_id, end, value };
-        let stored = journal.append(&Record::Kept(Kept::Remains(kept)));
-        if let Some(before) = self.remains.relocate(child, stored) {
+        let kept = KeptUnreported { child, queue, custom_id, end, value };
+        let stored = journal.append(&Record::Kept(Kept::Unreported(kept)));
+        if let Some(before) = self.unreported.relocate(child, stored) {
             self.live.replace(Some(before), Some(stored));
         }
     }
 
-    /// Limits of a queue that are set, for whoever counts what is needed.
-    pub(crate) fn note_limit(&mut self, queue: u32, limit: Limit, stored: Stored) {
+    /// Limits of a queue that are set: their records are needed.
+    pub(crate) fn note_limit(&mut self, queue: u32, limit: Limit, stored: LogRef) {
         let Some(limits) = self.queues[queue].limits.as_deref_mut() else { return };
         let before = limits.note_set(limit, Some(stored));
         self.live.replace(before, Some(stored));
@@ -492,10 +502,13 @@ impl Shard {
             }
             let notes = self.jobs.options_of(job).and_then(|has| has.notes.as_deref());
             notes.iter().flat_map(|notes| notes.texts()).for_each(|text| counted.add(text));
-            let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
-            kin.iter().flat_map(|kin| kin.ends.values()).for_each(|end| counted.add(&end.stored));
+            let family = self.jobs.options_of(job).and_then(|has| has.family.as_deref());
+            family
+                .iter()
+                .flat_map(|family| family.ends.values())
+                .for_each(|end| counted.add(&end.stored));
         }
-        self.remains.iter().for_each(|(_, left)| counted.add(&left.stored));
+        self.unreported.iter().for_each(|(_, left)| counted.add(&left.stored));
         self.flows.records().for_each(|stored| counted.add(&stored));
         self.shares.records().for_each(|shared| counted.add(&shared));
         self.crons.iter().for_each(|cron| counted.add(&cron.set_in));
@@ -519,8 +532,9 @@ impl Shard {
         let lines =
             self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.notes.as_deref());
         let lines: usize = lines.map(|notes| notes.logs.len()).sum();
-        let ends = self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.kin.as_deref());
-        let ends = ends.map(|kin| kin.ends.len() as u64).sum::<u64>();
+        let ends =
+            self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.family.as_deref());
+        let ends = ends.map(|family| family.ends.len() as u64).sum::<u64>();
         if ends != self.child_ends {
             return Err(format!("{ends} ends of children, counted as {}", self.child_ends));
         }

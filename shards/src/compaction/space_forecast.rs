@@ -35,16 +35,16 @@ const LINE: u64 = MOVED + 25;
 /// The end of a child: that it moves, and its entry in the kept job of its parent.
 const CHILD_END: u64 = MOVED + 33;
 /// What one more job takes besides its record, at most.
-pub const JOB_UPKEEP_BYTES: u64 = KEPT + GROWTH + 3 * OPTIONS;
+pub const JOB_FORECAST_BYTES: u64 = KEPT + GROWTH + 3 * OPTIONS;
 
-/// See the module. Bytes.
+/// What the jobs there are may still take in the log, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Upkeep {
+pub struct SpaceForecast {
     /// Of records that are needed.
     pub live: u64,
     /// By which they get longer if all of them are written again.
     pub rewriting: u64,
-    /// By which they may grow, rewriting included, whoever asks for nothing new.
+    /// By which they may grow, rewriting included, without anything new.
     pub growth: u64,
     /// No record that is needed is larger.
     pub largest: u64,
@@ -53,8 +53,8 @@ pub struct Upkeep {
 }
 
 impl Shard {
-    /// See the module.
-    pub fn upkeep(&self) -> Upkeep {
+    /// What the jobs of this shard may still take in the log.
+    pub fn space_forecast(&self) -> SpaceForecast {
         let jobs = self.jobs.slab.len() as u64;
         let (active, ended) = (self.leases.len() as u64, self.jobs.outcomes.len() as u64);
         let (options, lines) = (self.jobs.options.len() as u64, self.live.lines());
@@ -66,7 +66,7 @@ impl Shard {
             + more
             + self.evictions_to_tell;
         let growth = (jobs - ended) * GROWTH + ended * GROWTH_ENDED + 2 * more;
-        Upkeep {
+        SpaceForecast {
             live: self.live.total(),
             rewriting,
             growth: growth + self.evictions_to_tell,

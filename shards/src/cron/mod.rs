@@ -1,7 +1,7 @@
 //! Schedules that push jobs: their table and their commands.
 //!
 //! A schedule lives on the shard that owns its queue, so that a run and the schedule's next time are
-//! one record. That its name is unique on the server is seen to by whoever sends the commands here.
+//! one record. The registry shard, which sends the commands here, keeps its name unique on the server.
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -25,7 +25,7 @@ use crate::effect::Reply;
 use crate::job::new_job::NewJob;
 use crate::log_record::codec::Malformed;
 use crate::log_record::cron::{CronRules, CronSet, job_of_template, template_of};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 
@@ -63,7 +63,7 @@ pub struct Cron {
     /// By which rules it runs.
     pub rules: CronRules,
     /// The record that set it, or told all of it since.
-    pub(crate) set_in: Stored,
+    pub(crate) set_in: LogRef,
     plan: Plan,
     /// On its way to another shard: it runs no more here.
     held: bool,
@@ -88,7 +88,7 @@ impl Default for Cron {
             next_run_ms: 0,
             template: Box::default(),
             rules: CronRules::default(),
-            set_in: Stored::default(),
+            set_in: LogRef::default(),
             plan: Plan::default(),
             held: false,
             put_off: false,
@@ -190,7 +190,7 @@ impl Crons {
     }
 }
 
-/// Commands.
+/// Carries out the commands.
 impl Shard {
     pub(crate) fn set_cron_live<J: Journal>(
         &mut self,
@@ -205,7 +205,7 @@ impl Shard {
         let job = job.map(|job| NewJob { unique_key: job.unique_key.or(own_key), ..job });
         let template = job.as_ref().map(template_of).unwrap_or_default();
         let texts = command.name.len() + command.queue.len() + command.data.len() + template.len();
-        if !out.journal.takes_more(2 * texts as u64 + JOB_BYTES, || self.upkeep()) {
+        if !out.journal.can_append_new(2 * texts as u64 + JOB_BYTES, || self.space_forecast()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -313,7 +313,7 @@ impl Shard {
     pub(crate) fn replay_cron(
         &mut self,
         record: &Record<'_>,
-        stored: Stored,
+        stored: LogRef,
     ) -> Result<(), Malformed> {
         match record {
             Record::CronSet(set) => {
@@ -341,7 +341,7 @@ impl Shard {
     }
 
     /// [`Record::CronSet`]. The plan is the one of its schedule.
-    pub(crate) fn set_cron(&mut self, set: &CronSet<'_>, plan: Plan, stored: Stored) -> u32 {
+    pub(crate) fn set_cron(&mut self, set: &CronSet<'_>, plan: Plan, stored: LogRef) -> u32 {
         let cron = Cron {
             name: set.name.into(),
             queue: set.queue.into(),
@@ -382,7 +382,7 @@ impl Shard {
     }
 
     /// All of a schedule was told again.
-    pub(crate) fn note_cron(&mut self, index: u32, stored: Stored) {
+    pub(crate) fn note_cron(&mut self, index: u32, stored: LogRef) {
         let before = std::mem::replace(&mut self.crons.slab[index].set_in, stored);
         self.live.replace(Some(before), Some(stored));
     }
@@ -396,13 +396,13 @@ impl Shard {
         }
     }
 
-    /// [`Record::CronMissed`].
+    /// Applies [`Record::CronMissed`].
     pub(crate) fn move_cron(&mut self, index: u32, next_run_ms: u64) {
         self.crons.slab[index].next_run_ms = next_run_ms;
         self.crons.set_timer(index, next_run_ms);
     }
 
-    /// [`Record::CronRemoved`].
+    /// Applies [`Record::CronRemoved`].
     pub(crate) fn drop_cron(&mut self, index: u32) {
         self.crons.clear_timer(index);
         let Crons { key, slab, by_name, .. } = &mut self.crons;

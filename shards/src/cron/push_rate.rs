@@ -5,7 +5,7 @@
 const SECOND_NS: u64 = 1_000_000_000;
 const MS_NS: u64 = 1_000_000;
 
-/// See the module. Where it stands is forgotten with the process: it bounds, and decides nothing that lasts.
+/// The rate limit of runs. Where it stands is forgotten with the process: it bounds, and decides nothing that lasts.
 #[derive(Debug)]
 pub(crate) struct Scheduled {
     /// Between two, if many come on end.

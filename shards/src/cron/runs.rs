@@ -32,7 +32,7 @@ impl Shard {
             }
             self.crons.slab[index].put_off = false;
             if wanted
-                && out.journal.takes_more(bytes, || self.upkeep())
+                && out.journal.can_append_new(bytes, || self.space_forecast())
                 && self.run_cron(now_ms, index, after_ms, out)
             {
                 continue;
@@ -130,12 +130,12 @@ impl Shard {
         true
     }
 
-    /// Whether somebody works on a queue: a registered worker, a pull that waits, or the holder of a job.
+    /// Whether a worker works on a queue: a registered worker, a pull that waits, or the holder of a job.
     fn is_attended(&self, name: &str) -> bool {
         let works_here = |queue: u32| {
             self.any_waiter(queue).is_some() || self.queues[queue].count(State::Active) > 0
         };
-        self.attendance.has(name) || self.queues.lookup(name).is_some_and(works_here)
+        self.worker_presence.has(name) || self.queues.lookup(name).is_some_and(works_here)
     }
 
     fn end_cron<J: Journal>(&mut self, index: u32, out: &mut Out<'_, J>) {

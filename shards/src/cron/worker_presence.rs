@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 /// Queues that are known to have workers. Clients may register for more: then nobody knows, and every queue
 /// counts as one with workers until those that are known have gone.
-pub const ATTENDED_QUEUES_MAX: usize = 100_000;
+pub const PRESENT_QUEUES_MAX: usize = 100_000;
 
-/// See the module.
+/// How many workers attend to each queue.
 #[derive(Default)]
-pub(crate) struct Attendance {
+pub(crate) struct WorkerPresence {
     workers: BTreeMap<Box<str>, u32>,
     /// There was no room for a queue.
     crowded: bool,
 }
 
-impl Attendance {
+impl WorkerPresence {
     /// A shard keeps workers of a queue from now on, or none any more.
     pub(crate) fn note(&mut self, queue: &str, came: bool) {
         if let Some(workers) = self.workers.get_mut(queue) {
@@ -23,7 +23,7 @@ impl Attendance {
             if *workers == 0 {
                 self.workers.remove(queue);
             }
-        } else if came && self.workers.len() < ATTENDED_QUEUES_MAX {
+        } else if came && self.workers.len() < PRESENT_QUEUES_MAX {
             self.workers.insert(queue.into(), 1);
         } else if came {
             self.crowded = true;
@@ -48,27 +48,27 @@ mod tests {
 
     #[test]
     fn a_queue_has_workers_until_the_last_has_gone() {
-        let mut attendance = Attendance::default();
+        let mut worker_presence = WorkerPresence::default();
         for came in [true, true, false] {
-            attendance.note("q", came);
+            worker_presence.note("q", came);
         }
-        assert!(attendance.has("q") && !attendance.has("r"));
-        attendance.note("q", false);
-        attendance.note("q", false);
-        assert!(!attendance.has("q"));
+        assert!(worker_presence.has("q") && !worker_presence.has("r"));
+        worker_presence.note("q", false);
+        worker_presence.note("q", false);
+        assert!(!worker_presence.has("q"));
     }
 
     #[test]
     fn where_nobody_can_tell_every_queue_has_workers() {
-        let mut attendance = Attendance::default();
-        let names: Vec<String> = (0..=ATTENDED_QUEUES_MAX).map(|n| n.to_string()).collect();
+        let mut worker_presence = WorkerPresence::default();
+        let names: Vec<String> = (0..=PRESENT_QUEUES_MAX).map(|n| n.to_string()).collect();
         for name in &names {
-            attendance.note(name, true);
+            worker_presence.note(name, true);
         }
-        assert!(attendance.len() == ATTENDED_QUEUES_MAX && attendance.has("any"));
+        assert!(worker_presence.len() == PRESENT_QUEUES_MAX && worker_presence.has("any"));
         for name in &names {
-            attendance.note(name, false);
+            worker_presence.note(name, false);
         }
-        assert!(attendance.len() == 0 && !attendance.has("any"));
+        assert!(worker_presence.len() == 0 && !worker_presence.has("any"));
     }
 }

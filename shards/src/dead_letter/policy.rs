@@ -8,7 +8,7 @@
 use crate::collections::slab::NONE;
 use crate::effect::Reply;
 use crate::job::{Redelivered, State};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Record, Ruled};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, SLICE, Shard};
 
@@ -165,8 +165,8 @@ pub struct Rules {
     /// For silent workers.
     pub stall: StallRule,
     /// The records that set them.
-    dlq_in: Option<Stored>,
-    stall_in: Option<Stored>,
+    dlq_in: Option<LogRef>,
+    stall_in: Option<LogRef>,
 }
 
 impl Rules {
@@ -186,7 +186,7 @@ impl Rules {
     }
 
     /// The record that set a rule of this kind, if there is one.
-    pub(crate) fn set_in(&self, rule: Rule) -> Option<Stored> {
+    pub(crate) fn set_in(&self, rule: Rule) -> Option<LogRef> {
         match rule {
             Rule::Dlq(_) => self.dlq_in,
             Rule::Stall(_) => self.stall_in,
@@ -194,12 +194,12 @@ impl Rules {
     }
 
     /// The records that set the rules there are.
-    pub(crate) fn all_set_in(&self) -> impl Iterator<Item = Stored> + use<> {
+    pub(crate) fn all_set_in(&self) -> impl Iterator<Item = LogRef> + use<> {
         self.dlq_in.into_iter().chain(self.stall_in)
     }
 
     /// A rule of this kind was set by `stored`, or there is none any more. Returns what set it before.
-    fn note_set(&mut self, rule: Rule, stored: Option<Stored>) -> Option<Stored> {
+    fn note_set(&mut self, rule: Rule, stored: Option<LogRef>) -> Option<LogRef> {
         let place = match rule {
             Rule::Dlq(_) => &mut self.dlq_in,
             Rule::Stall(_) => &mut self.stall_in,
@@ -244,7 +244,7 @@ impl Shard {
         patch: RulePatch,
         out: &mut Out<'_, J>,
     ) {
-        if self.refuses_chores(caller, out) {
+        if self.refuses_bulk(caller, out) {
             return;
         }
         let known = self.queues.find(name);
@@ -256,7 +256,7 @@ impl Shard {
             return;
         }
         let bytes = SETTING_BYTES + name.len() as u64;
-        if !rule.is_default() && !out.journal.takes_asides(bytes, || self.upkeep()) {
+        if !rule.is_default() && !out.journal.can_append_text(bytes, || self.space_forecast()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -265,8 +265,8 @@ impl Shard {
         self.begin_rearming(now_ms, caller, queue, rule, out);
     }
 
-    /// [`Record::Ruled`].
-    pub(crate) fn set_rule(&mut self, name: &str, rule: Rule, stored: Stored) -> u32 {
+    /// Applies [`Record::Ruled`].
+    pub(crate) fn set_rule(&mut self, name: &str, rule: Rule, stored: LogRef) -> u32 {
         let queue = self.queues.find_or_insert(name);
         let mut rules = self.queues[queue].rules.take().unwrap_or_default();
         rules.set(rule);
@@ -278,7 +278,7 @@ impl Shard {
     }
 
     /// A rule was told again.
-    pub(crate) fn note_rule(&mut self, queue: u32, rule: Rule, stored: Stored) {
+    pub(crate) fn note_rule(&mut self, queue: u32, rule: Rule, stored: LogRef) {
         let Some(rules) = self.queues[queue].rules.as_deref_mut() else { return };
         let before = rules.note_set(rule, Some(stored));
         self.live.replace(before, Some(stored));
@@ -400,7 +400,8 @@ impl Shard {
 
     /// Whether there is room for how often a job was tried anew, which it keeps.
     fn has_room_to_redeliver<J: Journal>(&self, job: u32, out: &mut Out<'_, J>) -> bool {
-        self.jobs.slab[job].options != NONE || out.journal.takes_asides(JOB_BYTES, || self.upkeep())
+        self.jobs.slab[job].options != NONE
+            || out.journal.can_append_text(JOB_BYTES, || self.space_forecast())
     }
 
     /// Removes the oldest job of a dead-letter queue if there are more than there may be. True if there

@@ -1,7 +1,7 @@
 //! Why a job is in the dead-letter queue, in a word: what listings are filtered by. The text of the
 //! failure stands in its record.
 
-/// See the module.
+/// Why a job failed for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Cause {

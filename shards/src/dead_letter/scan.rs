@@ -1,10 +1,10 @@
 //! Looking through a dead-letter queue, oldest failure first, in slices: to list some of its jobs, to try
 //! some of them anew, to count them, or to give all of them the deadlines of a new rule.
 //!
-//! It is a chore (as clearing a queue is), so at most one of a queue is under way, and what comes and goes between
+//! It is a bulk operation (as clearing a queue is), so at most one of a queue is under way, and what comes and goes between
 //! its slices makes it miss nothing else: the queue of the failed remembers how far it has come.
 
-use crate::command::Sifting;
+use crate::command::DlqScanRequest;
 use crate::dead_letter::reason::Cause;
 use crate::job::State;
 use crate::job::id::JobId;
@@ -34,7 +34,7 @@ pub struct FailedFilter {
 pub struct FailedStats {
     /// The queue.
     pub queue: Box<str>,
-    /// Jobs.
+    /// Jobs in the queue.
     pub total: u64,
     /// The same by cause, in the order of [`Cause::ALL`].
     pub by_cause: [u64; Cause::ALL.len()],
@@ -50,7 +50,7 @@ pub struct FailedStats {
 
 /// What becomes of the jobs that are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SiftFor {
+pub enum DlqScanFor {
     /// They are listed.
     Listing,
     /// They are tried anew.
@@ -60,7 +60,7 @@ pub enum SiftFor {
 }
 
 /// A look through a dead-letter queue that is under way.
-pub(crate) struct Sift {
+pub(crate) struct DlqScan {
     filter: FailedFilter,
     /// Jobs that are still to be looked at.
     left: u64,
@@ -79,19 +79,19 @@ pub(crate) enum Yields {
 
 impl Shard {
     /// A look through all that is in a dead-letter queue now.
-    pub(crate) fn sift(&mut self, sifting: &Sifting<'_>) -> Sift {
-        let queue = self.queues.find(sifting.queue);
+    pub(crate) fn scan(&mut self, scan_request: &DlqScanRequest<'_>) -> DlqScan {
+        let queue = self.queues.find(scan_request.queue);
         let left = queue.map_or(0, |queue| self.queues[queue].count(State::Failed));
-        Sift {
-            filter: sifting.filter,
+        DlqScan {
+            filter: scan_request.filter,
             left,
-            skip: sifting.offset,
-            limit: sifting.limit,
-            yields: match sifting.purpose {
-                SiftFor::Listing => Yields::Ids(Vec::new()),
-                SiftFor::Retry => Yields::Retried,
-                SiftFor::Stats => {
-                    let queue = sifting.queue.into();
+            skip: scan_request.offset,
+            limit: scan_request.limit,
+            yields: match scan_request.purpose {
+                DlqScanFor::Listing => Yields::Ids(Vec::new()),
+                DlqScanFor::Retry => Yields::Retried,
+                DlqScanFor::Stats => {
+                    let queue = scan_request.queue.into();
                     Yields::Stats(Box::new(FailedStats { queue, ..FailedStats::default() }))
                 }
             },
@@ -99,49 +99,49 @@ impl Shard {
     }
 
     /// The same, to set the deadlines of all.
-    pub(crate) fn rearming(&self, queue: u32) -> Sift {
+    pub(crate) fn rearming(&self, queue: u32) -> DlqScan {
         let left = self.queues[queue].count(State::Failed);
         let filter = FailedFilter::default();
-        Sift { filter, left, skip: 0, limit: u64::MAX, yields: Yields::Rearmed }
+        DlqScan { filter, left, skip: 0, limit: u64::MAX, yields: Yields::Rearmed }
     }
 
     /// One slice; how many were found, and whether it was the last.
-    pub(crate) fn sift_on<J: Journal>(
+    pub(crate) fn continue_scan<J: Journal>(
         &mut self,
         now_ms: u64,
         queue: u32,
-        sift: &mut Sift,
+        scan: &mut DlqScan,
         out: &mut Out<'_, J>,
     ) -> (u64, bool) {
         let mut found = 0;
         for _ in 0..LOOKS_MAX {
-            // What is found may change: then a slice is as long as those of other chores.
-            if sift.left == 0 || sift.limit == 0 || found == self.config.chore_slice {
+            // What is found may change: then a slice is as long as those of other bulk operations.
+            if scan.left == 0 || scan.limit == 0 || found == self.config.bulk_slice {
                 break;
             }
             let Some(job) = self.queues[queue].failed.walk_on(&self.jobs) else {
-                sift.left = 0;
+                scan.left = 0;
                 break;
             };
-            sift.left -= 1;
-            if !self.is_meant(now_ms, job, &sift.filter) {
+            scan.left -= 1;
+            if !self.is_meant(now_ms, job, &scan.filter) {
                 continue;
             }
-            if sift.skip > 0 {
-                sift.skip -= 1;
+            if scan.skip > 0 {
+                scan.skip -= 1;
                 continue;
             }
-            sift.limit -= 1;
+            scan.limit -= 1;
             found += 1;
-            match &mut sift.yields {
+            match &mut scan.yields {
                 Yields::Ids(ids) => ids.push(self.jobs.slab[job].id),
                 Yields::Retried => self.revive_one(now_ms, job, false, out),
                 Yields::Rearmed => self.rearm_burial(now_ms, job),
                 Yields::Stats(stats) => self.count_failed(now_ms, job, stats),
             }
         }
-        let last = sift.left == 0 || sift.limit == 0;
-        if matches!(sift.yields, Yields::Retried) {
+        let last = scan.left == 0 || scan.limit == 0;
+        if matches!(scan.yields, Yields::Retried) {
             self.serve(now_ms, queue, out);
         }
         (found, last)

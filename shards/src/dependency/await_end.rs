@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 /// One wait for the end of a job.
 #[derive(Clone, Debug)]
-pub struct Awaiting {
+pub struct EndWaiter {
     request: RequestId,
     client: ClientId,
     /// Those who wait for the same job.
@@ -29,7 +29,7 @@ pub struct Awaiting {
     timer: u32,
 }
 
-impl Default for Awaiting {
+impl Default for EndWaiter {
     fn default() -> Self {
         Self {
             request: RequestId::default(),
@@ -45,7 +45,7 @@ impl Default for Awaiting {
 /// The list of those who wait for one job.
 pub struct AtJob;
 
-impl Linked<AtJob> for Awaiting {
+impl Linked<AtJob> for EndWaiter {
     fn links(&self) -> Links {
         self.at_job
     }
@@ -54,7 +54,7 @@ impl Linked<AtJob> for Awaiting {
     }
 }
 
-impl Linked<OfClient> for Awaiting {
+impl Linked<OfClient> for EndWaiter {
     fn links(&self) -> Links {
         self.of_client
     }
@@ -63,7 +63,7 @@ impl Linked<OfClient> for Awaiting {
     }
 }
 
-impl Timed for Slab<Awaiting> {
+impl Timed for Slab<EndWaiter> {
     fn place(&mut self, key: u32, place: u32) {
         self[key].timer = place;
     }
@@ -79,8 +79,8 @@ struct Group {
 }
 
 /// All waits of a shard. Each is an unanswered command, so the connections bound their number.
-pub(crate) struct Awaitings {
-    slab: Slab<Awaiting>,
+pub(crate) struct EndWaiters {
+    slab: Slab<EndWaiter>,
     groups: Slab<Group>,
     /// By job, for those jobs that have [`flags::AWAITED`].
     by_job: Map<u32, u32>,
@@ -89,7 +89,7 @@ pub(crate) struct Awaitings {
     pub(crate) timers: Timers,
 }
 
-impl Awaitings {
+impl EndWaiters {
     pub(crate) fn new(key: HashKey) -> Self {
         Self {
             slab: Slab::new(),
@@ -133,30 +133,30 @@ impl Shard {
             Some(ending) => Reply::Ended(ending),
             None if timeout_ms == 0 => Reply::Unended,
             None => {
-                self.begin_awaiting(now_ms + timeout_ms, caller, job);
+                self.add_end_waiter(now_ms + timeout_ms, caller, job);
                 return;
             }
         };
         out.effects.replies.push((caller.request, reply));
     }
 
-    fn begin_awaiting(&mut self, until_ms: u64, caller: Caller, job: u32) {
+    fn add_end_waiter(&mut self, until_ms: u64, caller: Caller, job: u32) {
         let Caller { client, request } = caller;
-        let Awaitings { slab, groups, by_job, timers, .. } = &mut self.awaitings;
+        let EndWaiters { slab, groups, by_job, timers, .. } = &mut self.end_waiters;
         let new = || groups.insert(Group { job, ..Group::default() });
         let group = *by_job.get_or_insert_with(job, new);
-        let index = slab.insert(Awaiting { request, client, group, ..Awaiting::default() });
+        let index = slab.insert(EndWaiter { request, client, group, ..EndWaiter::default() });
         groups[group].waits.push_back(slab, index);
         timers.insert(until_ms, index, slab);
         self.jobs.slab[job].flags |= flags::AWAITED;
         let held = self.clients.get_or_insert_with(client, Client::default);
-        held.awaitings.push_back(slab, index);
+        held.end_waiters.push_back(slab, index);
     }
 
     /// Ends a wait and says whose it was.
-    pub(crate) fn stop_awaiting(&mut self, index: u32) -> RequestId {
-        let Awaitings { slab, groups, by_job, timers, .. } = &mut self.awaitings;
-        let Awaiting { client, group, timer, .. } = slab[index];
+    pub(crate) fn remove_end_waiter(&mut self, index: u32) -> RequestId {
+        let EndWaiters { slab, groups, by_job, timers, .. } = &mut self.end_waiters;
+        let EndWaiter { client, group, timer, .. } = slab[index];
         timers.remove(timer, slab);
         groups[group].waits.remove(slab, index);
         // One whose job has ended goes when its turn comes.
@@ -166,21 +166,21 @@ impl Shard {
             self.jobs.slab[job].flags &= !flags::AWAITED;
         }
         if let Some(held) = self.clients.get_mut(client) {
-            held.awaitings.remove(slab, index);
+            held.end_waiters.remove(slab, index);
             if held.is_idle() {
                 self.clients.remove(client);
             }
         }
-        self.awaitings.slab.remove(index).request
+        self.end_waiters.slab.remove(index).request
     }
 
-    /// A job has ended: whoever waits for that learns it, see [`Self::answer_ended`].
+    /// A job has ended: those that wait for that learn it, see [`Self::answer_ended`].
     pub(crate) fn tell_end(&mut self, job: u32, ending: Ending) {
         if !self.jobs.slab[job].has(flags::AWAITED) {
             return;
         }
         self.jobs.slab[job].flags &= !flags::AWAITED;
-        let Awaitings { groups, by_job, ended, .. } = &mut self.awaitings;
+        let EndWaiters { groups, by_job, ended, .. } = &mut self.end_waiters;
         if let Some(group) = by_job.remove(job) {
             groups[group].ending = Some(ending);
             ended.push_back(group);
@@ -189,36 +189,36 @@ impl Shard {
 
     /// Answers those whose jobs have ended, as many as may be until the next step of time.
     pub(crate) fn answer_ended(&mut self, replies: &mut Vec<(RequestId, Reply)>) {
-        while let Some(&group) = self.awaitings.ended.front()
+        while let Some(&group) = self.end_waiters.ended.front()
             && allowance::take(&mut self.allowance.ends)
         {
             self.steps += 1;
-            let Group { waits, ending, .. } = &self.awaitings.groups[group];
+            let Group { waits, ending, .. } = &self.end_waiters.groups[group];
             if let (Some(first), Some(ending)) = (waits.front(), *ending) {
-                replies.push((self.stop_awaiting(first), Reply::Ended(ending)));
+                replies.push((self.remove_end_waiter(first), Reply::Ended(ending)));
             } else {
-                self.awaitings.groups.remove(group);
-                self.awaitings.ended.pop_front();
+                self.end_waiters.groups.remove(group);
+                self.end_waiters.ended.pop_front();
             }
         }
     }
 
     /// Answers waits whose time is over, at most a slice.
-    pub(crate) fn end_awaitings<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+    pub(crate) fn expire_end_waiters<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         for _ in 0..SLICE {
-            let Some(index) = self.awaitings.timers.due(now_ms) else { return };
+            let Some(index) = self.end_waiters.timers.due(now_ms) else { return };
             self.steps += 1;
             // The end may have come just before, and this one's turn to learn of it not yet.
-            let ending = self.awaitings.groups[self.awaitings.slab[index].group].ending;
-            let request = self.stop_awaiting(index);
+            let ending = self.end_waiters.groups[self.end_waiters.slab[index].group].ending;
+            let request = self.remove_end_waiter(index);
             out.effects.replies.push((request, ending.map_or(Reply::Unended, Reply::Ended)));
         }
     }
 
     /// Says what does not agree among the waits.
-    pub(crate) fn audit_awaitings(&self) -> Result<(), String> {
+    pub(crate) fn audit_end_waiters(&self) -> Result<(), String> {
         let flagged = self.jobs.indices().filter(|&job| self.jobs.slab[job].has(flags::AWAITED));
-        let Awaitings { slab, groups, by_job, ended, .. } = &self.awaitings;
+        let EndWaiters { slab, groups, by_job, ended, .. } = &self.end_waiters;
         let waits_of = |group: u32| {
             std::iter::successors(groups[group].waits.front(), |&at| List::<AtJob>::after(slab, at))
                 .count()
@@ -235,8 +235,8 @@ impl Shard {
         if groups.len() != jobs + ended.len() {
             return Err(format!("{} groups wait for {jobs} jobs", groups.len()));
         }
-        let kept = (self.awaitings.by_job.len(), self.awaitings.slab.len());
-        if kept != (jobs, waits) || self.awaitings.timers.len() != waits {
+        let kept = (self.end_waiters.by_job.len(), self.end_waiters.slab.len());
+        if kept != (jobs, waits) || self.end_waiters.timers.len() != waits {
             return Err(format!("{jobs} jobs are waited for by {waits}, kept as {kept:?}"));
         }
         Ok(())

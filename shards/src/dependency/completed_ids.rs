@@ -9,13 +9,13 @@
 //! known by ranges of them, each with the lowest address from which a replay would learn of all.
 
 use crate::collections::hash_key::HashKey;
-use crate::dependency::custom_ids::PAST_NAMES_MAX;
+use crate::dependency::custom_ids::COMPLETED_NAMES_MAX;
 use crate::job::id::JobId;
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Ids remembered, newest first.
-pub const PAST_MAX: usize = 100_000;
+pub const COMPLETED_IDS_MAX: usize = 100_000;
 
 /// Hashes that are told apart.
 const HASHES: usize = 1 << 16;
@@ -23,9 +23,9 @@ const HASHES: usize = 1 << 16;
 /// Ids told again by one record.
 const BATCH: u64 = 256;
 
-/// See the module.
-pub struct Past {
-    /// The number of an id, modulo [`PAST_MAX`], is its place.
+/// The ids of completed jobs, within a bound.
+pub struct CompletedIds {
+    /// The number of an id, modulo [`COMPLETED_IDS_MAX`], is its place.
     ring: Vec<Noted>,
     /// Ids noted so far; the number of the next one.
     noted: u64,
@@ -49,7 +49,7 @@ struct Noted {
     before: u32,
 }
 
-impl Past {
+impl CompletedIds {
     /// Nothing is remembered.
     pub fn new(key: HashKey) -> Self {
         Self {
@@ -71,14 +71,14 @@ impl Past {
         self.open_from = self.open_from.min(told_from);
         if self.ring.capacity() == 0 {
             // Once for all: nothing is allocated or moved while jobs are being completed.
-            self.ring.reserve_exact(PAST_MAX);
+            self.ring.reserve_exact(COMPLETED_IDS_MAX);
             self.newest = vec![0; HASHES];
         }
         let newest = &mut self.newest[self.key.number(folded(id)) as usize % HASHES];
         let before = (self.noted as u32).wrapping_sub(*newest);
         *newest = self.noted as u32;
         let noted = Noted { id, before };
-        let place = self.noted as usize % PAST_MAX;
+        let place = self.noted as usize % COMPLETED_IDS_MAX;
         match self.ring.get_mut(place) {
             Some(oldest) => *oldest = noted,
             None => self.ring.push(noted),
@@ -88,7 +88,7 @@ impl Past {
 
     /// Remembers the custom id of such a job, for the directory to be told of after recovery.
     pub fn note_name(&mut self, name: Box<str>, id: JobId) {
-        if self.names.len() == PAST_NAMES_MAX {
+        if self.names.len() == COMPLETED_NAMES_MAX {
             self.names.pop_front();
         }
         self.names.push_back((name, id));
@@ -111,7 +111,7 @@ impl Past {
         let at = move |behind: u32| {
             let number = self.noted.checked_sub(u64::from(behind))?;
             let is_there = behind > 0 && number >= self.oldest();
-            is_there.then(|| (behind, &self.ring[number as usize % PAST_MAX]))
+            is_there.then(|| (behind, &self.ring[number as usize % COMPLETED_IDS_MAX]))
         };
         let first = behind.and_then(at);
         let before = move |&(behind, noted): &(u32, &Noted)| {
@@ -123,11 +123,11 @@ impl Past {
 
     /// The number of the oldest id that is remembered.
     fn oldest(&self) -> u64 {
-        self.noted.saturating_sub(PAST_MAX as u64)
+        self.noted.saturating_sub(COMPLETED_IDS_MAX as u64)
     }
 
     /// A few ids of which a replay from `until` on would not learn; none if there are no more. They
-    /// are to be told again, see [`Past::told_at`].
+    /// are to be told again, see [`CompletedIds::told_at`].
     pub fn told_before(&mut self, until: u64) -> Vec<JobId> {
         if self.retelling.is_empty() {
             let (closed, open) = (self.closed_from < until, self.open_from < until);
@@ -146,10 +146,10 @@ impl Past {
         let start = self.retelling.start.max(self.oldest());
         let end = (start + BATCH).min(self.retelling.end);
         self.retelling.start = end;
-        (start..end).map(|number| self.ring[number as usize % PAST_MAX].id).collect()
+        (start..end).map(|number| self.ring[number as usize % COMPLETED_IDS_MAX].id).collect()
     }
 
-    /// The record that tells of the ids of the last [`Past::told_before`] lies there.
+    /// The record that tells of the ids of the last [`CompletedIds::told_before`] lies there.
     pub fn told_at(&mut self, position: u64) {
         self.closed_from = self.closed_from.min(position);
     }
@@ -157,7 +157,7 @@ impl Past {
     /// Those that are remembered, the newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = JobId> {
         let numbers = (self.oldest()..self.noted).rev();
-        numbers.map(|number| self.ring[number as usize % PAST_MAX].id)
+        numbers.map(|number| self.ring[number as usize % COMPLETED_IDS_MAX].id)
     }
 
     /// How many are remembered.
@@ -179,75 +179,75 @@ mod tests {
 
     #[test]
     fn the_newest_are_remembered_and_those_that_are_asked_for_are_few_steps_away() {
-        let mut past = Past::new(KEY);
-        let reach = PAST_MAX as u128;
+        let mut completed_ids = CompletedIds::new(KEY);
+        let reach = COMPLETED_IDS_MAX as u128;
         for id in 0..5 * reach {
-            past.note(JobId(id), 0);
+            completed_ids.note(JobId(id), 0);
             if id % 1000 == 0 {
-                assert!(past.has(JobId(id)) && !past.has(JobId(id + 1)), "{id}");
-                assert!(past.has(JobId(id.saturating_sub(reach - 1))), "{id}");
-                assert!(id < reach || !past.has(JobId(id - reach)), "{id}");
+                assert!(completed_ids.has(JobId(id)) && !completed_ids.has(JobId(id + 1)), "{id}");
+                assert!(completed_ids.has(JobId(id.saturating_sub(reach - 1))), "{id}");
+                assert!(id < reach || !completed_ids.has(JobId(id - reach)), "{id}");
             }
         }
-        assert!(past.len() == PAST_MAX && past.newest.len() == HASHES);
-        let longest = (0..6 * reach).map(|id| past.walk(JobId(id)).count()).max();
+        assert!(completed_ids.len() == COMPLETED_IDS_MAX && completed_ids.newest.len() == HASHES);
+        let longest = (0..6 * reach).map(|id| completed_ids.walk(JobId(id)).count()).max();
         assert!(longest < Some(20), "{longest:?}");
     }
 
     /// Tells what has to be told again, as the end of the log at `head`; returns the ids.
-    fn retell(past: &mut Past, until: u64, head: u64) -> Vec<u128> {
+    fn retell(completed_ids: &mut CompletedIds, until: u64, head: u64) -> Vec<u128> {
         let mut told = Vec::new();
         loop {
-            let ids = past.told_before(until);
+            let ids = completed_ids.told_before(until);
             if ids.is_empty() {
                 return told;
             }
             assert!(ids.len() <= BATCH as usize);
-            past.told_at(head);
+            completed_ids.told_at(head);
             told.extend(ids.into_iter().map(|id| id.0));
         }
     }
 
     #[test]
     fn what_only_the_beginning_of_the_log_tells_is_told_again_and_nothing_else() {
-        let mut past = Past::new(KEY);
-        assert!(past.told_before(u64::MAX).is_empty());
+        let mut completed_ids = CompletedIds::new(KEY);
+        assert!(completed_ids.told_before(u64::MAX).is_empty());
         for id in 0..1000 {
-            past.note(JobId(id), 100 + id as u64 / 10);
+            completed_ids.note(JobId(id), 100 + id as u64 / 10);
         }
-        assert!(retell(&mut past, 100, 300).is_empty(), "all of it is still told");
-        assert_eq!(retell(&mut past, 101, 300), (0..1000).collect::<Vec<_>>());
+        assert!(retell(&mut completed_ids, 100, 300).is_empty(), "all of it is still told");
+        assert_eq!(retell(&mut completed_ids, 101, 300), (0..1000).collect::<Vec<_>>());
         for id in 1000..1100 {
-            past.note(JobId(id), 250);
+            completed_ids.note(JobId(id), 250);
         }
-        assert!(retell(&mut past, 250, 400).is_empty());
+        assert!(retell(&mut completed_ids, 250, 400).is_empty());
         // The older ones are told at 300 now.
-        assert_eq!(retell(&mut past, 251, 400), (1000..1100).collect::<Vec<_>>());
-        past.note(JobId(2000), 1000);
-        assert_eq!(retell(&mut past, 301, 600), (0..1100).collect::<Vec<_>>());
-        let reach = PAST_MAX as u128;
+        assert_eq!(retell(&mut completed_ids, 251, 400), (1000..1100).collect::<Vec<_>>());
+        completed_ids.note(JobId(2000), 1000);
+        assert_eq!(retell(&mut completed_ids, 301, 600), (0..1100).collect::<Vec<_>>());
+        let reach = COMPLETED_IDS_MAX as u128;
         for id in 3000..3000 + reach {
-            past.note(JobId(id), 1000);
+            completed_ids.note(JobId(id), 1000);
         }
-        assert!(retell(&mut past, 900, 1100).is_empty(), "what is forgotten is not told");
-        assert!(retell(&mut past, 1001, 1200).into_iter().eq(3000..3000 + reach));
+        assert!(retell(&mut completed_ids, 900, 1100).is_empty(), "what is forgotten is not told");
+        assert!(retell(&mut completed_ids, 1001, 1200).into_iter().eq(3000..3000 + reach));
     }
 
     #[test]
     fn what_is_noted_while_others_are_told_again_is_not_lost() {
-        let mut past = Past::new(KEY);
+        let mut completed_ids = CompletedIds::new(KEY);
         for id in 0..600 {
-            past.note(JobId(id), 10);
+            completed_ids.note(JobId(id), 10);
         }
-        let mut told = past.told_before(11).len();
-        past.told_at(20);
+        let mut told = completed_ids.told_before(11).len();
+        completed_ids.told_at(20);
         for id in 600..700 {
-            past.note(JobId(id), 15);
+            completed_ids.note(JobId(id), 15);
         }
-        told += retell(&mut past, 11, 21).len();
+        told += retell(&mut completed_ids, 11, 21).len();
         assert_eq!(told, 600);
-        assert!(retell(&mut past, 15, 30).is_empty());
-        assert_eq!(retell(&mut past, 16, 30), (600..700).collect::<Vec<_>>());
-        assert_eq!(retell(&mut past, 21, 40), (0..700).collect::<Vec<_>>());
+        assert!(retell(&mut completed_ids, 15, 30).is_empty());
+        assert_eq!(retell(&mut completed_ids, 16, 30), (600..700).collect::<Vec<_>>());
+        assert_eq!(retell(&mut completed_ids, 21, 40), (0..700).collect::<Vec<_>>());
     }
 }

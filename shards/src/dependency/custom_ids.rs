@@ -13,23 +13,24 @@ struct Entry {
 }
 
 /// Names remembered after their jobs are gone.
-pub const PAST_NAMES_MAX: usize = 20_000;
+pub const COMPLETED_NAMES_MAX: usize = 20_000;
 
 /// The names of one shard.
 pub struct Directory {
     key: HashKey,
     entries: Table<Entry>,
     /// Names whose jobs are gone, with those jobs: a dependency may still be given by such a name.
-    past: Table<Entry>,
+    completed_ids: Table<Entry>,
     /// The same, oldest first, to forget them by. Each stands here as often as it went.
-    past_order: VecDeque<(Box<str>, JobId)>,
+    completed_order: VecDeque<(Box<str>, JobId)>,
 }
 
 impl Directory {
     /// No names.
     pub fn new(key: HashKey) -> Self {
-        let (entries, past, past_order) = (Table::default(), Table::default(), VecDeque::new());
-        Self { key, entries, past, past_order }
+        let (entries, completed_ids, completed_order) =
+            (Table::default(), Table::default(), VecDeque::new());
+        Self { key, entries, completed_ids, completed_order }
     }
 
     fn entry(&mut self, name: &str) -> Option<&mut Entry> {
@@ -85,26 +86,27 @@ impl Directory {
     }
 
     /// The job that bears a name, or the last that did, as far as is remembered.
-    pub fn find_past(&self, name: &str) -> Option<JobId> {
-        let past = || self.past.find(self.key.text(name), |entry| *entry.name == *name)?.job;
-        self.find(name).or_else(past)
+    pub fn find_completed(&self, name: &str) -> Option<JobId> {
+        let completed_ids =
+            || self.completed_ids.find(self.key.text(name), |entry| *entry.name == *name)?.job;
+        self.find(name).or_else(completed_ids)
     }
 
     fn remember(&mut self, name: &str, job: JobId) {
         let key = self.key;
         let hash_of = |entry: &Entry| key.text(&entry.name);
-        if self.past_order.len() == PAST_NAMES_MAX
-            && let Some((oldest, its_job)) = self.past_order.pop_front()
+        if self.completed_order.len() == COMPLETED_NAMES_MAX
+            && let Some((oldest, its_job)) = self.completed_order.pop_front()
         {
             let same = |entry: &Entry| *entry.name == *oldest && entry.job == Some(its_job);
-            self.past.remove(key.text(&oldest), same, hash_of);
+            self.completed_ids.remove(key.text(&oldest), same, hash_of);
         }
-        self.past_order.push_back((name.into(), job));
-        match self.past.find_mut(key.text(name), |entry| *entry.name == *name) {
+        self.completed_order.push_back((name.into(), job));
+        match self.completed_ids.find_mut(key.text(name), |entry| *entry.name == *name) {
             Some(entry) => entry.job = entry.job.max(Some(job)),
             None => {
                 let entry = Entry { name: name.into(), job: Some(job) };
-                self.past.insert(key.text(name), entry, hash_of);
+                self.completed_ids.insert(key.text(name), entry, hash_of);
             }
         }
     }
@@ -149,7 +151,7 @@ mod tests {
         names.forget("x", JobId(8));
         assert!(!names.claim("x"), "another job's end frees nothing");
         names.forget("x", JobId(9));
-        assert_eq!((names.find("x"), names.find_past("x")), (None, Some(JobId(9))));
+        assert_eq!((names.find("x"), names.find_completed("x")), (None, Some(JobId(9))));
         assert!(names.claim("x"));
     }
 
@@ -168,16 +170,19 @@ mod tests {
     }
 
     #[test]
-    fn past_names_are_remembered_within_a_limit() {
+    fn completed_names_are_remembered_within_a_limit() {
         let mut names = Directory::new(KEY);
-        for id in 0..3 * PAST_NAMES_MAX as u128 {
+        for id in 0..3 * COMPLETED_NAMES_MAX as u128 {
             let name = format!("name-{id}");
             names.settle(&name, JobId(id));
             names.forget(&name, JobId(id));
             names.forget("again", JobId(id));
-            assert_eq!(names.find_past(&name), Some(JobId(id)));
+            assert_eq!(names.find_completed(&name), Some(JobId(id)));
         }
-        assert_eq!((names.find_past("name-0"), names.len()), (None, 0));
-        assert!(names.past.len() <= PAST_NAMES_MAX && names.past_order.len() <= PAST_NAMES_MAX);
+        assert_eq!((names.find_completed("name-0"), names.len()), (None, 0));
+        assert!(
+            names.completed_ids.len() <= COMPLETED_NAMES_MAX
+                && names.completed_order.len() <= COMPLETED_NAMES_MAX
+        );
     }
 }

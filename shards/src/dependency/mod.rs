@@ -143,8 +143,8 @@ impl Shard {
         match self.jobs.find(id).map(|job| self.jobs.slab[job].state) {
             Some(State::Completed) => Standing::Completed,
             Some(_) => Standing::Open,
-            None if self.past.has(id) => Standing::Completed,
-            None => match self.remains.get(id).map(|left| left.end) {
+            None if self.completed_ids.has(id) => Standing::Completed,
+            None => match self.unreported.get(id).map(|left| left.end) {
                 Some(End::Completed) => Standing::Completed,
                 // It has still to say what that means for its parent.
                 Some(End::Failed(_)) => Standing::Open,
@@ -230,7 +230,7 @@ impl Shard {
                     self.jobs.slab[job].flags &= !flags::WATCHED;
                 }
                 if news == News::UnwatchChild {
-                    self.settle_remains(dependency, out);
+                    self.settle_unreported(dependency, out);
                 }
             }
             News::Completed => {
@@ -280,11 +280,11 @@ impl Shard {
     /// Whether a job has to wait for others.
     pub(crate) fn is_blocked(&self, job: u32) -> bool {
         self.jobs.options_of(job).is_some_and(|has| {
-            !has.unmet.is_empty() && !has.kin.as_deref().is_some_and(|kin| kin.freed)
+            !has.unmet.is_empty() && !has.family.as_deref().is_some_and(|family| family.freed)
         })
     }
 
-    /// [`Record::Met`].
+    /// Applies [`Record::Met`].
     pub(crate) fn meet(&mut self, job: u32, dependency: JobId, at_ms: u64) {
         let Some(options) = self.jobs.options_of_mut(job) else { return };
         options.unmet.meet(dependency);
@@ -324,7 +324,7 @@ impl Shard {
         }
     }
 
-    /// A job is completed or goes for good: whoever waits for it learns of it.
+    /// A job is completed or goes for good: those that wait for it learn it.
     pub(crate) fn tell_watchers(&mut self, job: u32, completed: bool) {
         let about = &mut self.jobs.slab[job];
         if about.has(flags::WATCHED) {
@@ -335,7 +335,7 @@ impl Shard {
     }
 }
 
-/// How the shard of a dependency is told that somebody waits for it.
+/// How the shard of a dependency learns that a job waits for it.
 fn watch(dependency: &Dependency) -> News {
     if dependency.child { News::WatchChild } else { News::Watch }
 }

@@ -1,7 +1,7 @@
 //! What shards of other jobs have yet to learn of those that come and go here, in order. One job may be news to
 //! as many as it depends on: those are not listed when it comes or goes, but looked up when they are told.
 
-use crate::dependency::unmet::{Dependency, Unmets};
+use crate::dependency::unmet::{Dependency, UnmetDependencies};
 use crate::dependency::{News, Notice};
 use crate::job::id::JobId;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ enum Item {
     },
 }
 
-/// See the module.
+/// Ended jobs whose watchers are still to be notified.
 #[derive(Default)]
 pub(crate) struct Outbox {
     /// Each with the number of notices that it is expected to give yet.
@@ -61,7 +61,7 @@ impl Outbox {
     }
 
     /// Tells all that a job has waited for that it does no longer.
-    pub(crate) fn unwatch_all(&mut self, dependent: JobId, unmet: Unmets) {
+    pub(crate) fn unwatch_all(&mut self, dependent: JobId, unmet: UnmetDependencies) {
         let left = unmet.len();
         self.add(Item::Unwatch { dependent, rest: unmet.into_rows() }, left);
     }

@@ -13,15 +13,15 @@ pub struct Dependency {
     pub child: bool,
 }
 
-/// See the module.
+/// The jobs that one job waits for.
 #[derive(Clone, Default)]
-pub struct Unmets {
+pub struct UnmetDependencies {
     /// By id; those that are met stay where they are, and say so.
     all: Vec<(Dependency, bool)>,
     left: usize,
 }
 
-impl Unmets {
+impl UnmetDependencies {
     /// Of these, each job once.
     pub fn new(mut all: Vec<Dependency>) -> Self {
         all.sort_by_key(|one| one.id);
@@ -110,7 +110,7 @@ impl Unmets {
 }
 
 /// Shows what is left: what is met is no fact.
-impl std::fmt::Debug for Unmets {
+impl std::fmt::Debug for UnmetDependencies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
@@ -124,25 +124,32 @@ mod tests {
         Dependency { id: JobId(id), name: None, child }
     }
 
-    fn left(unmets: &Unmets) -> Vec<u128> {
-        unmets.iter().map(|one| one.id.0).collect()
+    fn left(unmet_dependencies: &UnmetDependencies) -> Vec<u128> {
+        unmet_dependencies.iter().map(|one| one.id.0).collect()
     }
 
     #[test]
     fn each_is_met_once_and_may_come_again() {
-        let mut unmets = Unmets::new(vec![one(3, false), one(1, true), one(3, false)]);
-        assert_eq!((left(&unmets), unmets.len()), (vec![1, 3], 2));
-        unmets.add(one(2, true));
-        unmets.meet(JobId(1));
-        unmets.meet(JobId(1));
-        unmets.meet(JobId(9));
-        assert_eq!((left(&unmets), unmets.len()), (vec![2, 3], 2));
-        assert!(unmets.find(JobId(1)).is_none() && unmets.find(JobId(2)).is_some());
-        unmets.add(one(1, true));
-        assert_eq!(unmets.meet_others(), [JobId(3)]);
-        assert_eq!(format!("{unmets:?}"), format!("{:?}", [one(1, true), one(2, true)]));
-        unmets.meet(JobId(1));
-        unmets.meet(JobId(2));
-        assert!(unmets.is_empty() && unmets.all.is_empty());
+        let mut unmet_dependencies =
+            UnmetDependencies::new(vec![one(3, false), one(1, true), one(3, false)]);
+        assert_eq!((left(&unmet_dependencies), unmet_dependencies.len()), (vec![1, 3], 2));
+        unmet_dependencies.add(one(2, true));
+        unmet_dependencies.meet(JobId(1));
+        unmet_dependencies.meet(JobId(1));
+        unmet_dependencies.meet(JobId(9));
+        assert_eq!((left(&unmet_dependencies), unmet_dependencies.len()), (vec![2, 3], 2));
+        assert!(
+            unmet_dependencies.find(JobId(1)).is_none()
+                && unmet_dependencies.find(JobId(2)).is_some()
+        );
+        unmet_dependencies.add(one(1, true));
+        assert_eq!(unmet_dependencies.meet_others(), [JobId(3)]);
+        assert_eq!(
+            format!("{unmet_dependencies:?}"),
+            format!("{:?}", [one(1, true), one(2, true)])
+        );
+        unmet_dependencies.meet(JobId(1));
+        unmet_dependencies.meet(JobId(2));
+        assert!(unmet_dependencies.is_empty() && unmet_dependencies.all.is_empty());
     }
 }

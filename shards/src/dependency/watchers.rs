@@ -49,7 +49,7 @@ pub enum Fate {
     ChildEnded,
 }
 
-/// See the module.
+/// Which jobs wait for which.
 pub struct Watchers {
     key: HashKey,
     watches: Slab<Watch>,
@@ -201,7 +201,7 @@ impl Watchers {
         None
     }
 
-    /// Whether there is somebody to be told.
+    /// Whether any job has watchers to notify.
     pub fn has_news(&self) -> bool {
         !self.ended.is_empty()
     }
@@ -211,7 +211,7 @@ impl Watchers {
         self.watches.len()
     }
 
-    /// The jobs somebody waits for, in no order that may decide anything.
+    /// The jobs that others wait for, in no order that may decide anything.
     pub fn dependencies(&self) -> impl Iterator<Item = JobId> {
         let children = self.by_child.keys().filter(|&child| !self.by_dependency.contains(child));
         self.by_dependency.keys().chain(children)

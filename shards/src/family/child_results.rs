@@ -4,12 +4,12 @@
 use crate::dead_letter::reason::Cause;
 use crate::dependency::{News, Notice};
 use crate::effect::KnownAs;
-use crate::family::unreported::Remains;
+use crate::family::unreported::Unreported;
 use crate::family::{ChildEnd, ChildEnded, End, How, Policy, Report, Reported};
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::ack::Reason;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Out, Shard};
 
@@ -23,26 +23,26 @@ impl Shard {
     /// Whether a job was made for another one, which is to know its end.
     #[inline]
     fn is_child(&self, job: u32) -> bool {
-        let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
-        kin.is_some_and(|kin| kin.parent.is_some())
+        let family = self.jobs.options_of(job).and_then(|has| has.family.as_deref());
+        family.is_some_and(|family| family.parent.is_some())
     }
 
     /// What the failure of a job means for its parent, if that was said.
     pub(crate) fn policy_of(&self, job: u32) -> Option<Policy> {
-        self.jobs.options_of(job)?.kin.as_deref()?.policy
+        self.jobs.options_of(job)?.family.as_deref()?.policy
     }
 
     /// A job comes to an end that its parent has to know of: the payload of `stored` is the value. `goes`:
     /// it is forgotten with its end.
     #[inline]
-    pub(crate) fn report_end(&mut self, job: u32, end: End, goes: bool, stored: Stored) {
+    pub(crate) fn report_end(&mut self, job: u32, end: End, goes: bool, stored: LogRef) {
         if self.jobs.slab[job].has(flags::WATCHED) || self.is_child(job) {
             self.report_end_of_child(job, end, goes, stored);
         }
     }
 
     #[cold]
-    fn report_end_of_child(&mut self, job: u32, end: End, goes: bool, stored: Stored) {
+    fn report_end_of_child(&mut self, job: u32, end: End, goes: bool, stored: LogRef) {
         let about = &self.jobs.slab[job];
         let (child, queue) = (about.id, about.queue);
         let known_as = self.known_as(job);
@@ -55,12 +55,12 @@ impl Shard {
             self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
         }
         if is_last {
-            self.leave_remains(child, Remains { queue, known_as, end, stored });
+            self.leave_unreported(child, Unreported { queue, known_as, end, stored });
         }
     }
 
     /// Those who wait for a job as for their child do so no longer. Returns the first of them: a child mostly has one,
-    /// who is told at once, and others are told in slices.
+    /// who learns it at once; others learn it in slices.
     pub(crate) fn end_for_parents(&mut self, job: u32, child: JobId) -> Option<JobId> {
         if !self.jobs.slab[job].has(flags::WATCHED) {
             return None;
@@ -75,12 +75,12 @@ impl Shard {
     /// A parent waits for a child.
     pub(crate) fn watch_child(&mut self, parent: JobId, child: JobId) {
         let Some(job) = self.jobs.find(child) else {
-            if let Some(remains) = self.remains.get(child) {
-                let Remains { queue, known_as, end, stored } = remains.clone();
+            if let Some(unreported) = self.unreported.get(child) {
+                let Unreported { queue, known_as, end, stored } = unreported.clone();
                 let is_last = true;
                 self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
             } else {
-                let completed = self.past.has(child);
+                let completed = self.completed_ids.has(child);
                 let news = if completed { News::Completed } else { News::Removed };
                 self.notices.push(Notice { news, dependent: parent, dependency: child });
             }
@@ -95,7 +95,7 @@ impl Shard {
                 return;
             }
         };
-        let stored = self.jobs.outcome_of(job).map_or_else(Stored::default, |how| how.stored);
+        let stored = self.jobs.outcome_of(job).map_or_else(LogRef::default, |how| how.stored);
         let (known_as, is_last) = (self.known_as(job), false);
         let queue = (&*self.queues[self.jobs.slab[job].queue].name).into();
         self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
@@ -176,15 +176,15 @@ impl Shard {
         self.end_child(job, ended, stored);
     }
 
-    /// [`Record::ChildEnded`].
-    pub(crate) fn end_child(&mut self, job: u32, ended: &ChildEnded<'_>, stored: Stored) {
+    /// Applies [`Record::ChildEnded`].
+    pub(crate) fn end_child(&mut self, job: u32, ended: &ChildEnded<'_>, stored: LogRef) {
         let ChildEnded { child, how, at_ms, .. } = *ended;
         let Some(options) = self.jobs.options_of_mut(job) else { return };
-        let kin = options.kin.get_or_insert_default();
+        let family = options.family.get_or_insert_default();
         if how == How::Detached {
-            kin.children.remove(ended.known_as);
+            family.children.remove(ended.known_as);
         } else if how != How::Dropped {
-            kin.ends.insert(stored.position, ChildEnd { child, how, stored });
+            family.ends.insert(stored.position, ChildEnd { child, how, stored });
             self.child_ends += 1;
             self.live.add(&stored);
         }
@@ -200,7 +200,7 @@ impl Shard {
         let dependent = self.jobs.slab[job].id;
         self.jobs.slab[job].run_at_ms = self.jobs.slab[job].run_at_ms.min(at_ms);
         let Some(options) = self.jobs.options_of_mut(job) else { return };
-        options.kin.get_or_insert_default().freed = true;
+        options.family.get_or_insert_default().freed = true;
         let others = options.unmet.meet_others();
         if !self.recovering {
             self.notices.unwatch_some(dependent, others);
@@ -210,46 +210,46 @@ impl Shard {
     /// A child that has just ended may leave remains: those are written by themselves, since the record of
     /// its end means nothing without that of its push, which nobody needs any more.
     #[inline]
-    pub(crate) fn write_remains<J: Journal>(
+    pub(crate) fn write_unreported<J: Journal>(
         &mut self,
         child: JobId,
         value: &[u8],
         out: &mut Out<'_, J>,
     ) {
-        if !self.remains.is_empty() && self.remains.get(child).is_some() {
-            self.keep_remains(child, value, out.journal);
+        if !self.unreported.is_empty() && self.unreported.get(child).is_some() {
+            self.keep_unreported(child, value, out.journal);
         }
     }
 
     /// What is left of a child has been heard, or is not asked for.
-    pub(crate) fn settle_remains<J: Journal>(&mut self, child: JobId, out: &mut Out<'_, J>) {
-        // Whoever has yet to hear of it needs it as well; the last of them settles it.
-        if self.remains.get(child).is_some() && !self.watchers.tells_of(child) {
+    pub(crate) fn settle_unreported<J: Journal>(&mut self, child: JobId, out: &mut Out<'_, J>) {
+        // Parents that are not notified yet need it as well; the last of them settles it.
+        if self.unreported.get(child).is_some() && !self.watchers.tells_of(child) {
             out.journal.append(&Record::Settled { child });
-            self.drop_remains(child);
+            self.drop_unreported(child);
         }
     }
 
-    /// [`crate::log_record::snapshot::Kept::Remains`]. A job that is still there goes with it.
-    pub(crate) fn take_remains(&mut self, child: JobId, remains: Remains) {
-        self.drop_remains(child);
-        self.leave_remains(child, remains);
+    /// [`crate::log_record::snapshot::Kept::Unreported`]. A job that is still there goes with it.
+    pub(crate) fn take_unreported(&mut self, child: JobId, unreported: Unreported) {
+        self.drop_unreported(child);
+        self.leave_unreported(child, unreported);
         if let Some(job) = self.jobs.find(child) {
             self.remove(job);
         }
     }
 
-    pub(crate) fn leave_remains(&mut self, child: JobId, remains: Remains) {
-        self.live.add(&remains.stored);
-        for gone in self.remains.insert(child, remains) {
+    pub(crate) fn leave_unreported(&mut self, child: JobId, unreported: Unreported) {
+        self.live.add(&unreported.stored);
+        for gone in self.unreported.insert(child, unreported) {
             self.live.sub(&gone.stored);
         }
     }
 
-    /// [`Record::Settled`].
-    pub(crate) fn drop_remains(&mut self, child: JobId) {
-        if let Some(remains) = self.remains.remove(child) {
-            self.live.sub(&remains.stored);
+    /// Applies [`Record::Settled`].
+    pub(crate) fn drop_unreported(&mut self, child: JobId) {
+        if let Some(unreported) = self.unreported.remove(child) {
+            self.live.sub(&unreported.stored);
         }
     }
 }

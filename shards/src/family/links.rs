@@ -5,7 +5,7 @@ use crate::collections::slab::NONE;
 use crate::dependency::unmet::Dependency;
 use crate::dependency::{News, Notice};
 use crate::event::Step;
-use crate::family::unreported::{KeptRemains, Remains};
+use crate::family::unreported::{KeptUnreported, Unreported};
 use crate::family::{
     Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, End, FAMILY_BYTES_MAX, How, NAMED_CHILDREN_MAX,
     Policy, Report,
@@ -21,7 +21,7 @@ use crate::shard::{Out, Shard};
 
 impl Shard {
     /// Carries out a change of kin. Returns how many jobs it was about.
-    pub(crate) fn change_kin<J: Journal>(
+    pub(crate) fn change_family<J: Journal>(
         &mut self,
         now_ms: u64,
         job: u32,
@@ -79,7 +79,8 @@ impl Shard {
     /// The names of all children of a job are gone through, and what it waits for.
     fn count_looks_at_children(&mut self, job: u32) {
         let options = self.jobs.options_of(job);
-        let names = options.map_or(0, |has| has.kin.as_deref().map_or(0, |kin| kin.children.len()));
+        let names = options
+            .map_or(0, |has| has.family.as_deref().map_or(0, |family| family.children.len()));
         self.steps +=
             (names as u64 + options.map_or(0, |has| has.unmet.rows() as u64)) / LOOKS_PER_STEP;
     }
@@ -99,7 +100,7 @@ impl Shard {
         self.emit_rest_of_delay(at_ms, job, before, out.effects);
     }
 
-    /// [`Record::Adopted`].
+    /// Applies [`Record::Adopted`].
     pub(crate) fn adopt(&mut self, job: u32, adopted: &Adopted<'_>) {
         let state = self.jobs.slab[job].state;
         if state.is_end() {
@@ -110,23 +111,24 @@ impl Shard {
         }
         let options = self.jobs.slab[job].options;
         let options = &mut self.jobs.options[options];
-        let kin = options.kin.get_or_insert_default();
-        let name = (kin.children.len() < NAMED_CHILDREN_MAX).then(|| adopted.name.into());
+        let family = options.family.get_or_insert_default();
+        let name = (family.children.len() < NAMED_CHILDREN_MAX).then(|| adopted.name.into());
         options.unmet.add(Dependency { id: adopted.child, name, child: true });
-        kin.children.push(adopted.name);
-        kin.freed = !adopted.waits;
+        family.children.push(adopted.name);
+        family.freed = !adopted.waits;
         if adopted.waits && matches!(state, State::Waiting | State::Delayed) {
             self.leave(job);
             self.enter(job, State::WaitingChildren);
         }
     }
 
-    /// [`Record::Blocked`].
+    /// Applies [`Record::Blocked`].
     pub(crate) fn block(&mut self, job: u32) {
-        let Some(kin) = self.jobs.options_of_mut(job).and_then(|has| has.kin.as_deref_mut()) else {
+        let Some(family) = self.jobs.options_of_mut(job).and_then(|has| has.family.as_deref_mut())
+        else {
             return;
         };
-        kin.freed = false;
+        family.freed = false;
         self.leave(job);
         let state = if self.is_blocked(job) { State::WaitingChildren } else { State::Waiting };
         self.enter(job, state);
@@ -145,8 +147,8 @@ impl Shard {
         }
         let about = &self.jobs.slab[job];
         let (id, run_at_ms) = (about.id, about.run_at_ms);
-        let kin = self.jobs.options[about.options].kin.get_or_insert_default();
-        kin.parent = parent.map(Into::into);
+        let family = self.jobs.options[about.options].family.get_or_insert_default();
+        family.parent = parent.map(Into::into);
         let queue = self.queues[self.jobs.slab[job].queue].name.clone();
         let linked = Pushed { id, queue: &queue, run_at_ms, job: new.clone() };
         self.unshare(job);
@@ -166,17 +168,17 @@ impl Shard {
         let options = self.jobs.options_of(job);
         let custom_id = options.and_then(|has| has.custom_id.as_deref());
         let end = End::Failed(Policy::Remove);
-        let left = KeptRemains { child, queue: &queue, custom_id, end, value: &[] };
-        let stored = out.journal.append(&Record::Kept(Kept::Remains(left)));
-        let remains = left.remains(stored);
-        let Remains { known_as, queue, .. } = &remains;
+        let left = KeptUnreported { child, queue: &queue, custom_id, end, value: &[] };
+        let stored = out.journal.append(&Record::Kept(Kept::Unreported(left)));
+        let unreported = left.unreported(stored);
+        let Unreported { known_as, queue, .. } = &unreported;
         if let Some(parent) = self.end_for_parents(job, child) {
             let (known_as, queue) = (known_as.clone(), queue.clone());
             let is_last = true;
             self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
         }
         self.emit(now_ms, job, Step::Removed { prev }, out.effects);
-        self.take_remains(child, remains);
+        self.take_unreported(child, unreported);
         true
     }
 
@@ -185,8 +187,8 @@ impl Shard {
         let job = self.jobs.find(job)?;
         self.count_looks_at_children(job);
         let about = &self.jobs.slab[job];
-        let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
-        let children = kin.map(|kin| &kin.children);
+        let family = self.jobs.options_of(job).and_then(|has| has.family.as_deref());
+        let children = family.map(|family| &family.children);
         let count = children.map_or(0, crate::family::Names::len) + 1;
         // In the list of children, in that of those that are waited for, and as one that has ended.
         let more = 2 * child.len() + CHILD_BYTES;
@@ -196,7 +198,7 @@ impl Shard {
         Some(AboutParent {
             queue: (&*self.queues[about.queue].name).into(),
             known_as: self.known_as(job).to_string().into(),
-            parent: kin.and_then(|kin| kin.parent.clone()),
+            parent: family.and_then(|family| family.parent.clone()),
             declared: children.is_some_and(|names| names.has(child)),
             linkable: !about.state.is_end() && count <= CHILDREN_MAX && fits,
         })
@@ -205,7 +207,7 @@ impl Shard {
     /// The longest payload that a job can have beside its children; none if they leave no room for any.
     pub fn data_bytes_max(&self, job: u32) -> Option<usize> {
         let options = self.jobs.options_of(job);
-        let kin = options.and_then(|has| Some((has.kin.as_deref()?, &has.unmet)));
-        FAMILY_BYTES_MAX.checked_sub(kin.map_or(0, |(kin, unmet)| kin.bytes_max(unmet)))
+        let family = options.and_then(|has| Some((has.family.as_deref()?, &has.unmet)));
+        FAMILY_BYTES_MAX.checked_sub(family.map_or(0, |(family, unmet)| family.bytes_max(unmet)))
     }
 }

@@ -1,4 +1,4 @@
-//! Parents and children: what a job is told of the jobs that were made for it, and what becomes of it
+//! Parents and children: what a job learns of the jobs that were made for it, and what becomes of it
 //! when one of those fails for good.
 //!
 //! A parent waits for its children as for any other job ([`crate::dependency`]); besides, it keeps how
@@ -17,11 +17,11 @@ pub mod unreported;
 
 use crate::command::text_len;
 use crate::dependency::Unmet;
-use crate::dependency::unmet::{Dependency, Unmets};
+use crate::dependency::unmet::{Dependency, UnmetDependencies};
 use crate::effect::KnownAs;
 use crate::job::id::JobId;
 use crate::log_record::codec::{Malformed, Reader, Writer};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::row::{Body, parts};
 use crate::log_record::show::Show;
 use std::collections::BTreeMap;
@@ -73,14 +73,14 @@ impl Policy {
 
 /// What a job is pushed with of its parent and its children.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NewKin<'a> {
+pub struct NewFamily<'a> {
     /// Its parent, as its client calls it.
     pub parent: Option<&'a str>,
     /// What its failure means for its parent.
     pub policy: Option<Policy>,
     /// A MessagePack array of the ids of its children, or empty for none.
     pub children: &'a [u8],
-    /// Which of those it waits for, and what has to be known of each, as whoever pushes has found out.
+    /// Which of those it waits for, and what has to be known of each, as the pushing shard has found out.
     pub open: Unmet<'a>,
 }
 
@@ -95,7 +95,7 @@ mod part {
     pub(super) const ALL: u8 = (1 << 5) - 1;
 }
 
-impl<'a> NewKin<'a> {
+impl<'a> NewFamily<'a> {
     /// Whether `depends_on` says the same as the list of children, and need not be written.
     pub(crate) fn is_same(&self, depends_on: &[u8]) -> bool {
         !self.children.is_empty() && self.children == depends_on
@@ -147,8 +147,8 @@ impl<'a> NewKin<'a> {
             from.bytes(bytes as usize)
         };
         let (children, open) = (list(part::CHILDREN)?, list(part::OPEN)?);
-        let kin = Self { parent, policy, children, open: Unmet::decode(open)? };
-        Ok((kin, has(part::SAME)))
+        let family = Self { parent, policy, children, open: Unmet::decode(open)? };
+        Ok((family, has(part::SAME)))
     }
 }
 
@@ -195,7 +195,7 @@ pub struct ChildEnd {
     /// How it ended.
     pub how: How,
     /// The record that says so, with its queue, its id for clients, and its value.
-    pub stored: Stored,
+    pub stored: LogRef,
 }
 
 /// The ids of children as their client gave them: MessagePack texts one after the other.
@@ -293,7 +293,7 @@ impl std::fmt::Debug for Names {
 
 /// What a job knows of its parent and its children.
 #[derive(Clone, Debug, Default)]
-pub struct Kin {
+pub struct Family {
     /// Its parent, as its client calls it.
     pub parent: Option<Box<str>>,
     /// Its children, as their client calls them.
@@ -306,16 +306,16 @@ pub struct Kin {
     pub ends: BTreeMap<u64, ChildEnd>,
 }
 
-impl Kin {
+impl Family {
     /// What a job knows that was pushed with `given`.
-    pub(crate) fn of(given: &NewKin<'_>) -> Self {
-        let NewKin { parent, policy, children, .. } = *given;
+    pub(crate) fn of(given: &NewFamily<'_>) -> Self {
+        let NewFamily { parent, policy, children, .. } = *given;
         let (parent, children) = (parent.map(Into::into), Names::of(children));
         Self { parent, children, policy, ..Self::default() }
     }
 
     /// What is written of its children with a job, at most, however they end. `unmet` is what it waits for.
-    pub fn bytes_max(&self, unmet: &Unmets) -> usize {
+    pub fn bytes_max(&self, unmet: &UnmetDependencies) -> usize {
         let name_of = |one: &Dependency| one.name.as_ref().map_or(0, |name| name.len());
         let open = unmet.iter().filter(|one| one.child).map(|one| Unmet::HEAD + name_of(one));
         self.children.bytes().len() + self.children.len() * END + open.sum::<usize>()
@@ -341,7 +341,7 @@ pub struct Report {
     /// How it ended.
     pub end: End,
     /// The record whose payload is the result or the error.
-    pub stored: Stored,
+    pub stored: LogRef,
     /// Nothing is left of the child but what is said here: its shard waits for word that it was heard.
     pub is_last: bool,
 }
@@ -460,7 +460,7 @@ parts! {
 /// The ends of children, as bytes of a record that is written again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ends<'a> {
-    /// See [`Kin::freed`].
+    /// See [`Family::freed`].
     pub freed: bool,
     bytes: &'a [u8],
 }
@@ -469,10 +469,10 @@ const END: usize = 16 + 1 + 16;
 
 impl<'a> Ends<'a> {
     /// Writes what a job knows of its children into `bytes`, and views it.
-    pub(crate) fn of(kin: &Kin, bytes: &'a mut Vec<u8>) -> Self {
-        bytes.resize(kin.ends.len() * END, 0);
+    pub(crate) fn of(family: &Family, bytes: &'a mut Vec<u8>) -> Self {
+        bytes.resize(family.ends.len() * END, 0);
         let mut out = Writer::new(bytes);
-        for end in kin.ends.values() {
+        for end in family.ends.values() {
             out.id(end.child);
             out.u8(end.how as u8);
             out.u64(end.stored.position);
@@ -480,7 +480,7 @@ impl<'a> Ends<'a> {
             out.u32(end.stored.payload_bytes);
         }
         out.finish();
-        Self { freed: kin.freed, bytes }
+        Self { freed: family.freed, bytes }
     }
 
     pub(crate) fn encoded_len(self) -> usize {
@@ -509,7 +509,7 @@ impl<'a> Ends<'a> {
             let (child, how) = (rest.id().ok()?, How::of(rest.u8().ok()?).ok()?);
             let (position, record_bytes) = (rest.u64().ok()?, rest.u32().ok()?);
             let payload_bytes = rest.u32().ok()?;
-            Some(ChildEnd { child, how, stored: Stored { position, record_bytes, payload_bytes } })
+            Some(ChildEnd { child, how, stored: LogRef { position, record_bytes, payload_bytes } })
         })
     }
 }
@@ -532,31 +532,31 @@ mod tests {
     }
 
     #[test]
-    fn kin_is_read_as_it_was_written_alone_and_together() {
+    fn a_family_is_read_as_it_was_written_alone_and_together() {
         let mut open = Vec::new();
         Unmet::push(&mut open, JobId(7), "");
-        let none = NewKin::default();
+        let none = NewFamily::default();
         let children = b"\x91\xa1a";
-        for kin in [
+        for family in [
             none,
-            NewKin { parent: Some("p"), ..none },
-            NewKin { parent: Some("p"), policy: Some(Policy::Ignore), ..none },
-            NewKin { children, ..none },
-            NewKin { children, open: Unmet::new(&open), parent: Some("p"), policy: None },
+            NewFamily { parent: Some("p"), ..none },
+            NewFamily { parent: Some("p"), policy: Some(Policy::Ignore), ..none },
+            NewFamily { children, ..none },
+            NewFamily { children, open: Unmet::new(&open), parent: Some("p"), policy: None },
         ] {
             for same in [false, true] {
-                let mut bytes = vec![0; kin.encoded_len()];
+                let mut bytes = vec![0; family.encoded_len()];
                 let mut out = Writer::new(&mut bytes);
-                kin.encode(same, &mut out);
+                family.encode(same, &mut out);
                 out.finish();
                 let mut from = Reader::new(&bytes);
-                let (again, same_again) = NewKin::decode(&mut from).unwrap_or_default();
+                let (again, same_again) = NewFamily::decode(&mut from).unwrap_or_default();
                 assert!(from.is_empty() && same == same_again);
-                assert_eq!((again.parent, again.policy), (kin.parent, kin.policy));
-                assert_eq!(again.children, kin.children);
-                assert_eq!(again.open.bytes(), kin.open.bytes());
+                assert_eq!((again.parent, again.policy), (family.parent, family.policy));
+                assert_eq!(again.children, family.children);
+                assert_eq!(again.open.bytes(), family.open.bytes());
             }
         }
-        assert!(NewKin::decode(&mut Reader::new(&[1 << 5])).is_err(), "an unknown part");
+        assert!(NewFamily::decode(&mut Reader::new(&[1 << 5])).is_err(), "an unknown part");
     }
 }

@@ -7,20 +7,20 @@ use crate::effect::KnownAs;
 use crate::family::{End, Policy};
 use crate::job::id::JobId;
 use crate::log_record::codec::{Malformed, Reader, Writer};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::row::Body;
 use crate::log_record::show::Show;
 use std::collections::BTreeMap;
 
 /// Children remembered.
-pub const REMAINS_MAX: usize = 100_000;
+pub const UNREPORTED_MAX: usize = 100_000;
 
 /// Bytes of their values in the log.
-pub const REMAINS_BYTES_MAX: u64 = 256 << 20;
+pub const UNREPORTED_BYTES_MAX: u64 = 256 << 20;
 
 /// How one child ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Remains {
+pub struct Unreported {
     /// Its queue.
     pub queue: Box<str>,
     /// The child as its clients know it.
@@ -28,12 +28,12 @@ pub struct Remains {
     /// How it ended.
     pub end: End,
     /// The record whose payload is the value.
-    pub stored: Stored,
+    pub stored: LogRef,
 }
 
 /// All of a shard.
-pub(crate) struct AllRemains {
-    by_child: Map<JobId, (u64, Remains)>,
+pub(crate) struct AllUnreported {
+    by_child: Map<JobId, (u64, Unreported)>,
     /// By the number of their coming, which is the order of their records: oldest first.
     order: BTreeMap<u64, JobId>,
     inserted: u64,
@@ -42,24 +42,24 @@ pub(crate) struct AllRemains {
     dropped: u64,
 }
 
-impl AllRemains {
+impl AllUnreported {
     pub(crate) fn new(key: HashKey) -> Self {
         Self { by_child: Map::new(key), order: BTreeMap::new(), inserted: 0, bytes: 0, dropped: 0 }
     }
 
-    pub(crate) fn get(&self, child: JobId) -> Option<&Remains> {
-        self.by_child.get(child).map(|(_, remains)| remains)
+    pub(crate) fn get(&self, child: JobId) -> Option<&Unreported> {
+        self.by_child.get(child).map(|(_, unreported)| unreported)
     }
 
     /// Remembers one. Returns those that have to go for it.
-    pub(crate) fn insert(&mut self, child: JobId, remains: Remains) -> Vec<Remains> {
+    pub(crate) fn insert(&mut self, child: JobId, unreported: Unreported) -> Vec<Unreported> {
         self.inserted += 1;
         let mut gone = Vec::new();
         gone.extend(self.remove(child));
-        self.bytes += u64::from(remains.stored.payload_bytes);
+        self.bytes += u64::from(unreported.stored.payload_bytes);
         self.order.insert(self.inserted, child);
-        self.by_child.insert(child, (self.inserted, remains));
-        while (self.by_child.len() > REMAINS_MAX || self.bytes > REMAINS_BYTES_MAX)
+        self.by_child.insert(child, (self.inserted, unreported));
+        while (self.by_child.len() > UNREPORTED_MAX || self.bytes > UNREPORTED_BYTES_MAX)
             && self.by_child.len() > 1
             && let Some((_, oldest)) = self.order.pop_first()
         {
@@ -69,23 +69,23 @@ impl AllRemains {
         gone
     }
 
-    pub(crate) fn remove(&mut self, child: JobId) -> Option<Remains> {
-        let (number, remains) = self.by_child.remove(child)?;
+    pub(crate) fn remove(&mut self, child: JobId) -> Option<Unreported> {
+        let (number, unreported) = self.by_child.remove(child)?;
         self.order.remove(&number);
-        self.bytes -= u64::from(remains.stored.payload_bytes);
-        Some(remains)
+        self.bytes -= u64::from(unreported.stored.payload_bytes);
+        Some(unreported)
     }
 
     /// The record of one lies at `to` from now on, behind all others: it is the newest, as for a replay that finds it only
     /// there. Returns where it lay.
-    pub(crate) fn relocate(&mut self, child: JobId, to: Stored) -> Option<Stored> {
-        let (number, remains) = self.by_child.get_mut(child)?;
+    pub(crate) fn relocate(&mut self, child: JobId, to: LogRef) -> Option<LogRef> {
+        let (number, unreported) = self.by_child.get_mut(child)?;
         self.inserted += 1;
         self.order.remove(&std::mem::replace(number, self.inserted));
         self.order.insert(self.inserted, child);
         self.bytes += u64::from(to.payload_bytes);
-        self.bytes -= u64::from(remains.stored.payload_bytes);
-        Some(std::mem::replace(&mut remains.stored, to))
+        self.bytes -= u64::from(unreported.stored.payload_bytes);
+        Some(std::mem::replace(&mut unreported.stored, to))
     }
 
     pub(crate) fn dropped(&self) -> u64 {
@@ -101,8 +101,8 @@ impl AllRemains {
     }
 
     /// In no order that may decide anything.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, &Remains)> {
-        self.by_child.iter().map(|(child, (_, remains))| (child, remains))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, &Unreported)> {
+        self.by_child.iter().map(|(child, (_, unreported))| (child, unreported))
     }
 
     pub(crate) fn audit(&self) -> Result<(), String> {
@@ -121,9 +121,9 @@ impl AllRemains {
     }
 }
 
-/// See [`crate::log_record::snapshot::Kept::Remains`].
+/// See [`crate::log_record::snapshot::Kept::Unreported`].
 #[derive(Clone, Copy, Debug)]
-pub struct KeptRemains<'a> {
+pub struct KeptUnreported<'a> {
     /// The child.
     pub child: JobId,
     /// Its queue.
@@ -136,7 +136,7 @@ pub struct KeptRemains<'a> {
     pub value: &'a [u8],
 }
 
-impl<'a> Body<'a> for KeptRemains<'a> {
+impl<'a> Body<'a> for KeptUnreported<'a> {
     fn encoded_len(&self) -> usize {
         let name = self.custom_id.unwrap_or_default();
         16 + 1 + 2 + self.queue.len() + 1 + 2 + name.len() + self.value.len()
@@ -185,13 +185,13 @@ impl<'a> Body<'a> for KeptRemains<'a> {
     }
 }
 
-impl KeptRemains<'_> {
-    pub(crate) fn remains(&self, stored: Stored) -> Remains {
+impl KeptUnreported<'_> {
+    pub(crate) fn unreported(&self, stored: LogRef) -> Unreported {
         let known_as = match self.custom_id {
             Some(name) => KnownAs::Custom(name.into()),
             None => KnownAs::Id(self.child),
         };
-        Remains { queue: self.queue.into(), known_as, end: self.end, stored }
+        Unreported { queue: self.queue.into(), known_as, end: self.end, stored }
     }
 }
 
@@ -199,20 +199,28 @@ impl KeptRemains<'_> {
 mod tests {
     use super::*;
 
-    fn left(bytes: u32) -> Remains {
-        let stored = Stored { position: 0, record_bytes: bytes, payload_bytes: bytes };
-        Remains { queue: "q".into(), known_as: KnownAs::Id(JobId(0)), end: End::Completed, stored }
+    fn left(bytes: u32) -> Unreported {
+        let stored = LogRef { position: 0, record_bytes: bytes, payload_bytes: bytes };
+        Unreported {
+            queue: "q".into(),
+            known_as: KnownAs::Id(JobId(0)),
+            end: End::Completed,
+            stored,
+        }
     }
 
     #[test]
     fn the_oldest_go_beyond_the_number_and_beyond_the_bytes() {
-        let mut all = AllRemains::new(HashKey::new(1));
-        for child in 0..REMAINS_MAX as u128 + 10 {
+        let mut all = AllUnreported::new(HashKey::new(1));
+        for child in 0..UNREPORTED_MAX as u128 + 10 {
             let gone = all.insert(JobId(child), left(1)).len();
-            assert_eq!(gone, usize::from(child >= REMAINS_MAX as u128));
+            assert_eq!(gone, usize::from(child >= UNREPORTED_MAX as u128));
         }
         assert!(all.get(JobId(9)).is_none() && all.get(JobId(10)).is_some());
-        assert_eq!(all.insert(JobId(1 << 40), left(REMAINS_BYTES_MAX as u32)).len(), REMAINS_MAX);
+        assert_eq!(
+            all.insert(JobId(1 << 40), left(UNREPORTED_BYTES_MAX as u32)).len(),
+            UNREPORTED_MAX
+        );
         assert!(all.len() == 1 && all.audit().is_ok());
         for child in 0..1000 {
             all.insert(JobId(child), left(0));
@@ -221,12 +229,12 @@ mod tests {
         assert!(all.order.len() == 1 && all.audit().is_ok());
     }
 
-    /// A replay of what a reclaim has left knows those that were written again by their new records alone.
+    /// A replay of what compaction has left knows those that were written again by their new records alone.
     #[test]
     fn what_goes_beyond_the_number_is_the_same_after_a_reclaim_and_a_replay() {
-        let most = REMAINS_MAX as u128;
+        let most = UNREPORTED_MAX as u128;
         let (mut live, mut replayed) =
-            (AllRemains::new(HashKey::new(1)), AllRemains::new(HashKey::new(2)));
+            (AllUnreported::new(HashKey::new(1)), AllUnreported::new(HashKey::new(2)));
         (0..most).for_each(|child| drop(live.insert(JobId(child), left(1))));
         for child in 0..100 {
             assert!(live.relocate(JobId(child), left(1).stored).is_some());
@@ -237,7 +245,7 @@ mod tests {
             replayed.insert(JobId(child), left(1));
         }
         let missing = live.iter().filter(|(child, _)| replayed.get(*child).is_none()).count();
-        assert_eq!((missing, live.len(), replayed.len()), (0, REMAINS_MAX, REMAINS_MAX));
+        assert_eq!((missing, live.len(), replayed.len()), (0, UNREPORTED_MAX, UNREPORTED_MAX));
         assert!(live.audit().is_ok() && replayed.audit().is_ok());
     }
 }

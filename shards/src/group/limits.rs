@@ -5,7 +5,7 @@ use crate::effect::{Refusal, Reply};
 use crate::flow::Staged;
 use crate::group::scheduler::groups_after;
 use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::settings::Grouped;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
@@ -69,7 +69,9 @@ impl Shard {
         } else if !limit.takes_back()
             && !out
                 .journal
-                .takes_asides(SETTING_BYTES + (queue.len() + group.len()) as u64, || self.upkeep())
+                .can_append_text(SETTING_BYTES + (queue.len() + group.len()) as u64, || {
+                    self.space_forecast()
+                })
         {
             FULL
         } else {
@@ -81,8 +83,8 @@ impl Shard {
         out.effects.replies.push((caller.request, reply));
     }
 
-    /// [`Record::Grouped`].
-    pub(crate) fn set_group(&mut self, grouped: &Grouped<'_>, stored: Stored) {
+    /// Applies [`Record::Grouped`].
+    pub(crate) fn set_group(&mut self, grouped: &Grouped<'_>, stored: LogRef) {
         let queue = self.queues.find_or_insert(grouped.queue);
         let group = self.find_or_insert_group(queue, grouped.group);
         let settings = grouped.settings;
@@ -133,7 +135,7 @@ impl Shard {
     }
 
     /// The record that says what is set for a group, if anything is.
-    pub(crate) fn group_set_in(&mut self, queue: &str, group: &str) -> Option<Stored> {
+    pub(crate) fn group_set_in(&mut self, queue: &str, group: &str) -> Option<LogRef> {
         let group = self.groups.find(self.queues.find(queue)?, group)?;
         self.groups.slab[group].own.as_deref().map(|own| own.set_in)
     }
@@ -179,7 +181,7 @@ impl Shard {
         for (place, bytes) in records.iter().enumerate() {
             let Ok(Record::Staged(Staged { pushed, .. })) = Record::decode(bytes) else { continue };
             let Some(group) = pushed.job.group_id else { continue };
-            let open = pushed.job.kin.as_deref().is_some_and(|kin| !kin.open.is_empty());
+            let open = pushed.job.family.as_deref().is_some_and(|family| !family.open.is_empty());
             if open || !pushed.job.unmet.is_empty() {
                 continue;
             }

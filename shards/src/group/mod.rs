@@ -22,8 +22,8 @@ use crate::collections::table::Table;
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job};
 use crate::lease::waiting_pulls::AtQueue;
-use crate::log_record::location::Stored;
-use crate::queue::out_of_order::{Order, Strays};
+use crate::log_record::location::LogRef;
+use crate::queue::out_of_order::{Order, OutOfOrderHeap};
 
 /// Groups of a shard for which something may be set at a time. What is set for more is refused.
 pub const GROUP_SETTINGS_MAX: u64 = 50_000;
@@ -70,7 +70,7 @@ impl Default for GroupSettings {
 pub(crate) struct Own {
     pub(crate) settings: GroupSettings,
     /// The record that says them.
-    pub(crate) set_in: Stored,
+    pub(crate) set_in: LogRef,
     /// The span of time of their rate.
     pub(crate) window: Window,
 }
@@ -134,7 +134,7 @@ impl Default for Seat {
 #[derive(Default)]
 pub(crate) struct Lane {
     in_order: List<InQueue>,
-    strays: Strays<InGroup>,
+    out_of_order: OutOfOrderHeap<InGroup>,
 }
 
 struct InGroup;
@@ -149,7 +149,7 @@ impl Order for InGroup {
 impl Lane {
     /// The job to deliver next.
     pub(crate) fn first(&self, jobs: &Slab<Job>) -> Option<u32> {
-        match (self.in_order.front(), self.strays.first()) {
+        match (self.in_order.front(), self.out_of_order.first()) {
             (Some(a), Some(b)) => {
                 Some(if InGroup::rank(&jobs[a]) < InGroup::rank(&jobs[b]) { a } else { b })
             }
@@ -158,7 +158,7 @@ impl Lane {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.in_order.is_empty() && self.strays.first().is_none()
+        self.in_order.is_empty() && self.out_of_order.first().is_none()
     }
 
     pub(crate) fn insert(&mut self, jobs: &mut Slab<Job>, index: u32) {
@@ -170,14 +170,14 @@ impl Lane {
             (Some(front), _) if rank < InGroup::rank(&jobs[front]) => {
                 self.in_order.push_front(jobs, index);
             }
-            (Some(_), _) => self.strays.insert(jobs, index),
+            (Some(_), _) => self.out_of_order.insert(jobs, index),
             (None, _) => self.in_order.push_back(jobs, index),
         }
     }
 
     pub(crate) fn remove(&mut self, jobs: &mut Slab<Job>, index: u32) {
-        if jobs[index].has(crate::job::flags::STRAY) {
-            self.strays.remove(jobs, index);
+        if jobs[index].has(crate::job::flags::OUT_OF_ORDER) {
+            self.out_of_order.remove(jobs, index);
         } else {
             self.in_order.remove(jobs, index);
         }

@@ -82,7 +82,7 @@ impl Coming {
 
 /// Whether a job counts in its group: those that wait for others do not yet.
 fn counts(job: &NewJob<'_>) -> bool {
-    let open = job.kin.as_deref().is_some_and(|kin| !kin.open.is_empty());
+    let open = job.family.as_deref().is_some_and(|family| !family.open.is_empty());
     job.unmet.is_empty() && !open
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct ViewTerms {
     pub(crate) plain: bool,
 }
 
-/// See the module.
+/// The order in which one set of terms sees the groups of a queue.
 #[derive(Default)]
 pub(crate) struct View {
     pub(crate) terms: ViewTerms,

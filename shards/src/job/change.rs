@@ -11,7 +11,7 @@ use crate::job::progress::{LOGS_MAX, LogEntry, Notes};
 use crate::job::{State, flags};
 use crate::lease::ack::Reason;
 use crate::log_record::job_change::{Changed, Level, Prioritized};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 
@@ -141,7 +141,7 @@ impl Change<'_> {
     }
 
     /// Whether it is about parents and children, and answered with a count.
-    fn is_of_kin(&self) -> bool {
+    fn is_of_family(&self) -> bool {
         matches!(
             self,
             Self::Adopt { .. }
@@ -245,9 +245,9 @@ impl Shard {
                 Some(job) if matches!(change, Change::FreeKey) => {
                     Reply::Count(u64::from(self.free_key_of(now_ms, job, out)))
                 }
-                Some(job) if change.is_of_kin() => {
+                Some(job) if change.is_of_family() => {
                     let queue = self.jobs.slab[job].queue;
-                    let count = self.change_kin(now_ms, job, change, out);
+                    let count = self.change_family(now_ms, job, change, out);
                     self.serve(now_ms, queue, out);
                     Reply::Count(count)
                 }
@@ -269,14 +269,14 @@ impl Shard {
         change: &Change<'_>,
         out: &mut Out<'_, J>,
     ) -> bool {
-        let upkeep = || self.upkeep();
+        let space_forecast = || self.space_forecast();
         match change {
             Change::Progress { message: None, .. } if self.jobs.slab[job].options == NONE => {
-                out.journal.takes_asides(JOB_BYTES, upkeep)
+                out.journal.can_append_text(JOB_BYTES, space_forecast)
             }
             _ => match change.text_bytes() {
                 0 => true,
-                bytes => out.journal.takes_more(bytes, upkeep),
+                bytes => out.journal.can_append_new(bytes, space_forecast),
             },
         }
     }
@@ -353,7 +353,7 @@ impl Shard {
         }
     }
 
-    /// [`Change::Bin`].
+    /// Carries out [`Change::Bin`].
     fn bin<J: Journal>(
         &mut self,
         now_ms: u64,
@@ -371,7 +371,7 @@ impl Shard {
         dead
     }
 
-    /// [`Change::ToWait`].
+    /// Carries out [`Change::ToWait`].
     fn let_wait<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let about = &self.jobs.slab[job];
         let (id, prev) = (about.id, about.state);
@@ -416,7 +416,7 @@ impl Shard {
     }
 
     /// [`Record::Changed`]: the mutation, for live commands and recovery alike.
-    pub(crate) fn apply_change(&mut self, job: u32, changed: &Changed<'_>, stored: Stored) {
+    pub(crate) fn apply_change(&mut self, job: u32, changed: &Changed<'_>, stored: LogRef) {
         match *changed {
             Changed::Prioritized(Prioritized { priority, lifo, .. }) => {
                 let state = self.jobs.slab[job].state;

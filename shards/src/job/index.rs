@@ -57,7 +57,7 @@ fn place_of(id: JobId) -> usize {
     id.sequence() as usize & (PAGE - 1)
 }
 
-/// See the module.
+/// The places of jobs by their ids.
 pub(crate) struct JobIndex {
     key: HashKey,
     pages: Slab<Page>,

@@ -27,9 +27,9 @@ use crate::collections::deadline_heap::Timed;
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{Linked, Links, NONE, Slab};
 use crate::dead_letter::reason::Cause;
-use crate::dependency::unmet::Unmets;
+use crate::dependency::unmet::UnmetDependencies;
 use crate::effect::JobAt;
-use crate::family::Kin;
+use crate::family::Family;
 use crate::group::membership::GroupRef;
 use crate::job::id::JobId;
 use crate::job::index::JobIndex;
@@ -38,7 +38,7 @@ use crate::job::overrides::Extras;
 use crate::job::progress::Notes;
 use crate::job::shared_payload::ShareRef;
 use crate::log_record::Pushed;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::repeat::Series;
 
 /// Where a job stands. The names on the wire are in [`State::name`].
@@ -99,14 +99,14 @@ pub struct Job {
     pub id: JobId,
     /// The record that holds all of it: nothing before it in the log is about this job. Its options and
     /// payload are there, too, unless it has [`flags::SHARED`].
-    pub stored: Stored,
+    pub stored: LogRef,
     /// When it may be delivered, in milliseconds since the epoch.
     pub run_at_ms: u64,
     /// Higher is delivered sooner.
     pub priority: i32,
     /// Index of its queue.
     pub queue: u32,
-    /// Neighbours in the list its state keeps it in; in the heap of strays, `next` is its place.
+    /// Neighbours in the list its state keeps it in; in the heap of jobs out of order, `next` is its place.
     pub links: Links,
     /// Place of its deadline, or `NONE`.
     pub timer: u32,
@@ -124,7 +124,7 @@ pub struct Job {
     pub state: State,
     /// Times its worker went silent.
     pub stalls: u8,
-    /// [`flags`].
+    /// Some of [`flags`].
     pub flags: u8,
     /// What its client calls it.
     pub name: NameRef,
@@ -142,21 +142,21 @@ pub mod flags {
     pub const KEPT_ENDED: u8 = 8;
     /// Those that a job is pushed with.
     pub const PUSHED: u8 = LIFO | REMOVE_ON_COMPLETE | REMOVE_ON_FAIL;
-    /// Somebody waits for its end. Not persisted.
+    /// A client waits for its end. Not persisted.
     pub const AWAITED: u8 = 0x20;
-    /// Other jobs depend on it: its end is news to somebody. Derived, not persisted.
+    /// Other jobs depend on it: its end is news to them. Derived, not persisted.
     pub const WATCHED: u8 = 0x40;
     /// Its payload is that of other jobs, too: see [`crate::job::shared_payload`]. Not persisted as such.
     pub const SHARED: u8 = 0x10;
-    /// Waiting in the heap of strays, not in a lane's list; or ended and told of late.
-    pub const STRAY: u8 = 0x80;
+    /// Waiting in the heap of jobs out of order, not in a lane's list; or ended and told of late.
+    pub const OUT_OF_ORDER: u8 = 0x80;
 }
 
 impl Default for Job {
     fn default() -> Self {
         Self {
             id: JobId::default(),
-            stored: Stored::default(),
+            stored: LogRef::default(),
             run_at_ms: 0,
             priority: 0,
             queue: NONE,
@@ -180,7 +180,7 @@ const _: () = assert!(std::mem::size_of::<Job>() <= 80);
 
 impl Job {
     /// A job of `queue` as it is pushed by the record at `stored`.
-    pub fn of(pushed: &Pushed<'_>, queue: u32, stored: Stored) -> Self {
+    pub fn of(pushed: &Pushed<'_>, queue: u32, stored: LogRef) -> Self {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let given = &pushed.job;
         Self {
@@ -232,7 +232,7 @@ pub struct Options {
     /// Its progress and its log.
     pub notes: Option<Box<Notes>>,
     /// What it waits for in [`State::WaitingChildren`], and children that are still to end elsewhere.
-    pub unmet: Unmets,
+    pub unmet: UnmetDependencies,
     /// Its repetition.
     pub series: Option<Box<Series>>,
     /// Where the payload lies, if it is shared.
@@ -244,13 +244,13 @@ pub struct Options {
     /// The group it belongs to.
     pub group: GroupRef,
     /// What it knows of its parent and its children.
-    pub kin: Option<Box<Kin>>,
+    pub family: Option<Box<Family>>,
     /// How often it left the dead-letter queue by itself.
     pub redelivered: Option<Redelivered>,
 }
 
 /// How often a job was taken out of the dead-letter queue by the rule of its queue, since it was pushed or
-/// somebody took it out himself.
+/// a client took it out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Redelivered {
     /// How often, at least once.
@@ -269,7 +269,7 @@ pub struct Outcome {
     /// Its place among the ends of its queue: the address that the record of it had at first.
     pub order: u64,
     /// The record whose payload is the result, or the text of the failure.
-    pub stored: Stored,
+    pub stored: LogRef,
     /// Why it failed, if it did.
     pub cause: Cause,
 }

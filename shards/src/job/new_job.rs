@@ -2,8 +2,8 @@
 //! known here.
 
 use crate::dependency::Unmet;
-use crate::dependency::unmet::{Dependency, Unmets};
-use crate::family::NewKin;
+use crate::dependency::unmet::{Dependency, UnmetDependencies};
+use crate::family::NewFamily;
 use crate::job::id::JobId;
 use crate::job::overrides::Extras;
 
@@ -39,7 +39,7 @@ pub struct NewJob<'a> {
     pub tags: &'a [u8],
     /// A MessagePack array of job ids that must complete first, or empty for none.
     pub depends_on: &'a [u8],
-    /// Which of them are not completed yet, as whoever pushes has found out.
+    /// Which of them are not completed yet, as the pushing shard has found out.
     pub unmet: Unmet<'a>,
     /// Repetition, if any.
     pub repeat: Option<Repeat>,
@@ -54,7 +54,7 @@ pub struct NewJob<'a> {
     /// Rules of its own, if it has any.
     pub extras: Option<Box<Extras>>,
     /// Its parent and its children, if it has any.
-    pub kin: Option<Box<NewKin<'a>>>,
+    pub family: Option<Box<NewFamily<'a>>>,
 }
 
 impl NewJob<'_> {
@@ -64,8 +64,8 @@ impl NewJob<'_> {
         let names = text(self.name) + text(self.custom_id);
         let texts = names + text(self.unique_key) + text(self.group_id);
         let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
-        let kin = self.kin.as_deref().map_or(0, NewKin::encoded_len);
-        (self.data.len() + texts + lists + kin) as u64
+        let family = self.family.as_deref().map_or(0, NewFamily::encoded_len);
+        (self.data.len() + texts + lists + family) as u64
     }
 }
 
@@ -93,7 +93,7 @@ impl Default for NewJob<'_> {
             remove_on_fail: false,
             durable: false,
             extras: None,
-            kin: None,
+            family: None,
         }
     }
 }
@@ -101,14 +101,15 @@ impl Default for NewJob<'_> {
 impl NewJob<'_> {
     /// Whether there is anything that it waits for.
     pub fn waits(&self) -> bool {
-        !self.unmet.is_empty() || self.kin.as_deref().is_some_and(|kin| !kin.open.is_empty())
+        !self.unmet.is_empty()
+            || self.family.as_deref().is_some_and(|family| !family.open.is_empty())
     }
 
     /// All that it waits for, children and others.
-    pub fn dependencies(&self) -> Unmets {
-        let open = self.kin.as_deref().map(|kin| kin.open).unwrap_or_default();
+    pub fn dependencies(&self) -> UnmetDependencies {
+        let open = self.family.as_deref().map(|family| family.open).unwrap_or_default();
         if self.unmet.is_empty() && open.is_empty() {
-            return Unmets::default();
+            return UnmetDependencies::default();
         }
         let one = |child: bool| {
             move |(id, name): (JobId, &str)| Dependency {
@@ -118,7 +119,9 @@ impl NewJob<'_> {
             }
         };
         // Of a job that is given as both, the child counts.
-        Unmets::new(open.iter().map(one(true)).chain(self.unmet.iter().map(one(false))).collect())
+        UnmetDependencies::new(
+            open.iter().map(one(true)).chain(self.unmet.iter().map(one(false))).collect(),
+        )
     }
 }
 

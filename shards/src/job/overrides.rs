@@ -3,7 +3,7 @@
 
 use crate::log_record::codec::{Malformed, Reader, Writer};
 
-/// See the module.
+/// Rules that a job brings for its retries, stalls, logs and key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Extras {
     /// How the wait between attempts grows, if that was said.

@@ -1,20 +1,20 @@
-//! What is told about a job while it lives: how far its worker is, and the lines of its log. The texts
+//! What a worker reports about a job while it lives: how far it is, and the lines of its log. The texts
 //! stay in the log of the shard; here is only where they lie.
 
 use crate::log_record::job_change::Level;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use std::collections::VecDeque;
 
 /// Lines kept of one job's log: the newest.
 pub const LOGS_MAX: usize = 100;
 
-/// See the module.
+/// Progress and log lines of one job.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     /// 0 to 100.
     pub progress: f64,
     /// The record whose payload is the worker's message, if it sent one.
-    pub message: Option<Stored>,
+    pub message: Option<LogRef>,
     /// Oldest first.
     pub logs: VecDeque<LogEntry>,
 }
@@ -27,7 +27,7 @@ pub struct LogEntry {
     /// How serious it is.
     pub level: Level,
     /// The record whose payload it is.
-    pub stored: Stored,
+    pub stored: LogRef,
 }
 
 impl Notes {
@@ -42,7 +42,7 @@ impl Notes {
     }
 
     /// The records that hold the texts.
-    pub fn texts(&self) -> impl Iterator<Item = &Stored> {
+    pub fn texts(&self) -> impl Iterator<Item = &LogRef> {
         self.message.iter().chain(self.logs.iter().map(|line| &line.stored))
     }
 }

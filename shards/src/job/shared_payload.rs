@@ -3,13 +3,13 @@
 //! however many jobs share it.
 
 use crate::collections::slab::{NONE, Slab};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use std::collections::BTreeMap;
 
 /// One record that jobs share.
 #[derive(Clone, Copy, Default, Debug)]
 struct Share {
-    stored: Stored,
+    stored: LogRef,
     /// Jobs that point to it.
     jobs: u32,
 }
@@ -31,7 +31,7 @@ impl std::fmt::Debug for ShareRef {
     }
 }
 
-/// See the module.
+/// Payloads that several jobs share, each with the number of its jobs.
 #[derive(Default)]
 pub struct Shares {
     slab: Slab<Share>,
@@ -40,7 +40,7 @@ pub struct Shares {
 
 impl Shares {
     /// One more job shares `stored`. True if it is the first.
-    pub fn join(&mut self, stored: Stored) -> (ShareRef, bool) {
+    pub fn join(&mut self, stored: LogRef) -> (ShareRef, bool) {
         let slab = &mut self.slab;
         let place = self.by_position.entry(stored.position);
         let place = *place.or_insert_with(|| slab.insert(Share { stored, jobs: 0 }));
@@ -49,7 +49,7 @@ impl Shares {
     }
 
     /// A job shares it no longer. Its record, if that was the last.
-    pub fn leave(&mut self, share: ShareRef) -> Option<Stored> {
+    pub fn leave(&mut self, share: ShareRef) -> Option<LogRef> {
         let ShareRef(place) = share;
         self.slab[place].jobs -= 1;
         if self.slab[place].jobs > 0 {
@@ -61,24 +61,24 @@ impl Shares {
     }
 
     /// Where the record lies.
-    pub fn stored(&self, share: ShareRef) -> Stored {
+    pub fn stored(&self, share: ShareRef) -> LogRef {
         self.slab[share.0].stored
     }
 
     /// The record at `position`, if jobs share it.
-    pub fn at(&self, position: u64) -> Option<Stored> {
+    pub fn at(&self, position: u64) -> Option<LogRef> {
         self.by_position.get(&position).map(|&place| self.slab[place].stored)
     }
 
     /// The record at `from`, if jobs share it, lies at `to` from now on. Returns it as it lay before.
-    pub fn relocate(&mut self, from: u64, to: Stored) -> Option<Stored> {
+    pub fn relocate(&mut self, from: u64, to: LogRef) -> Option<LogRef> {
         let place = self.by_position.remove(&from)?;
         self.by_position.insert(to.position, place);
         Some(std::mem::replace(&mut self.slab[place].stored, to))
     }
 
     /// Every record that is shared.
-    pub fn records(&self) -> impl Iterator<Item = Stored> {
+    pub fn records(&self) -> impl Iterator<Item = LogRef> {
         (0..self.slab.end())
             .map(|place| *self.slab.peek(place))
             .filter(|it| it.jobs > 0)

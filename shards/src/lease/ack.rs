@@ -48,8 +48,8 @@ impl Shard {
     /// The active job that `token` entitles to speak for, or why it does not.
     fn held(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<u32, Refusal> {
         self.judge_hold(now_ms, id, token).map_err(|refusal| {
-            // Whose attempt took too long is told that, whatever has become of the job since.
-            if self.retired.has(id, token) { Refusal::TooLate } else { refusal }
+            // A worker whose attempt took too long learns that, whatever has become of the job since.
+            if self.expired_tokens.has(id, token) { Refusal::TooLate } else { refusal }
         })
     }
 
@@ -141,7 +141,7 @@ impl Shard {
     ) {
         let mut late = Vec::new();
         for (place, ack) in acks.iter().enumerate() {
-            let looks = may_be_lost || !self.retired.is_empty();
+            let looks = may_be_lost || !self.expired_tokens.is_empty();
             if looks && self.held(now_ms, ack.job, ack.token).is_err() {
                 late.push(place);
                 continue;
@@ -164,13 +164,13 @@ impl Shard {
             self.queues.count_done(queue, now_ms, false);
             if self.has_next_run(job) {
                 self.complete_run(now_ms, job, ended, out);
-                self.write_remains(ack.job, ack.result, out);
+                self.write_unreported(ack.job, ack.result, out);
                 continue;
             }
             let stored = out.journal.append(&Record::Completed(ended));
             self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
             self.complete(job, &ended, stored);
-            self.write_remains(ack.job, ack.result, out);
+            self.write_unreported(ack.job, ack.result, out);
         }
         let reply = if late.is_empty() { Reply::Done } else { Reply::Late(late.into()) };
         out.effects.replies.push((caller.request, reply));
@@ -197,11 +197,11 @@ impl Shard {
     /// Whether there is room for these ends. The record of a run that another follows is needed for
     /// the next one as well, so that a large result must find room that lasts.
     pub fn takes_acks<J: Journal>(&self, acks: &[Ack<'_>], out: &mut Out<'_, J>) -> bool {
-        let upkeep = || self.upkeep();
+        let space_forecast = || self.space_forecast();
         let results: u64 = acks.iter().map(|ack| ack.result.len() as u64).sum();
         let count = acks.len() as u64;
-        if out.journal.takes_ends(results + count * END_BYTES, upkeep)
-            && out.journal.takes_asides(results, upkeep)
+        if out.journal.can_append_completion(results + count * END_BYTES, space_forecast)
+            && out.journal.can_append_text(results, space_forecast)
         {
             return true;
         }
@@ -212,8 +212,8 @@ impl Shard {
         let lasting = runs().map(|ack| ack.result.len() as u64);
         let lasting: u64 = lasting.filter(|&bytes| bytes > TEXT_KEPT_BYTES as u64).sum();
         let ends = count * COMPLETED_BYTES + runs().count() as u64 * END_BYTES;
-        out.journal.takes_ends(results + ends, upkeep)
-            && (lasting == 0 || out.journal.takes_asides(lasting, upkeep))
+        out.journal.can_append_completion(results + ends, space_forecast)
+            && (lasting == 0 || out.journal.can_append_text(lasting, space_forecast))
     }
 
     pub(crate) fn fail<J: Journal>(
@@ -228,7 +228,7 @@ impl Shard {
                 let refused = Reply::Refused { place: 0, refusal };
                 out.effects.replies.push((caller.request, refused));
             }
-            Ok(_) if !out.journal.takes_ends(END_BYTES, || self.upkeep()) => {
+            Ok(_) if !out.journal.can_append_completion(END_BYTES, || self.space_forecast()) => {
                 out.effects.replies.push((caller.request, FULL));
             }
             Ok(job) => {
@@ -240,7 +240,9 @@ impl Shard {
                 let stack = fail.stack.first(lines_max.unwrap_or(u32::MAX));
                 let cause = if fail.unrecoverable { Cause::Explicit } else { Cause::Attempts };
                 let reason = Reason { cause, error: fail.error, stack };
-                let fits = out.journal.takes_ends(END_BYTES + reason.bytes(), || self.upkeep());
+                let fits = out
+                    .journal
+                    .can_append_completion(END_BYTES + reason.bytes(), || self.space_forecast());
                 let reason = if fits { reason } else { reason.cut() };
                 self.fail_attempt(now_ms, job, reason, fail.unrecoverable, out);
                 out.effects.replies.push((caller.request, Reply::Done));
@@ -297,7 +299,7 @@ impl Shard {
         let about = &self.jobs.slab[job];
         let (id, queue) = (about.id, about.queue);
         let removed = about.has(flags::REMOVE_ON_FAIL);
-        // Whoever waits for its end still learns why it failed, and a record has to hold that. One that
+        // Those that wait for its end still learn why it failed, and a record has to hold that. One that
         // was completed is to be forgotten as one that failed.
         let was_completed = about.state == State::Completed;
         // So does its parent, if that wants to.
@@ -309,7 +311,7 @@ impl Shard {
             };
             let mut reason = reason;
             let short = reason.bytes() <= TEXT_KEPT_BYTES as u64;
-            if !short && !out.journal.takes_asides(reason.bytes(), || self.upkeep()) {
+            if !short && !out.journal.can_append_text(reason.bytes(), || self.space_forecast()) {
                 reason = reason.cut();
             }
             let Reason { cause, error, stack } = reason;
@@ -318,7 +320,7 @@ impl Shard {
             let stored = out.journal.append(&Record::Buried(buried));
             self.emit(now_ms, job, Step::Failed { error: stored }, out.effects);
             self.inter(job, &buried, stored);
-            self.write_remains(id, error.as_bytes(), out);
+            self.write_unreported(id, error.as_bytes(), out);
             self.trim_failed(now_ms, queue, out);
         } else {
             out.journal.append(&Record::Removed { id });

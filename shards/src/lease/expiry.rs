@@ -32,7 +32,7 @@ impl Shard {
             let queue = self.jobs.slab[job].queue;
             if timed_out {
                 if let Some(token) = lease.token {
-                    self.retired.note(self.jobs.slab[job].id, token);
+                    self.expired_tokens.note(self.jobs.slab[job].id, token);
                 }
                 let reason = Reason::new(Cause::Timeout, "Job timeout exceeded");
                 self.fail_attempt(now_ms, job, reason, false, out);

@@ -97,25 +97,25 @@ impl Timed for Slab<Lease> {
 }
 
 /// Tokens of ended attempts that are remembered.
-pub const RETIRED_MAX: usize = 10_000;
+pub const EXPIRED_TOKENS_MAX: usize = 10_000;
 
 /// Tokens of attempts that the shard itself ended because they took too long. A worker that answers for such a job afterwards
 /// learns that it is too late, not that something is wrong: its token was right once. Kept in memory, and only the newest: a
 /// worker that is later still gets the answer that any stranger gets.
-pub(crate) struct Retired {
+pub(crate) struct ExpiredTokens {
     oldest_first: VecDeque<JobId>,
     /// The last token of each job. A job that was ended twice stands twice in the row.
     tokens: Map<JobId, (Token, u32)>,
 }
 
-impl Retired {
+impl ExpiredTokens {
     pub(crate) fn new(key: HashKey) -> Self {
         Self { oldest_first: VecDeque::new(), tokens: Map::new(key) }
     }
 
     /// Remembers the token of an attempt that was ended.
     pub(crate) fn note(&mut self, job: JobId, token: Token) {
-        if self.oldest_first.len() == RETIRED_MAX
+        if self.oldest_first.len() == EXPIRED_TOKENS_MAX
             && let Some(oldest) = self.oldest_first.pop_front()
             && let Some((_, times)) = self.tokens.get_mut(oldest)
         {
@@ -146,15 +146,15 @@ mod tests {
 
     #[test]
     fn the_newest_are_remembered_each_with_its_last_token() {
-        let mut retired = Retired::new(HashKey::new(1));
-        for n in 0..3 * RETIRED_MAX as u128 {
+        let mut expired_tokens = ExpiredTokens::new(HashKey::new(1));
+        for n in 0..3 * EXPIRED_TOKENS_MAX as u128 {
             // Every other one is a job that was there before.
             let job = JobId(n / 2);
-            retired.note(job, Token(n + 1));
-            assert!(retired.has(job, Some(Token(n + 1))));
-            assert!(!retired.has(job, Some(Token(n))) && !retired.has(job, None));
+            expired_tokens.note(job, Token(n + 1));
+            assert!(expired_tokens.has(job, Some(Token(n + 1))));
+            assert!(!expired_tokens.has(job, Some(Token(n))) && !expired_tokens.has(job, None));
         }
-        assert!(!retired.has(JobId(0), Some(Token(2))));
-        assert!(retired.tokens.len() <= RETIRED_MAX);
+        assert!(!expired_tokens.has(JobId(0), Some(Token(2))));
+        assert!(expired_tokens.tokens.len() <= EXPIRED_TOKENS_MAX);
     }
 }

@@ -34,7 +34,7 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// See the module.
+/// Makes lock tokens from a secret key.
 pub(crate) struct Secrets {
     key: SecretKey,
     /// The number of the next block.

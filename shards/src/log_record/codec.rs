@@ -45,7 +45,7 @@ impl<'a> Writer<'a> {
         self.bytes(&id.0.to_le_bytes());
     }
 
-    /// A length of two bytes and as many bytes. The length was checked by whoever made the value.
+    /// A length of two bytes and as many bytes. The length was checked when the value came.
     pub fn short(&mut self, bytes: &[u8]) {
         assert!(u16::try_from(bytes.len()).is_ok(), "a short field has a short length");
         self.u16(bytes.len() as u16);

@@ -1,7 +1,7 @@
 //! The table of records: a row for every kind there is or was, with its number and its name for ever, and what it says. See the
 //! recipe in [`crate::log_record`] and the rows in `row.rs`.
 
-use crate::family::unreported::KeptRemains;
+use crate::family::unreported::KeptUnreported;
 use crate::family::{Adopted, ChildEnded};
 use crate::flow::{Fate, Staged};
 use crate::job::id::JobId;
@@ -13,7 +13,7 @@ use crate::log_record::lease::Leased;
 use crate::log_record::push::Pushed;
 use crate::log_record::row::records;
 use crate::log_record::settings::{Grouped, Limited, Ruled, WebhookAdded};
-use crate::log_record::snapshot::{KeptJob, Moved, PastIds};
+use crate::log_record::snapshot::{CompletedIdBytes, KeptJob, Moved};
 use crate::repeat::Repeated;
 
 records! {
@@ -125,9 +125,9 @@ records! {
         /// Ids up to this one have been given out.
         103 "ids" => Ids { highest: JobId = "highest" },
         /// Jobs that were completed and are forgotten.
-        104 "past" => Past(PastIds<'a>),
+        104 "past" => CompletedIds(CompletedIdBytes<'a>),
         /// How a child ended that is forgotten. Payload: the value.
-        105 "remains" => Remains(KeptRemains<'a>),
+        105 "remains" => Unreported(KeptUnreported<'a>),
         /// All that was needed of records before an address has been written again before this one.
         106 "given-up" => GivenUp { until: u64 = "until" },
     }

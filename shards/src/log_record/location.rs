@@ -2,7 +2,7 @@
 
 /// Where a record lies in the log, and how much of its end is payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stored {
+pub struct LogRef {
     /// The address the log gave it.
     pub position: u64,
     /// Length of the record.
@@ -11,7 +11,7 @@ pub struct Stored {
     pub payload_bytes: u32,
 }
 
-impl Stored {
+impl LogRef {
     /// A record, cut where its payload begins, which is its end. `None` if it is shorter than its payload is said
     /// to be: a record that was read back is judged, not believed.
     #[inline]

@@ -50,12 +50,12 @@ pub mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use crate::compaction::space_forecast::Upkeep;
+use crate::compaction::space_forecast::SpaceForecast;
 use crate::log_record::codec::{Malformed, Reader, Writer};
 pub use crate::log_record::completed::Ended;
 pub use crate::log_record::failed::{Buried, Retried, Revived};
 pub use crate::log_record::kind::{Changed, KINDS, Kept, Record};
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 pub use crate::log_record::push::Pushed;
 pub use crate::log_record::settings::{Limited, Ruled};
 use crate::log_record::snapshot::Moved;
@@ -63,20 +63,24 @@ use crate::log_record::snapshot::Moved;
 /// Version of the encoding of every kind below.
 const VERSION: u8 = 1;
 
-/// Where records go. Whoever implements it gives each record its address and keeps its bytes.
+/// Where records go. It gives each record its address and keeps its bytes.
 pub trait Journal {
     /// Appends a record.
-    fn append(&mut self, record: &Record<'_>) -> Stored;
+    fn append(&mut self, record: &Record<'_>) -> LogRef;
     /// The record appended last, and all after it, may not be shown before the disk has it.
     fn require_sync(&mut self);
     /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
-    /// `upkeep` is what those there are may still take; it goes before.
-    fn takes_more(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
+    /// `space_forecast` is what those there are may still take; it goes before.
+    fn can_append_new(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool;
     /// Whether there is room for `bytes` more that stay and that jobs bring with them as they go their
     /// way, for which a little is set aside: why they failed, that a queue is paused.
-    fn takes_asides(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
+    fn can_append_text(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool;
     /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
-    fn takes_ends(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
+    fn can_append_completion(
+        &mut self,
+        bytes: u64,
+        space_forecast: impl Fn() -> SpaceForecast,
+    ) -> bool;
 }
 
 /// The name of a record's kind, from its encoding; `None` if this release does not know it.

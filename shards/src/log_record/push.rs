@@ -1,7 +1,7 @@
 //! The record of a job that comes: how it is written and read. Records of other kinds hold one, too.
 
 use crate::dependency::Unmet;
-use crate::family::NewKin;
+use crate::family::NewFamily;
 use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
 use crate::job::overrides::{Extras, Growth};
@@ -77,19 +77,19 @@ impl<'a> Pushed<'a> {
         let bit = |given: bool, bit: u32| if given { bit } else { 0 };
         bit(self.job.name.is_some(), more::NAME)
             | bit(self.job.extras.is_some(), more::EXTRAS)
-            | bit(self.job.kin.is_some(), more::KIN)
+            | bit(self.job.family.is_some(), more::KIN)
     }
 
     /// Whether the list of all dependencies is that of its children, and is not written twice.
     fn depends_on_children(&self) -> bool {
-        self.job.kin.as_deref().is_some_and(|kin| kin.is_same(self.job.depends_on))
+        self.job.family.as_deref().is_some_and(|family| family.is_same(self.job.depends_on))
     }
 
     fn more_len(&self) -> usize {
         let extras = self.job.extras.as_deref();
         4 + self.job.name.map_or(0, |name| 2 + name.len())
             + extras.map_or(0, Extras::encoded_len)
-            + self.job.kin.as_deref().map_or(0, NewKin::encoded_len)
+            + self.job.family.as_deref().map_or(0, NewFamily::encoded_len)
     }
 
     fn texts(&self) -> [(u16, &[u8]); 5] {
@@ -166,8 +166,8 @@ impl<'a> Pushed<'a> {
             if let Some(extras) = &self.job.extras {
                 extras.encode(out);
             }
-            if let Some(kin) = &self.job.kin {
-                kin.encode(self.depends_on_children(), out);
+            if let Some(family) = &self.job.family {
+                family.encode(self.depends_on_children(), out);
             }
         }
     }
@@ -221,11 +221,11 @@ impl<'a> Pushed<'a> {
                 job.extras = Some(Box::new(Extras::decode(&mut from)?));
             }
             if parts & more::KIN != 0 {
-                let (kin, same) = NewKin::decode(&mut from)?;
+                let (family, same) = NewFamily::decode(&mut from)?;
                 if same {
-                    job.depends_on = kin.children;
+                    job.depends_on = family.children;
                 }
-                job.kin = Some(Box::new(kin));
+                job.family = Some(Box::new(family));
             }
         }
         job.data = from.rest();
@@ -304,8 +304,8 @@ impl NewJob<'_> {
         if !self.unmet.is_empty() {
             to.ids("unmet", self.unmet.iter().map(|(id, _)| id));
         }
-        if let Some(kin) = &self.kin {
-            kin.show(to);
+        if let Some(family) = &self.family {
+            family.show(to);
         }
         if let Some(repeat) = self.repeat {
             to.map("repeat", |to| {
@@ -325,7 +325,7 @@ impl NewJob<'_> {
     }
 }
 
-impl NewKin<'_> {
+impl NewFamily<'_> {
     fn show(&self, to: &mut impl Show) {
         to.some_text("parentId", self.parent);
         to.value("childrenIds", self.children);

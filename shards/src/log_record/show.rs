@@ -2,7 +2,7 @@
 //! protocol; how entries are written down is not known here.
 
 use crate::job::id::JobId;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 
 /// Takes the entries of one map, in order.
 pub trait Show: Sized {
@@ -14,7 +14,7 @@ pub trait Show: Sized {
     fn number(&mut self, name: &'static str, value: f64);
     /// Whether something is so.
     fn bool(&mut self, name: &'static str, value: bool);
-    /// Nothing.
+    /// A name without a value.
     fn nil(&mut self, name: &'static str);
     /// A text.
     fn text(&mut self, name: &'static str, text: &str);
@@ -24,9 +24,9 @@ pub trait Show: Sized {
     fn values(&mut self, name: &'static str, count: usize, values: &[u8]);
     /// One MessagePack value that a client gave; it is left out if there is none.
     fn value(&mut self, name: &'static str, value: &[u8]);
-    /// Ids.
+    /// An array of ids.
     fn ids(&mut self, name: &'static str, ids: impl Iterator<Item = JobId>);
-    /// Texts.
+    /// An array of texts.
     fn texts<'t>(&mut self, name: &'static str, texts: impl Iterator<Item = &'t str>);
     /// A map of its own.
     fn map(&mut self, name: &'static str, entries: impl FnOnce(&mut Self));
@@ -73,7 +73,7 @@ pub trait Show: Sized {
     }
 
     /// Where another record lies.
-    fn stored(&mut self, name: &'static str, stored: &Stored) {
+    fn stored(&mut self, name: &'static str, stored: &LogRef) {
         self.map(name, |to| {
             to.uint("position", stored.position);
             to.uint("bytes", u64::from(stored.record_bytes));

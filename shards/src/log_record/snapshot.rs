@@ -10,16 +10,16 @@ use crate::job::{Outcome, Redelivered, State};
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::job_change::Level;
 pub use crate::log_record::kind::Kept;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::row::Body;
 use crate::log_record::show::Show;
 use crate::log_record::{Pushed, Record, kind, kind_name};
 
 /// Ids of jobs, as bytes.
 #[derive(Clone, Copy)]
-pub struct PastIds<'a>(&'a [u8]);
+pub struct CompletedIdBytes<'a>(&'a [u8]);
 
-impl<'a> PastIds<'a> {
+impl<'a> CompletedIdBytes<'a> {
     /// Writes ids into `bytes`, and views them.
     pub fn new(ids: &[JobId], bytes: &'a mut Vec<u8>) -> Self {
         bytes.clear();
@@ -34,7 +34,7 @@ impl<'a> PastIds<'a> {
     }
 }
 
-impl<'a> Body<'a> for PastIds<'a> {
+impl<'a> Body<'a> for CompletedIdBytes<'a> {
     fn encoded_len(&self) -> usize {
         self.0.len()
     }
@@ -56,7 +56,7 @@ impl<'a> Body<'a> for PastIds<'a> {
     }
 }
 
-impl std::fmt::Debug for PastIds<'_> {
+impl std::fmt::Debug for CompletedIdBytes<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
@@ -76,7 +76,7 @@ pub struct KeptJob<'a> {
     /// What few jobs have, if this one has any of it.
     pub rare: Option<Rare<'a>>,
     /// Where its data lies, if other jobs have it, too.
-    pub shared: Option<Stored>,
+    pub shared: Option<LogRef>,
 }
 
 /// Where a job stands.
@@ -107,7 +107,7 @@ pub struct Rare<'a> {
     /// When its run was due, and whether the next one has come, for a repeated job.
     pub run: Option<(u64, bool)>,
     /// How its children ended.
-    pub kin: Option<Ends<'a>>,
+    pub family: Option<Ends<'a>>,
     /// How often it left the dead-letter queue by itself.
     pub redelivered: Option<Redelivered>,
 }
@@ -118,7 +118,7 @@ pub struct KeptNotes<'a> {
     /// 0 to 100.
     pub progress: f64,
     /// The worker's message.
-    pub message: Option<Stored>,
+    pub message: Option<LogRef>,
     /// The lines of its log.
     pub logs: Lines<'a>,
 }
@@ -206,15 +206,15 @@ mod part {
 
 const STORED: usize = 16;
 
-fn put(out: &mut Writer<'_>, stored: &Stored) {
+fn put(out: &mut Writer<'_>, stored: &LogRef) {
     out.u64(stored.position);
     out.u32(stored.record_bytes);
     out.u32(stored.payload_bytes);
 }
 
-fn stored(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
+fn stored(from: &mut Reader<'_>) -> Result<LogRef, Malformed> {
     let (position, record_bytes, payload_bytes) = (from.u64()?, from.u32()?, from.u32()?);
-    Ok(Stored { position, record_bytes, payload_bytes })
+    Ok(LogRef { position, record_bytes, payload_bytes })
 }
 
 impl<'a> Body<'a> for Moved<'a> {
@@ -264,8 +264,8 @@ impl KeptJob<'_> {
         let notes = self.rare.as_ref().and_then(|rare| rare.notes.as_ref());
         let message = notes.and_then(|notes| notes.message);
         let lines = notes.into_iter().flat_map(|notes| notes.logs.iter()).map(|line| line.stored);
-        let kin = self.rare.as_ref().and_then(|rare| rare.kin);
-        let ends = kin.into_iter().flat_map(Ends::iter).map(|end| end.stored);
+        let family = self.rare.as_ref().and_then(|rare| rare.family);
+        let ends = family.into_iter().flat_map(Ends::iter).map(|end| end.stored);
         let all = outcome.into_iter().chain(message).chain(self.shared).chain(lines);
         let mut all = all.chain(ends);
         if all.any(|stored| stored.position >= position) {
@@ -297,7 +297,7 @@ impl KeptJob<'_> {
             | bit(run.is_some(), part::RUN)
             | bit(run.is_some_and(|(_, continued)| continued), part::CONTINUED)
             | bit(self.shared.is_some(), part::SHARED)
-            | bit(self.rare.as_ref().is_some_and(|rare| rare.kin.is_some()), part::KIN)
+            | bit(self.rare.as_ref().is_some_and(|rare| rare.family.is_some()), part::KIN)
             | bit(self.cause() != Cause::Unknown, part::CAUSE)
             | bit(self.redelivered().is_some(), part::REDELIVERED)
     }
@@ -318,7 +318,7 @@ impl<'a> Body<'a> for KeptJob<'a> {
             + sized(part::NOTES, 8 + 2 + lines)
             + sized(part::MESSAGE, STORED)
             + sized(part::RUN, 8)
-            + self.rare.as_ref().and_then(|rare| rare.kin).map_or(0, Ends::encoded_len)
+            + self.rare.as_ref().and_then(|rare| rare.family).map_or(0, Ends::encoded_len)
             + sized(part::SHARED, STORED)
             + sized(part::CAUSE, 1)
             + sized(part::REDELIVERED, 4 + 8)
@@ -364,8 +364,8 @@ impl<'a> Body<'a> for KeptJob<'a> {
             if let Some((due_ms, _)) = rare.run {
                 out.u64(due_ms);
             }
-            if let Some(kin) = rare.kin {
-                kin.encode(out);
+            if let Some(family) = rare.family {
+                family.encode(out);
             }
         }
         if let Some(shared) = &self.shared {
@@ -422,7 +422,7 @@ impl<'a> Body<'a> for KeptJob<'a> {
             rare.redelivered = Some(Redelivered { times, last_at_ms });
         }
         let pushed = Pushed::read(from)?;
-        let freed = rare.as_ref().and_then(|rare| rare.kin).is_some_and(|kin| kin.freed);
+        let freed = rare.as_ref().and_then(|rare| rare.family).is_some_and(|family| family.freed);
         let waits = pushed.job.waits() && !freed;
         if waits != (state == State::WaitingChildren) {
             return Err(Malformed("a job that waits for others must name them"));
@@ -485,7 +485,7 @@ impl<'a> Rare<'a> {
             to.uint("redelivered", u64::from(before.times));
             to.uint("redeliveredAt", before.last_at_ms);
         }
-        if let Some(ends) = self.kin {
+        if let Some(ends) = self.family {
             to.flag("freed", ends.freed);
             to.uint("childrenEnded", ends.iter().count() as u64);
         }
@@ -508,7 +508,7 @@ impl<'a> Rare<'a> {
         };
         let due_ms = has(part::RUN).then(|| from.u64()).transpose()?;
         let run = due_ms.map(|due_ms| (due_ms, has(part::CONTINUED)));
-        let kin = has(part::KIN).then(|| Ends::decode(from)).transpose()?;
-        Ok(Self { expires_at_ms, notes, run, kin, redelivered: None })
+        let family = has(part::KIN).then(|| Ends::decode(from)).transpose()?;
+        Ok(Self { expires_at_ms, notes, run, family, redelivered: None })
     }
 }

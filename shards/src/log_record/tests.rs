@@ -4,14 +4,14 @@
 use super::codec::Writer;
 use super::cron::{CronRules, template_of};
 use super::lease::Entries;
-use super::snapshot::{KeptNotes, Lines, PastIds, Place, Rare};
+use super::snapshot::{CompletedIdBytes, KeptNotes, Lines, Place, Rare};
 use super::*;
 use crate::command::{Limit, PerSpan, Stack, Token};
 use crate::dead_letter::policy::{DlqRule, Rule, StallRule};
 use crate::dead_letter::reason::Cause;
 use crate::dependency::Unmet;
-use crate::family::unreported::KeptRemains;
-use crate::family::{Adopted, ChildEnd, ChildEnded, End, Ends, How, Kin, NewKin, Policy};
+use crate::family::unreported::KeptUnreported;
+use crate::family::{Adopted, ChildEnd, ChildEnded, End, Ends, Family, How, NewFamily, Policy};
 use crate::flow::{Fate, Staged};
 use crate::group::{GroupRate, GroupSettings};
 use crate::job::id::JobId;
@@ -36,8 +36,8 @@ const ID: JobId = JobId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 const OTHER: JobId = JobId(0x1112_1314_1516_1718_191a_1b1c_1d1e_1f20);
 const AT_MS: u64 = 0x0191_0000_1234;
 
-fn stored(position: u64) -> Stored {
-    Stored { position, record_bytes: 77, payload_bytes: 7 }
+fn stored(position: u64) -> LogRef {
+    LogRef { position, record_bytes: 77, payload_bytes: 7 }
 }
 
 fn encoded(record: &Record<'_>) -> Vec<u8> {
@@ -67,7 +67,7 @@ fn full<'a>(unmet: Unmet<'a>, open: Unmet<'a>) -> Pushed<'a> {
         dedup: Some(dedup),
     };
     let policy = Some(Policy::Continue);
-    let kin = NewKin { parent: Some("p"), policy, children: b"\x91\xa1c", open };
+    let family = NewFamily { parent: Some("p"), policy, children: b"\x91\xa1c", open };
     let job = NewJob {
         data: b"\xa4data",
         name: Some("send"),
@@ -89,7 +89,7 @@ fn full<'a>(unmet: Unmet<'a>, open: Unmet<'a>) -> Pushed<'a> {
         remove_on_fail: true,
         durable: true,
         extras: Some(Box::new(extras)),
-        kin: Some(Box::new(kin)),
+        family: Some(Box::new(family)),
         ..NewJob::default()
     };
     Pushed { id: OTHER, queue: "r\u{e9}ports", run_at_ms: AT_MS + 100, job }
@@ -318,13 +318,14 @@ fn kept(give: Give<'_>) {
     give("evicted", Kept::Evicted { queue: "mail", below: AT_MS });
     give("ids", Kept::Ids { highest: OTHER });
     let mut bytes = Vec::new();
-    give("past", Kept::Past(PastIds::new(&[ID, OTHER], &mut bytes)));
+    give("past", Kept::CompletedIds(CompletedIdBytes::new(&[ID, OTHER], &mut bytes)));
     for (name, custom_id, end) in [
         ("remains", None, End::Completed),
         ("remains of a failure", Some("custom"), End::Failed(Policy::Remove)),
     ] {
-        let remains = KeptRemains { child: ID, queue: "mail", custom_id, end, value: b"\xa1v" };
-        give(name, Kept::Remains(remains));
+        let unreported =
+            KeptUnreported { child: ID, queue: "mail", custom_id, end, value: b"\xa1v" };
+        give(name, Kept::Unreported(unreported));
     }
     give("given up", Kept::GivenUp { until: 1 << 33 });
 }
@@ -353,7 +354,7 @@ fn kept_jobs(give: &mut dyn FnMut(&str, Kept<'_>)) {
     give("kept completed", KeptJob { place: Place::Ended(State::Completed, done), ..job.clone() });
     let place = Place::Ended(State::Failed, outcome);
     let redelivered = Some(Redelivered { times: 3, last_at_ms: AT_MS });
-    let rare = Rare { expires_at_ms: 0, notes: None, run: None, kin: None, redelivered };
+    let rare = Rare { expires_at_ms: 0, notes: None, run: None, family: None, redelivered };
     give("kept failed", KeptJob { place, rare: Some(rare), ..job.clone() });
 
     let mut unmet = Vec::new();
@@ -364,13 +365,13 @@ fn kept_jobs(give: &mut dyn FnMut(&str, Kept<'_>)) {
     Lines::push(&mut lines, &LogEntry { at_ms: AT_MS, level: Level::Error, stored: stored(6) });
     let (message, logs) = (Some(stored(7)), Lines::new(&lines));
     let end = ChildEnd { child: OTHER, how: How::Ignored, stored: stored(8) };
-    let kin = Kin { ends: [(8, end)].into(), ..Kin::default() };
+    let family = Family { ends: [(8, end)].into(), ..Family::default() };
     let mut ends = Vec::new();
     let rare = Rare {
         expires_at_ms: AT_MS + 7,
         notes: Some(KeptNotes { progress: 50.0, message, logs }),
         run: Some((AT_MS, true)),
-        kin: Some(Ends::of(&kin, &mut ends)),
+        family: Some(Ends::of(&family, &mut ends)),
         redelivered: None,
     };
     let all = KeptJob {

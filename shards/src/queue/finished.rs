@@ -7,10 +7,10 @@ use crate::collections::slab::{List, NONE};
 use crate::job::{InQueue, Jobs, flags};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// Jobs of one queue in the order of their ends.
 pub struct Ended {
     list: List<InQueue>,
-    strays: BTreeMap<u64, u32>,
+    out_of_order: BTreeMap<u64, u32>,
     /// How far a walk has come that goes on: the next job of the list, and no stray before this place.
     next_listed: u32,
     next_order: u64,
@@ -18,17 +18,17 @@ pub struct Ended {
 
 impl Default for Ended {
     fn default() -> Self {
-        let (list, strays) = (List::default(), BTreeMap::new());
-        Self { list, strays, next_listed: NONE, next_order: 0 }
+        let (list, out_of_order) = (List::default(), BTreeMap::new());
+        Self { list, out_of_order, next_listed: NONE, next_order: 0 }
     }
 }
 
 impl Ended {
     /// The job that has been here for longest.
     pub fn front(&self, jobs: &Jobs) -> Option<u32> {
-        match (self.list.front(), self.strays.first_key_value()) {
+        match (self.list.front(), self.out_of_order.first_key_value()) {
             (Some(listed), Some((&order, _))) if jobs.end_order(listed) < order => Some(listed),
-            (listed, stray) => stray.map(|(_, &index)| index).or(listed),
+            (listed, unlisted) => unlisted.map(|(_, &index)| index).or(listed),
         }
     }
 
@@ -40,22 +40,22 @@ impl Ended {
             self.list.push_back(&mut jobs.slab, index);
             return;
         }
-        jobs.slab[index].flags |= flags::STRAY;
-        let before = self.strays.insert(order, index);
+        jobs.slab[index].flags |= flags::OUT_OF_ORDER;
+        let before = self.out_of_order.insert(order, index);
         assert!(before.is_none(), "one record ends one job");
     }
 
     /// Takes a job out, whose outcome is still set.
     pub fn remove(&mut self, jobs: &mut Jobs, index: u32) {
-        if !jobs.slab[index].has(flags::STRAY) {
+        if !jobs.slab[index].has(flags::OUT_OF_ORDER) {
             if index == self.next_listed {
                 self.next_listed = List::<InQueue>::after(&jobs.slab, index).unwrap_or(NONE);
             }
             self.list.remove(&mut jobs.slab, index);
             return;
         }
-        jobs.slab[index].flags &= !flags::STRAY;
-        self.strays.remove(&jobs.end_order(index));
+        jobs.slab[index].flags &= !flags::OUT_OF_ORDER;
+        self.out_of_order.remove(&jobs.end_order(index));
     }
 
     /// Begins a walk over all that are here now, oldest end first. There is one at a time.
@@ -67,11 +67,11 @@ impl Ended {
     pub fn walk_on(&mut self, jobs: &Jobs) -> Option<u32> {
         let listed = (self.next_listed != NONE).then_some(self.next_listed);
         let listed = listed.map(|index| (jobs.end_order(index), index));
-        let stray = self.strays.range(self.next_order..).next();
-        let stray = stray.map(|(&order, &index)| (order, index));
-        let (order, index) = match (listed, stray) {
-            (Some(listed), Some(stray)) => listed.min(stray),
-            (listed, stray) => listed.or(stray)?,
+        let unlisted = self.out_of_order.range(self.next_order..).next();
+        let unlisted = unlisted.map(|(&order, &index)| (order, index));
+        let (order, index) = match (listed, unlisted) {
+            (Some(listed), Some(unlisted)) => listed.min(unlisted),
+            (listed, unlisted) => listed.or(unlisted)?,
         };
         if listed == Some((order, index)) {
             self.next_listed = List::<InQueue>::after(&jobs.slab, index).unwrap_or(NONE);
@@ -83,10 +83,10 @@ impl Ended {
     /// All of them, oldest end first.
     pub fn iter<'a>(&'a self, jobs: &'a Jobs) -> impl Iterator<Item = u32> + 'a {
         let mut next = self.list.front();
-        let mut strays = self.strays.iter().peekable();
+        let mut out_of_order = self.out_of_order.iter().peekable();
         std::iter::from_fn(move || {
-            let stray = strays.peek().map(|&(&order, &index)| (order, index));
-            match (next, stray) {
+            let unlisted = out_of_order.peek().map(|&(&order, &index)| (order, index));
+            match (next, unlisted) {
                 (Some(listed), None) => {
                     next = List::<InQueue>::after(&jobs.slab, listed);
                     Some(listed)
@@ -95,9 +95,9 @@ impl Ended {
                     next = List::<InQueue>::after(&jobs.slab, listed);
                     Some(listed)
                 }
-                (_, stray) => {
-                    strays.next();
-                    stray.map(|(_, index)| index)
+                (_, unlisted) => {
+                    out_of_order.next();
+                    unlisted.map(|(_, index)| index)
                 }
             }
         })

@@ -108,15 +108,15 @@ impl Shard {
         let jobs = &self.jobs.slab;
         if begins && states == States::all() && !listing.newest_first {
             listing.found.extend(
-                queue.roll.from(listing.skip).take(listing.limit).map(|index| jobs[index].id),
+                queue.push_order.from(listing.skip).take(listing.limit).map(|index| jobs[index].id),
             );
             return true;
         }
         let mut looks = 0;
         let (ahead, back) = if listing.newest_first {
-            (None, Some(queue.roll.before(jobs, listing.after)))
+            (None, Some(queue.push_order.before(jobs, listing.after)))
         } else {
-            (Some(queue.roll.behind(jobs, listing.after)), None)
+            (Some(queue.push_order.behind(jobs, listing.after)), None)
         };
         for index in ahead.into_iter().flatten().chain(back.into_iter().flatten()) {
             let job = &jobs[index];

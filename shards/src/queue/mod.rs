@@ -29,10 +29,10 @@ use crate::job::id::Slot;
 use crate::job::name_table::JobNames;
 use crate::job::{Jobs, State};
 use crate::lease::waiting_pulls::AtQueue;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::queue::finished::Ended;
 use crate::queue::listing::States;
-use crate::queue::push_order::Roll;
+use crate::queue::push_order::PushOrder;
 use crate::queue::rate_limit::Limits;
 use crate::queue::ready::Ready;
 use crate::queue::throughput::{Budget, Minutes};
@@ -48,7 +48,7 @@ pub struct Queue {
     /// The waiting jobs.
     pub ready: Ready,
     /// All jobs, in the order they were made.
-    pub roll: Roll,
+    pub push_order: PushOrder,
     /// The completed jobs, oldest first.
     pub completed: Ended,
     /// The dead-letter queue, oldest first.
@@ -56,7 +56,7 @@ pub struct Queue {
     /// Pulls that wait for a job.
     pub waiters: List<AtQueue>,
     /// The record that stopped delivery, while it is stopped.
-    pub paused: Option<Stored>,
+    pub paused: Option<LogRef>,
     /// What clients call its jobs, if they do.
     pub names: Option<Box<JobNames>>,
     /// How fast and how many jobs may leave it, if that is limited.
@@ -66,7 +66,7 @@ pub struct Queue {
     /// What becomes of its jobs by themselves, if anything is said.
     pub rules: Option<Box<Rules>>,
     /// Long commands that work on it or wait for their turn.
-    pub chores: u32,
+    pub bulk_operations: u32,
     /// Whether one of them has begun.
     pub busy: bool,
     /// Whether its name has been taken from it: what is left in it is being removed.
@@ -141,7 +141,7 @@ impl Queue {
             && !self.has_evictions_to_tell()
             && self.waiters.is_empty()
             && self.groups.is_none()
-            && self.chores == 0
+            && self.bulk_operations == 0
     }
 }
 

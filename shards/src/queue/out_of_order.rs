@@ -14,19 +14,19 @@ pub(crate) trait Order {
     fn rank(job: &Job) -> Self::Rank;
 }
 
-/// See the module.
-pub(crate) struct Strays<O> {
+/// A heap of jobs, each of which knows its place.
+pub(crate) struct OutOfOrderHeap<O> {
     heap: ChunkedVec<u32>,
     order: PhantomData<O>,
 }
 
-impl<O> Default for Strays<O> {
+impl<O> Default for OutOfOrderHeap<O> {
     fn default() -> Self {
         Self { heap: ChunkedVec::default(), order: PhantomData }
     }
 }
 
-impl<O: Order> Strays<O> {
+impl<O: Order> OutOfOrderHeap<O> {
     /// The one to leave next.
     pub(crate) fn first(&self) -> Option<u32> {
         self.heap.first().copied()
@@ -34,7 +34,7 @@ impl<O: Order> Strays<O> {
 
     /// Adds a job, which is in no list.
     pub(crate) fn insert(&mut self, jobs: &mut Slab<Job>, index: u32) {
-        jobs[index].flags |= flags::STRAY;
+        jobs[index].flags |= flags::OUT_OF_ORDER;
         self.heap.push(index);
         self.rise(jobs, self.heap.len() - 1);
     }
@@ -43,7 +43,7 @@ impl<O: Order> Strays<O> {
     pub(crate) fn remove(&mut self, jobs: &mut Slab<Job>, index: u32) {
         let place = jobs[index].links.next as usize;
         assert_eq!(self.heap[place], index, "a stray knows its place");
-        jobs[index].flags &= !flags::STRAY;
+        jobs[index].flags &= !flags::OUT_OF_ORDER;
         self.heap.swap_remove(place);
         if place < self.heap.len() {
             let place = self.rise(jobs, place);

@@ -1,7 +1,7 @@
 //! All jobs of one queue in the order they were made: what listings page through.
 //!
 //! Ids of a queue rise, so a new job almost always joins the end, and most jobs leave near the
-//! front. The roll is a row of short chunks of job indices: four bytes per job, a step per chunk to skip. The
+//! front. The push order is a row of short chunks of job indices: four bytes per job, a step per chunk to skip. The
 //! row is a tree: a chunk may come or go in its middle, and no others move. Knows jobs only by their ids.
 
 use crate::collections::slab::Slab;
@@ -18,14 +18,14 @@ const JOINED_JOBS_MAX: usize = CHUNK_JOBS_MAX / 4;
 /// Room for so few jobs is not given back.
 const KEPT: usize = 16;
 
-/// See the module.
+/// All jobs of one queue in push order.
 #[derive(Default)]
-pub struct Roll {
+pub struct PushOrder {
     /// By an id that none of the chunk is below, and none of those before at or above.
     chunks: BTreeMap<JobId, Vec<u32>>,
 }
 
-impl Roll {
+impl PushOrder {
     /// Adds a job. In life its id is the highest; at recovery it may be any.
     pub fn insert(&mut self, jobs: &Slab<Job>, index: u32) {
         let id = jobs[index].id;
@@ -152,11 +152,11 @@ mod tests {
 
     /// Guards against a job that is listed twice, not at all or out of order, whatever came and went.
     #[test]
-    fn the_roll_is_a_sorted_list_of_what_is_in_it() {
+    fn the_push_order_is_a_sorted_list_of_what_is_in_it() {
         for seed in 0..30 {
             let mut chance = Chance::new(seed);
             let mut jobs = Slab::new();
-            let mut roll = Roll::default();
+            let mut push_order = PushOrder::default();
             let mut model = BTreeMap::new();
             for step in 0..6000_u128 {
                 let growing = (step / 1500).is_multiple_of(2);
@@ -165,7 +165,7 @@ mod tests {
                     && chance.draw() % 8 < if growing { 1 } else { 6 }
                 {
                     let index = model.remove(&id).unwrap_or_default();
-                    roll.remove(&jobs, index);
+                    push_order.remove(&jobs, index);
                     jobs.remove(index);
                 } else {
                     // As in life, or as when recovery reads what was written again later.
@@ -173,25 +173,25 @@ mod tests {
                     let back = if late { u128::from(chance.draw() % 900) } else { 0 };
                     let id = JobId((step + 1000).saturating_sub(back) << 16 | step);
                     let index = jobs.insert(Job { id, ..Job::default() });
-                    roll.insert(&jobs, index);
+                    push_order.insert(&jobs, index);
                     model.insert(id, index);
                 }
                 if step % 97 == 0 {
                     let expected: Vec<u32> = model.values().copied().collect();
-                    assert_eq!(roll.len(), expected.len());
-                    assert_eq!(roll.from(0).collect::<Vec<_>>(), expected);
+                    assert_eq!(push_order.len(), expected.len());
+                    assert_eq!(push_order.from(0).collect::<Vec<_>>(), expected);
                     let skip = chance.draw() as usize % (expected.len() + 2);
                     let rest = expected.get(skip..).unwrap_or_default();
-                    assert_eq!(roll.from(skip as u64).collect::<Vec<_>>(), rest);
+                    assert_eq!(push_order.from(skip as u64).collect::<Vec<_>>(), rest);
                     // Also behind an id that is not there.
                     let after = JobId(u128::from(chance.draw() % 7000) << 16);
                     let rest: Vec<u32> =
                         model.range(after..).filter(|it| *it.0 > after).map(|it| *it.1).collect();
-                    assert_eq!(roll.behind(&jobs, Some(after)).collect::<Vec<_>>(), rest);
-                    assert_eq!(roll.behind(&jobs, None).collect::<Vec<_>>(), expected);
+                    assert_eq!(push_order.behind(&jobs, Some(after)).collect::<Vec<_>>(), rest);
+                    assert_eq!(push_order.behind(&jobs, None).collect::<Vec<_>>(), expected);
                     let before = model.range(..after).rev().map(|it| *it.1);
-                    assert!(roll.before(&jobs, Some(after)).eq(before));
-                    assert!(roll.before(&jobs, None).eq(expected.iter().rev().copied()));
+                    assert!(push_order.before(&jobs, Some(after)).eq(before));
+                    assert!(push_order.before(&jobs, None).eq(expected.iter().rev().copied()));
                 }
             }
         }

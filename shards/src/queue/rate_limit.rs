@@ -10,7 +10,7 @@ use crate::collections::slab::NONE;
 use crate::command::{Limit, PerSpan};
 use crate::effect::Reply;
 use crate::group::scheduler::Rotation;
-use crate::log_record::location::Stored;
+use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Limited, Record};
 use crate::queue::Queues;
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
@@ -18,14 +18,14 @@ use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 /// The span of a rate that does not say.
 pub const SPAN_MS_DEFAULT: u32 = 1000;
 
-/// See the module.
+/// The limits of one queue.
 #[derive(Clone, Debug)]
 pub struct Limits {
     rate: Option<Rate>,
     active_max: Option<u32>,
     /// The records that set them.
-    rate_in: Option<Stored>,
-    active_in: Option<Stored>,
+    rate_in: Option<LogRef>,
+    active_in: Option<LogRef>,
     /// Place of the deadline at which a waiting pull gets the next token, or the rate ends; or `NONE`.
     timer: u32,
     /// When that is.
@@ -140,7 +140,7 @@ impl Limits {
     }
 
     /// The record that set a limit of this kind, if there is one.
-    pub(crate) fn set_in(&self, limit: Limit) -> Option<Stored> {
+    pub(crate) fn set_in(&self, limit: Limit) -> Option<LogRef> {
         match limit {
             Limit::Rate(_) => self.rate_in,
             Limit::Active(_) => self.active_in,
@@ -148,12 +148,12 @@ impl Limits {
     }
 
     /// The records that set the limits there are.
-    pub(crate) fn all_set_in(&self) -> impl Iterator<Item = Stored> + use<> {
+    pub(crate) fn all_set_in(&self) -> impl Iterator<Item = LogRef> + use<> {
         self.rate_in.into_iter().chain(self.active_in)
     }
 
     /// A limit of this kind was set by `stored`, or there is none any more. Returns what set it before.
-    pub(crate) fn note_set(&mut self, limit: Limit, stored: Option<Stored>) -> Option<Stored> {
+    pub(crate) fn note_set(&mut self, limit: Limit, stored: Option<LogRef>) -> Option<LogRef> {
         let place = match limit {
             Limit::Rate(_) => &mut self.rate_in,
             Limit::Active(_) => &mut self.active_in,
@@ -201,7 +201,7 @@ impl Shard {
         if !limits.map_or_else(|| Limits::default().has(limit), |limits| limits.has(limit)) {
             let set = !matches!(limit, Limit::Rate(None) | Limit::Active(None));
             let bytes = SETTING_BYTES + name.len() as u64;
-            if set && !out.journal.takes_asides(bytes, || self.upkeep()) {
+            if set && !out.journal.can_append_text(bytes, || self.space_forecast()) {
                 out.effects.replies.push((caller.request, FULL));
                 return;
             }
@@ -212,8 +212,8 @@ impl Shard {
         out.effects.replies.push((caller.request, Reply::Done));
     }
 
-    /// [`Record::Limited`].
-    pub(crate) fn set_limit(&mut self, name: &str, limit: Limit, stored: Stored) -> u32 {
+    /// Applies [`Record::Limited`].
+    pub(crate) fn set_limit(&mut self, name: &str, limit: Limit, stored: LogRef) -> u32 {
         let queue = self.queues.find_or_insert(name);
         let mut limits = self.queues[queue].limits.take().unwrap_or_default();
         limits.set(limit);
@@ -222,7 +222,7 @@ impl Shard {
         self.live.replace(before, set.then_some(stored));
         let timer = limits.timer;
         self.queues[queue].limits = Some(limits);
-        // Whoever waits is served, and the deadline set again, by the rules as they are now.
+        // Pulls that wait are served, and the deadline set again, by the rules as they are now.
         if timer != NONE {
             self.limit_timers.remove(timer, &mut self.queues);
         }

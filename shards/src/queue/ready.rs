@@ -2,16 +2,16 @@
 //! first, then FIFO jobs by due time and push order.
 //!
 //! Almost every job arrives in order and joins the end of a list in O(1). The few that come back out
-//! of order (a retry, a release, a delay that fell due late) go to a heap of strays, O(log n). What
+//! of order (a retry, a release, a delay that fell due late) go to a heap of jobs out of order, O(log n). What
 //! is delivered next is the better of the two.
 //!
-//! Lanes are searched for the first that has a job in its lists. One that has strays only is none: clients
+//! Lanes are searched for the first that has a job in its lists. One that has jobs out of order only is none: clients
 //! could make any number of those, and each look for the next job would pass them all.
 
 use crate::collections::slab::{List, Slab};
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job, flags};
-use crate::queue::out_of_order::{Order, Strays};
+use crate::queue::out_of_order::{Order, OutOfOrderHeap};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -33,13 +33,13 @@ impl Lane {
 /// Lanes that may stand empty, so that a queue which empties and fills allocates nothing.
 const EMPTY_LANES_MAX: usize = 16;
 
-/// See the module.
+/// The waiting jobs of one queue in order of delivery.
 #[derive(Default)]
 pub struct Ready {
     lanes: BTreeMap<Reverse<i32>, Lane>,
-    strays: Strays<Delivery>,
-    /// How many strays there are of each priority that has any.
-    strays_of: BTreeMap<Reverse<i32>, u32>,
+    out_of_order: OutOfOrderHeap<Delivery>,
+    /// How many jobs out of order there are of each priority that has any.
+    out_of_order_of: BTreeMap<Reverse<i32>, u32>,
 }
 
 /// Sorts in order of delivery.
@@ -75,7 +75,7 @@ impl Ready {
     /// The next job to deliver.
     pub fn first(&self, jobs: &Slab<Job>) -> Option<u32> {
         let in_order = self.lanes.values().find_map(Lane::front);
-        match (in_order, self.strays.first()) {
+        match (in_order, self.out_of_order.first()) {
             (Some(a), Some(b)) => Some(if rank(&jobs[a]) < rank(&jobs[b]) { a } else { b }),
             (one, other) => one.or(other),
         }
@@ -93,8 +93,8 @@ impl Ready {
             }
             (Some(front), _) if rank_here < rank(&jobs[front]) => list.push_front(jobs, index),
             (Some(_), _) => {
-                *self.strays_of.entry(Reverse(job.priority)).or_default() += 1;
-                self.strays.insert(jobs, index);
+                *self.out_of_order_of.entry(Reverse(job.priority)).or_default() += 1;
+                self.out_of_order.insert(jobs, index);
                 return;
             }
             (None, _) => list.push_back(jobs, index),
@@ -105,8 +105,8 @@ impl Ready {
     /// Takes a job out.
     pub fn remove(&mut self, jobs: &mut Slab<Job>, index: u32) {
         let key = Reverse(jobs[index].priority);
-        if jobs[index].has(flags::STRAY) {
-            self.remove_stray(jobs, index, key);
+        if jobs[index].has(flags::OUT_OF_ORDER) {
+            self.remove_out_of_order(jobs, index, key);
             return;
         }
         let lifo = jobs[index].has(flags::LIFO);
@@ -121,12 +121,12 @@ impl Ready {
     }
 
     #[cold]
-    fn remove_stray(&mut self, jobs: &mut Slab<Job>, index: u32, key: Reverse<i32>) {
-        self.strays.remove(jobs, index);
-        if let Some(count) = self.strays_of.get_mut(&key) {
+    fn remove_out_of_order(&mut self, jobs: &mut Slab<Job>, index: u32, key: Reverse<i32>) {
+        self.out_of_order.remove(jobs, index);
+        if let Some(count) = self.out_of_order_of.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
-                self.strays_of.remove(&key);
+                self.out_of_order_of.remove(&key);
             }
         }
     }
@@ -136,13 +136,14 @@ impl Ready {
         let first = below.map_or(Bound::Unbounded, |below| Bound::Excluded(Reverse(below)));
         let rest = (first, Bound::Unbounded);
         let lanes = self.lanes.range(rest).map(|(at, lane)| (at.0, u64::from(lane.jobs)));
-        let strays = self.strays_of.range(rest).map(|(at, &jobs)| (at.0, u64::from(jobs)));
-        merged(lanes.filter(|(_, jobs)| *jobs > 0), strays)
+        let out_of_order =
+            self.out_of_order_of.range(rest).map(|(at, &jobs)| (at.0, u64::from(jobs)));
+        merged(lanes.filter(|(_, jobs)| *jobs > 0), out_of_order)
     }
 
     /// How many priorities there are at most.
     pub fn priorities_max(&self) -> usize {
-        self.lanes.len() + self.strays_of.len()
+        self.lanes.len() + self.out_of_order_of.len()
     }
 }
 
@@ -209,7 +210,7 @@ mod tests {
 
     /// Guards against priorities that each look for the next job passes, and finds nothing at.
     #[test]
-    fn the_next_job_is_found_in_few_steps_however_many_priorities_have_strays_only() {
+    fn the_next_job_is_found_in_few_steps_however_many_priorities_have_jobs_out_of_order_only() {
         let (mut jobs, mut ready) = (Slab::new(), Ready::default());
         let insert = |ready: &mut Ready, jobs: &mut Slab<Job>, priority: i32, id: u128| {
             let index = jobs.insert(Job { id: JobId(id), priority, ..Job::default() });
@@ -231,6 +232,6 @@ mod tests {
             ready.remove(&mut jobs, next);
         }
         assert!(ready.first(&jobs).is_none() && ready.priorities(None).next().is_none());
-        assert!(ready.lanes.len() <= EMPTY_LANES_MAX && ready.strays_of.is_empty());
+        assert!(ready.lanes.len() <= EMPTY_LANES_MAX && ready.out_of_order_of.is_empty());
     }
 }

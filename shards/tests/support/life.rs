@@ -1,15 +1,15 @@
 //! Random lives of a shard.
 
-use super::kin::{deliver, step_kin};
+use super::family::{deliver, step_family};
 use super::{Bed, locked};
 use corq_shards::command::{
-    Ack, AddWebhook, Beat, Clean, Command, Fail, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull,
-    SetCron, Sifting, Stack, Token,
+    Ack, AddWebhook, Beat, Clean, Command, DlqScanRequest, Fail, GroupLimit, GroupPull, Limit,
+    Only, PerSpan, Pull, SetCron, Stack, Token,
 };
 use corq_shards::cron::expression::Plan;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dead_letter::reason::Cause;
-use corq_shards::dead_letter::scan::{FailedFilter, SiftFor};
+use corq_shards::dead_letter::scan::{DlqScanFor, FailedFilter};
 use corq_shards::dependency::{Notice, Unmet};
 use corq_shards::group::GroupRate;
 use corq_shards::job::State;
@@ -145,7 +145,7 @@ pub fn step(
         25 | 26 => change_queue(bed, chance, client, queue),
         27 => step_cron(bed, chance, queue),
         28 => step_webhook(bed, chance, queue),
-        29..=31 => step_kin(bed, chance, queue),
+        29..=31 => step_family(bed, chance, queue),
         _ => {
             bed.pass(chance.draw() % 600);
         }
@@ -237,7 +237,7 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
         stalls_max: some(chance.draw()).map(|most| most as u8 - 1),
         grace_ms: Some(chance.draw() as u32 % 2 * 300),
     };
-    let sifting = Sifting {
+    let scan_request = DlqScanRequest {
         queue,
         filter: FailedFilter {
             cause: chance.draw().is_multiple_of(3).then_some(Cause::Attempts),
@@ -247,7 +247,8 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
         },
         offset: chance.draw() % 2,
         limit: 1 + chance.draw() % 4,
-        purpose: [SiftFor::Retry, SiftFor::Listing, SiftFor::Stats][chance.draw() as usize % 3],
+        purpose: [DlqScanFor::Retry, DlqScanFor::Listing, DlqScanFor::Stats]
+            [chance.draw() as usize % 3],
     };
     let command = match chance.draw() % 16 {
         12.. => Command::LimitGroup {
@@ -257,7 +258,7 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
         },
         8 | 9 => Command::Rule { queue, patch: RulePatch::Dlq(dlq) },
         10 => Command::Rule { queue, patch: RulePatch::Stall(stall) },
-        11 => Command::Sift(&sifting),
+        11 => Command::DlqScan(&scan_request),
         0 | 1 => {
             let rate = some(chance.draw()).map(|jobs| PerSpan {
                 jobs,

@@ -1,12 +1,12 @@
 //! A shard with a journal in memory and a clock that stands still until it is moved.
 #![allow(dead_code, clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
-pub mod kin;
+pub mod family;
 pub mod life;
 
 use corq_shards::collections::hash_key::HashKey;
 use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token};
-use corq_shards::compaction::space_forecast::Upkeep;
+use corq_shards::compaction::space_forecast::SpaceForecast;
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::event::Event;
 use corq_shards::family::Report;
@@ -14,7 +14,7 @@ use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::lease::token_stream::SecretKey;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Journal, Record};
 use corq_shards::queue::listing::{Listing, States};
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
@@ -42,11 +42,11 @@ pub struct Memory {
 }
 
 impl Journal for Memory {
-    fn append(&mut self, record: &Record<'_>) -> Stored {
+    fn append(&mut self, record: &Record<'_>) -> LogRef {
         let mut bytes = vec![0; record.encoded_len()];
         record.encode(&mut bytes);
         self.records.push(bytes);
-        Stored {
+        LogRef {
             position: self.records.len() as u64 - 1,
             record_bytes: record.encoded_len() as u32,
             payload_bytes: record.payload_len() as u32,
@@ -55,14 +55,18 @@ impl Journal for Memory {
     fn require_sync(&mut self) {
         self.syncs += 1;
     }
-    fn takes_more(&mut self, bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_new(&mut self, bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         self.asked = bytes;
         !self.full.0 || bytes == 0
     }
-    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_text(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         !self.full.1 && !self.no_asides
     }
-    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+    fn can_append_completion(
+        &mut self,
+        _bytes: u64,
+        _forecast: impl Fn() -> SpaceForecast,
+    ) -> bool {
         !self.full.1
     }
 }
@@ -73,7 +77,7 @@ pub fn config(seed: u64) -> Config {
         unsaid_completed_max: 20,
         completed_retention_ms: 600_000,
         span_bits: SPAN_BITS,
-        chore_slice: SLICE,
+        bulk_slice: SLICE,
         interval_min_ms: 1,
         scheduled_per_second: u32::MAX,
         seed,

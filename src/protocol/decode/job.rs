@@ -1,7 +1,7 @@
 //! The fields of a job that is pushed, put together. What each must look like stands in [`crate::api::spec`].
 
 use corq_shards::dependency::Unmet;
-use corq_shards::family::{CHILD_BYTES, NewKin, Policy};
+use corq_shards::family::{CHILD_BYTES, NewFamily, Policy};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
 
@@ -61,7 +61,7 @@ pub(crate) fn take_job<'a>(
         unmet: Unmet::default(),
         repeat: if f.aside("repeat") { aside.repeat.take() } else { None },
         extras: None,
-        kin: None,
+        family: None,
     };
     let job = take_extras(f, aside, backoff, job)?;
     if let Some(own) = job.custom_id
@@ -95,15 +95,15 @@ fn check_priority(priority: i32, grouped: bool) -> Result<(), Complaint> {
 
 /// Bytes of the list of dependencies, where it is not that of the children.
 fn dependencies_bytes(job: &NewJob<'_>) -> usize {
-    let children = job.kin.as_deref().map_or(&[][..], |kin| kin.children);
+    let children = job.family.as_deref().map_or(&[][..], |family| family.children);
     if job.depends_on == children { 0 } else { job.depends_on.len() }
 }
 
 /// Takes what a job says of its parent and its children.
-fn take_kin<'a>(
+fn take_family<'a>(
     f: &mut Fields<'a>,
     job: &NewJob<'a>,
-) -> Result<Option<Box<NewKin<'a>>>, Complaint> {
+) -> Result<Option<Box<NewFamily<'a>>>, Complaint> {
     if f.rest_is_absent() {
         return Ok(None);
     }
@@ -128,7 +128,7 @@ fn take_kin<'a>(
         let most = FAMILY_BYTES_MAX.saturating_sub(family_bytes);
         return Err(format!("data must be at most {most} bytes beside so many childrenIds").into());
     }
-    Ok(Some(Box::new(NewKin { parent, policy, children, ..NewKin::default() })))
+    Ok(Some(Box::new(NewFamily { parent, policy, children, ..NewFamily::default() })))
 }
 
 /// Takes the rules that few jobs have.
@@ -182,7 +182,7 @@ fn take_all_extras<'a>(
     if extras != Extras::default() {
         job.extras = Some(Box::new(extras));
     }
-    job.kin = take_kin(f, &job)?;
+    job.family = take_family(f, &job)?;
     Ok(job)
 }
 

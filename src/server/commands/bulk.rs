@@ -14,8 +14,8 @@ use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Clean, Command, Sifting};
-use corq_shards::dead_letter::scan::SiftFor;
+use corq_shards::command::{Clean, Command, DlqScanRequest};
+use corq_shards::dead_letter::scan::DlqScanFor;
 use corq_shards::effect::{KnownAs, Reply};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
@@ -37,20 +37,21 @@ impl ShardServer {
         {
             return;
         }
-        let (states, sifting);
+        let (states, scan_request);
         let command = match body {
             Body::Dlq { queue, count, filter } => {
-                sifting = sifting_of(queue, *filter, Some(u64::from(*count)), SiftFor::Listing);
-                Some(Command::Sift(&sifting))
+                scan_request =
+                    scan_request_of(queue, *filter, Some(u64::from(*count)), DlqScanFor::Listing);
+                Some(Command::DlqScan(&scan_request))
             }
             Body::GetDlqStats(queue) => {
-                sifting = sifting_of(queue, None, None, SiftFor::Stats);
-                Some(Command::Sift(&sifting))
+                scan_request = scan_request_of(queue, None, None, DlqScanFor::Stats);
+                Some(Command::DlqScan(&scan_request))
             }
             Body::SetRule { queue, patch } => Some(Command::Rule { queue, patch: *patch }),
             Body::RetryDlq { queue, count, filter: Some(filter), .. } => {
-                sifting = sifting_of(queue, Some(*filter), *count, SiftFor::Retry);
-                Some(Command::Sift(&sifting))
+                scan_request = scan_request_of(queue, Some(*filter), *count, DlqScanFor::Retry);
+                Some(Command::DlqScan(&scan_request))
             }
             Body::RetryDlq { queue, job, count, .. } => {
                 let count = count.unwrap_or(u64::MAX);
@@ -135,14 +136,14 @@ impl ShardServer {
 }
 
 /// A look through a dead-letter queue for some of its jobs, and at most `count`.
-fn sifting_of(
+fn scan_request_of(
     queue: &str,
     filter: Option<DlqFilter>,
     count: Option<u64>,
-    purpose: SiftFor,
-) -> Sifting<'_> {
+    purpose: DlqScanFor,
+) -> DlqScanRequest<'_> {
     let DlqFilter { filter, offset, limit } = filter.unwrap_or_default();
-    Sifting { queue, filter, offset, limit: limit.min(count.unwrap_or(u64::MAX)), purpose }
+    DlqScanRequest { queue, filter, offset, limit: limit.min(count.unwrap_or(u64::MAX)), purpose }
 }
 
 fn states_of(filter: StateFilter) -> Vec<State> {

@@ -11,7 +11,7 @@ use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::job::progress::{LogEntry, Notes};
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 
 impl ShardServer {
     pub(crate) fn get_progress(
@@ -23,7 +23,7 @@ impl ShardServer {
         fetched: &[Fetched],
     ) {
         let Some(notes) = self.notes_of(conns, ctx, body, job) else { return };
-        let needed: Vec<Stored> = notes.message.into_iter().collect();
+        let needed: Vec<LogRef> = notes.message.into_iter().collect();
         if !self.at_hand(conns, ctx, &needed, fetched) {
             return;
         }
@@ -53,7 +53,7 @@ impl ShardServer {
         let range = start.min(end) as usize..end as usize;
         let lines: Vec<LogEntry> = notes.logs.range(range).copied().collect();
         self.meter.note(lines.len());
-        let needed: Vec<Stored> = lines.iter().map(|entry| entry.stored).collect();
+        let needed: Vec<LogRef> = lines.iter().map(|entry| entry.stored).collect();
         if !self.at_hand(conns, ctx, &needed, fetched) {
             return;
         }
@@ -105,7 +105,7 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        needed: &[Stored],
+        needed: &[LogRef],
         fetched: &[Fetched],
     ) -> bool {
         let records = Records::new(&self.engine.journal, fetched);

@@ -18,7 +18,7 @@ use crate::server::storage::cold_reads::{Continuation, Waiting};
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::job::State;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::queue::Queue;
 use corq_shards::queue::listing::Listing;
 
@@ -99,7 +99,7 @@ impl ShardServer {
     pub(crate) fn read_then_ask(
         &mut self,
         ctx: RequestContext<'_>,
-        records: &[Stored],
+        records: &[LogRef],
         fetched: &[Fetched],
     ) {
         let continuation = Continuation::Ask { frame: ctx.frame.into(), lookup: ctx.lookup };
@@ -111,7 +111,7 @@ impl ShardServer {
         &mut self,
         origin: Origin,
         continuation: Continuation,
-        records: &[Stored],
+        records: &[LogRef],
         fetched: Vec<Fetched>,
     ) {
         self.deferred(origin);

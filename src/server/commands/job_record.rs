@@ -18,7 +18,7 @@ use corq_shards::Shard;
 use corq_shards::command::ClientId;
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use rmp::Marker;
 use std::collections::VecDeque;
 
@@ -128,8 +128,8 @@ impl ShardServer {
             return;
         }
         let records = Records::new(&self.engine.journal, &fetched);
-        let missing = |stored: &Stored| records.record(stored) == Err(Absent::Cold);
-        let missing: Vec<Stored> = needed.into_iter().filter(missing).collect();
+        let missing = |stored: &LogRef| records.record(stored) == Err(Absent::Cold);
+        let missing: Vec<LogRef> = needed.into_iter().filter(missing).collect();
         if !missing.is_empty() {
             self.read_first(origin, Continuation::Show(show), &missing, fetched);
             return;
@@ -267,7 +267,7 @@ impl ShardServer {
         });
     }
 
-    fn needed(&self, jobs: &[u32]) -> Vec<Stored> {
+    fn needed(&self, jobs: &[u32]) -> Vec<LogRef> {
         jobs.iter().flat_map(|&job| records_of(&self.engine.shard.view(job))).collect()
     }
 }

@@ -5,11 +5,11 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::server::connection::reply_writer::Placeholder;
 use crate::server::storage::engine::{Absent, Engine, Records};
 use corq_shards::effect::PushedJob;
-use corq_shards::family::{Kin, Policy};
+use corq_shards::family::{Family, Policy};
 use corq_shards::job::overrides::Extras;
 use corq_shards::job::progress::Notes;
 use corq_shards::job::{State, flags};
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Buried, Pushed, Record};
 use corq_shards::query::JobView;
 
@@ -39,11 +39,11 @@ pub fn write_delivery(
 ) {
     let extras = extras_of(view);
     let stack_lines_max = extras.and_then(|extras| extras.stack_lines_max);
-    let kin = view.options.and_then(|options| options.kin.as_deref());
+    let family = view.options.and_then(|options| options.family.as_deref());
     let group = engine.shard.group_name_in(view);
     let shown = [view.name.is_some(), stack_lines_max.is_some(), group.is_some()];
     let shown: usize = shown.into_iter().map(usize::from).sum();
-    writer.map(11 + shown + kin.map_or(0, kin_fields));
+    writer.map(11 + shown + family.map_or(0, link_fields));
     writer.str("id");
     write_id(writer, view);
     if let Some(name) = view.name {
@@ -84,30 +84,30 @@ pub fn write_delivery(
         writer.str("groupId");
         writer.str(group);
     }
-    if let Some(kin) = kin {
-        write_kin(writer, kin);
+    if let Some(family) = family {
+        write_links(writer, family);
     }
 }
 
 /// How many fields the short form has for a parent and children.
-fn kin_fields(kin: &Kin) -> usize {
-    usize::from(kin.parent.is_some()) + usize::from(!kin.children.is_empty())
+fn link_fields(family: &Family) -> usize {
+    usize::from(family.parent.is_some()) + usize::from(!family.children.is_empty())
 }
 
-fn write_kin(writer: &mut Writer<'_>, kin: &Kin) {
-    if let Some(parent) = &kin.parent {
+fn write_links(writer: &mut Writer<'_>, family: &Family) {
+    if let Some(parent) = &family.parent {
         writer.str("parentId");
         writer.str(parent);
     }
-    if !kin.children.is_empty() {
+    if !family.children.is_empty() {
         writer.str("childrenIds");
-        write_children(writer, kin);
+        write_children(writer, family);
     }
 }
 
-fn write_children(writer: &mut Writer<'_>, kin: &Kin) {
-    writer.array(kin.children.len());
-    writer.raw(kin.children.bytes());
+fn write_children(writer: &mut Writer<'_>, family: &Family) {
+    writer.array(family.children.len());
+    writer.raw(family.children.bytes());
 }
 
 fn extras_of<'a>(view: &JobView<'a>) -> Option<&'a Extras> {
@@ -119,7 +119,7 @@ fn notes_of<'a>(view: &JobView<'a>) -> Option<&'a Notes> {
 }
 
 /// The records that the long form needs besides what is in memory.
-pub fn records_of(view: &JobView<'_>) -> impl Iterator<Item = Stored> + use<> {
+pub fn records_of(view: &JobView<'_>) -> impl Iterator<Item = LogRef> + use<> {
     let failed = view.job.state == State::Failed;
     let ended = view.outcome.map(|outcome| outcome.stored);
     // The record of a failure holds more than its payload.
@@ -129,7 +129,7 @@ pub fn records_of(view: &JobView<'_>) -> impl Iterator<Item = Stored> + use<> {
 }
 
 /// The text that is the payload of a record.
-pub fn text_of<'a>(records: &Records<'a>, stored: &Stored) -> Result<&'a str, Absent> {
+pub fn text_of<'a>(records: &Records<'a>, stored: &LogRef) -> Result<&'a str, Absent> {
     match stored.payload_bytes {
         0 => Ok(""),
         _ => std::str::from_utf8(records.payload(stored)?).map_err(|_| Absent::Damaged),
@@ -276,18 +276,18 @@ fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushe
 }
 
 fn write_family(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
-    let none = Kin::default();
-    let kin = view.options.and_then(|has| has.kin.as_deref()).unwrap_or(&none);
-    fields.key("parentId").str_or_nil(kin.parent.as_deref());
-    write_children(fields.key("childrenIds"), kin);
-    fields.uint("childrenCompleted", kin.completed() as u64);
+    let none = Family::default();
+    let family = view.options.and_then(|has| has.family.as_deref()).unwrap_or(&none);
+    fields.key("parentId").str_or_nil(family.parent.as_deref());
+    write_children(fields.key("childrenIds"), family);
+    fields.uint("childrenCompleted", family.completed() as u64);
     for (name, policy) in [
         ("failParentOnFailure", Policy::Fail),
         ("continueParentOnFailure", Policy::Continue),
         ("ignoreDependencyOnFailure", Policy::Ignore),
         ("removeDependencyOnFailure", Policy::Remove),
     ] {
-        fields.bool(name, kin.policy == Some(policy));
+        fields.bool(name, family.policy == Some(policy));
     }
 }
 

@@ -15,7 +15,7 @@ use corq_shards::Caller;
 use corq_shards::command::Command;
 use corq_shards::effect::Ending;
 use corq_shards::job::State;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 
 impl ShardServer {
     /// Begins to wait; a job that has ended is answered for at once.
@@ -61,7 +61,7 @@ fn write_ending(
     let mut writer = Writer::new(sink.out);
     // Most endings have just been written; those that have not leave a hole, like a cold payload.
     let mut payload =
-        |writer: &mut Writer<'_>, stored: Stored| match Records::new(&engine.journal, &[])
+        |writer: &mut Writer<'_>, stored: LogRef| match Records::new(&engine.journal, &[])
             .payload(&stored)
         {
             Ok(payload) => writer.raw(payload),

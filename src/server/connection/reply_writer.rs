@@ -5,7 +5,7 @@
 
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 
 pub(crate) const TOO_LARGE: &str = "The reply does not fit a frame";
 
@@ -15,7 +15,7 @@ pub struct Placeholder {
     /// Where it goes.
     pub at: usize,
     /// Which it is.
-    pub stored: Stored,
+    pub stored: LogRef,
 }
 
 /// A reply being written.

@@ -31,7 +31,7 @@ use corq_io::net::{ConnId, Connections};
 use corq_shards::command::ClientId;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The longest text of an event. One that would be longer comes without its data.
@@ -206,7 +206,7 @@ impl ShardServer {
         let queue: std::sync::Arc<str> = queue.into();
         for name in names {
             let job = Some(KnownAs::Custom(name.into()));
-            let (queue, data) = (queue.clone(), Stored::default());
+            let (queue, data) = (queue.clone(), LogRef::default());
             let step = Step::Duplicated;
             self.publish_event(&Event { at_ms, queue, job, name: None, data, step });
         }
@@ -341,12 +341,12 @@ fn send(batch: &mut Batch, queue: &str, text: &[u8]) {
 }
 
 /// The record whose payload an event shows; an empty one if it shows none.
-fn shown(event: &Event) -> Stored {
+fn shown(event: &Event) -> LogRef {
     match event.step {
         Step::Pushed => event.data,
         Step::Completed { result } => result,
         Step::Failed { error } => error,
-        _ => Stored::default(),
+        _ => LogRef::default(),
     }
 }
 

@@ -118,7 +118,7 @@ impl ShardServer {
             held.unique_keys,
             held.crons,
             held.watches,
-            held.past,
+            held.completed_ids,
             self.directory.len(),
             self.workers.len(),
             self.sessions.count(Protocol::Frames),
@@ -135,7 +135,7 @@ impl ShardServer {
             (self.stopping, Trouble::Stopping),
             (self.data_presence.is_gone(), Trouble::Gone),
             (self.saturated && self.is_disk_behind(), Trouble::DiskBehind),
-            (self.engine.journal.is_full(&self.engine.shard.upkeep()), no_room),
+            (self.engine.journal.is_full(&self.engine.shard.space_forecast()), no_room),
         ];
         let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));
         let objects = objects.map(|count| count as u64);

@@ -80,7 +80,7 @@ pub fn shard_config(config: &Config, seed: u64) -> corq_shards::Config {
         unsaid_completed_max: config.completed_max.max(COMPLETED_MAX_BEFORE),
         completed_retention_ms: config.completed_retention_ms,
         span_bits: segment_bytes(config).trailing_zeros(),
-        chore_slice: corq_shards::SLICE,
+        bulk_slice: corq_shards::SLICE,
         interval_min_ms: config.cron_min_interval_ms,
         scheduled_per_second: config.scheduled_pushes_per_second,
         seed,

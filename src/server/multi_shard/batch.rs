@@ -259,8 +259,9 @@ impl ShardServer {
     /// The directory's part.
     pub(crate) fn resolve(&mut self, batch: &Batch, step: Step, names: &[(usize, Span)]) {
         // A name whose job is gone still leads to it: its shard knows what became of it.
-        let jobs =
-            names.iter().map(|(place, name)| (*place, self.directory.find_past(batch.text(name))));
+        let jobs = names
+            .iter()
+            .map(|(place, name)| (*place, self.directory.find_completed(batch.text(name))));
         let jobs = jobs.collect();
         self.outbox
             .after_commit(usize::from(step.shard))

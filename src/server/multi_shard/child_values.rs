@@ -14,10 +14,10 @@ use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
-use corq_shards::family::{ChildEnd, ChildEnded, How, Kin};
+use corq_shards::family::{ChildEnd, ChildEnded, Family, How};
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::Record;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
@@ -109,15 +109,15 @@ impl ShardServer {
             return;
         };
         let options = self.engine.shard.view(index).options;
-        let kin = options.and_then(|options| options.kin.as_deref());
-        let (ends, next) = slice_of(kin, &valuing);
+        let family = options.and_then(|options| options.family.as_deref());
+        let (ends, next) = slice_of(family, &valuing);
         self.meter.note(ends.len());
         let is_new =
             |end: &&ChildEnd| end.how == valuing.how && !valuing.shown.contains(&end.child);
         let needed: Vec<ChildEnd> = ends.iter().filter(is_new).copied().collect();
         let records = Records::new(&self.engine.journal, fetched);
-        let missing = |stored: &Stored| records.record(stored) == Err(Absent::Cold);
-        let missing: Vec<Stored> = needed.iter().map(|end| end.stored).filter(missing).collect();
+        let missing = |stored: &LogRef| records.record(stored) == Err(Absent::Cold);
+        let missing: Vec<LogRef> = needed.iter().map(|end| end.stored).filter(missing).collect();
         if !missing.is_empty() {
             let (origin, then) = (valuing.origin, Continuation::ChildValues(Box::new(valuing)));
             self.read_first(origin, then, &missing, fetched.to_vec());
@@ -197,10 +197,10 @@ impl ShardServer {
 }
 
 /// The next ends, and the place of the last of them if there are more.
-fn slice_of(kin: Option<&Kin>, valuing: &ChildValueRead) -> (Vec<ChildEnd>, Option<u64>) {
-    let Some(kin) = kin else { return (Vec::new(), None) };
+fn slice_of(family: Option<&Family>, valuing: &ChildValueRead) -> (Vec<ChildEnd>, Option<u64>) {
+    let Some(family) = family else { return (Vec::new(), None) };
     let behind = valuing.after.map_or(Bound::Unbounded, Bound::Excluded);
-    let rest = kin.ends.range((behind, Bound::Unbounded));
+    let rest = family.ends.range((behind, Bound::Unbounded));
     let (mut ends, mut bytes) = (Vec::new(), 0);
     for (&place, end) in rest {
         ends.push(*end);

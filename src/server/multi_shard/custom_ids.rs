@@ -311,8 +311,8 @@ impl ShardServer {
         let granted = granted.map(|((place, job), _)| {
             let (unmet, open) = waits(place);
             let mut job = NewJob { unmet: Unmet::new(unmet), ..job.clone() };
-            if let Some(kin) = job.kin.as_deref_mut() {
-                kin.open = Unmet::new(open);
+            if let Some(family) = job.family.as_deref_mut() {
+                family.open = Unmet::new(open);
             }
             job
         });
@@ -385,7 +385,7 @@ impl ShardServer {
     /// Tells the directory of all custom ids, after recovery.
     pub(crate) fn send_all_names(&mut self) {
         // The gone ones first: a name may have been given again.
-        for (name, id) in self.engine.shard.take_past_names() {
+        for (name, id) in self.engine.shard.take_completed_names() {
             let batch = self.outbox.after_commit(self.slots.of_name(&name));
             let name = batch.keep(name.as_bytes());
             batch.messages.push(Message::Named { name, id, known: false });

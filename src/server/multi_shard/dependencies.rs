@@ -78,8 +78,8 @@ impl<'a> Children<'a> {
     /// Whether a dependency of a job is one of its children.
     fn has(&mut self, jobs: &[NewJob<'a>], job: usize, text: &str) -> bool {
         if self.of != Some(job) {
-            let kin = jobs[job].kin.as_deref();
-            let children = kin.map_or(&[][..], |kin| kin.children);
+            let family = jobs[job].family.as_deref();
+            let children = family.map_or(&[][..], |family| family.children);
             let are_all = children == jobs[job].depends_on;
             let all = Texts::new(children);
             let names = if are_all { HashSet::new() } else { all.iter().collect() };

@@ -24,7 +24,7 @@ use corq_shards::Caller;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::family::{NAMED_CHILDREN_MAX, NewKin, Policy};
+use corq_shards::family::{NAMED_CHILDREN_MAX, NewFamily, Policy};
 use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
@@ -434,8 +434,8 @@ fn stage_one(
         Unmet::push(list, ids[other], if named { jobs[other].id } else { "" });
     }
     let mut job = NewJob { custom_id: Some(one.id), unmet: Unmet::new(&unmet), ..one.job.clone() };
-    if let Some(kin) = job.kin.as_deref_mut() {
-        kin.open = Unmet::new(&open);
+    if let Some(family) = job.family.as_deref_mut() {
+        family.open = Unmet::new(&open);
     }
     job.delay_ms = delay_ms(&one.job, now_ms);
     let run_at_ms = now_ms + job.delay_ms;
@@ -454,13 +454,14 @@ fn delay_ms(job: &NewJob<'_>, now_ms: u64) -> u64 {
 
 fn answer_bytes(one: &FlowJob<'_>) -> usize {
     let job = &one.job;
-    let kin = job.kin.as_deref().copied().unwrap_or_default();
-    let texts = [job.name, job.group_id, kin.parent, Some(one.id), Some(one.id), Some(one.queue)];
+    let family = job.family.as_deref().copied().unwrap_or_default();
+    let texts =
+        [job.name, job.group_id, family.parent, Some(one.id), Some(one.id), Some(one.queue)];
     let texts: usize = texts.iter().flatten().map(|text| text.len()).sum();
     SNAPSHOT_BYTES
         + job.data.len()
         + job.depends_on.len()
-        + kin.children.len()
+        + family.children.len()
         + job.tags.len()
         + texts
 }
@@ -469,8 +470,8 @@ fn answer_bytes(one: &FlowJob<'_>) -> usize {
 fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms: u64) {
     const NO_TEXTS: &[u8] = &[0x90];
     let job = &one.job;
-    let none = NewKin::default();
-    let kin = job.kin.as_deref().unwrap_or(&none);
+    let none = NewFamily::default();
+    let family = job.family.as_deref().unwrap_or(&none);
     let delay_ms = delay_ms(job, now_ms);
     let made_at_ms = job.extras.as_ref().and_then(|extras| extras.made_at_ms).unwrap_or(now_ms);
     let state = match delay_ms {
@@ -495,7 +496,9 @@ fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms: u64) {
         key(writer, "name");
         writer.str(name);
     }
-    for (name, text) in [("parentId", kin.parent), ("groupId", job.group_id), ("uniqueKey", None)] {
+    for (name, text) in
+        [("parentId", family.parent), ("groupId", job.group_id), ("uniqueKey", None)]
+    {
         key(writer, name);
         writer.str_or_nil(text);
     }
@@ -504,7 +507,7 @@ fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms: u64) {
     for (name, value) in [
         ("data", job.data.to_vec()),
         ("dependsOn", list(job.depends_on)),
-        ("childrenIds", list(kin.children)),
+        ("childrenIds", list(family.children)),
         ("tags", list(job.tags)),
     ] {
         key(writer, name);
@@ -539,10 +542,10 @@ fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms: u64) {
         ("removeOnComplete", job.remove_on_complete),
         ("removeOnFail", job.remove_on_fail),
         ("durable", job.durable),
-        ("failParentOnFailure", kin.policy == Some(Policy::Fail)),
-        ("continueParentOnFailure", kin.policy == Some(Policy::Continue)),
-        ("ignoreDependencyOnFailure", kin.policy == Some(Policy::Ignore)),
-        ("removeDependencyOnFailure", kin.policy == Some(Policy::Remove)),
+        ("failParentOnFailure", family.policy == Some(Policy::Fail)),
+        ("continueParentOnFailure", family.policy == Some(Policy::Continue)),
+        ("ignoreDependencyOnFailure", family.policy == Some(Policy::Ignore)),
+        ("removeDependencyOnFailure", family.policy == Some(Policy::Remove)),
     ] {
         key(writer, name);
         writer.bool(flag);

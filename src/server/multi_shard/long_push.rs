@@ -401,7 +401,7 @@ impl ShardServer {
         match message {
             LongPushMessage::Promise { step, bytes, jobs } => {
                 let Self { engine, .. } = self;
-                let takes = engine.journal.takes_more(*bytes, || engine.shard.upkeep());
+                let takes = engine.journal.can_append_new(*bytes, || engine.shard.space_forecast());
                 if takes {
                     self.add_promise(*step, *bytes);
                 } else {
@@ -469,8 +469,8 @@ impl ShardServer {
         let granted = places.clone().map(|place| {
             let unmet = of(&piece.unmet, place).unwrap_or_default();
             let mut job = NewJob { unmet: Unmet::new(unmet), ..all[place].clone() };
-            if let Some(kin) = job.kin.as_deref_mut() {
-                kin.open = Unmet::new(of(&piece.open, place).unwrap_or_default());
+            if let Some(family) = job.family.as_deref_mut() {
+                family.open = Unmet::new(of(&piece.open, place).unwrap_or_default());
             }
             job
         });

@@ -459,7 +459,7 @@ impl ShardServer {
             ParentLinkMessage::AskChild { step, child } => {
                 let found = self.engine.shard.find(*child);
                 let options = found.and_then(|index| self.engine.shard.view(index).options);
-                let parent = options.and_then(|has| has.kin.as_deref()?.parent.clone());
+                let parent = options.and_then(|has| has.family.as_deref()?.parent.clone());
                 let about = AboutChild { known: found.is_some(), parent };
                 self.reply_parent_link(*step, ParentLinkMessage::Child { step: *step, about });
             }

@@ -13,7 +13,7 @@ use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::{ConnId, Connections, Shared, Tally};
 use corq_shards::command::ClientId;
 use corq_shards::effect::Ending;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -255,7 +255,7 @@ impl ShardServer {
         true
     }
 
-    fn value_of_ending(&mut self, ending: Ending, stored: Stored) -> Result<Arc<Vec<u8>>, Absent> {
+    fn value_of_ending(&mut self, ending: Ending, stored: LogRef) -> Result<Arc<Vec<u8>>, Absent> {
         if let Some(bytes) = self.shared_values.find(stored.position) {
             return Ok(bytes);
         }
@@ -271,7 +271,7 @@ impl ShardServer {
         origin: Origin,
         req_id: Option<&[u8]>,
         ending: Ending,
-        stored: Stored,
+        stored: LogRef,
     ) {
         let waiting = Waiting { origin, req_id: req_id.map(Into::into), ending };
         let list = self.shared_values.reading.entry(stored.position).or_default();
@@ -286,7 +286,7 @@ impl ShardServer {
     }
 
     /// A value has been read, or could not be.
-    pub(crate) fn value_arrived(&mut self, stored: Stored, fetched: &[Fetched]) {
+    pub(crate) fn value_arrived(&mut self, stored: LogRef, fetched: &[Fetched]) {
         let Some(waiting) = self.shared_values.reading.remove(&stored.position) else { return };
         let payload = Records::new(&self.engine.journal, fetched).payload(&stored).ok();
         let ending = waiting.first().map(|first| first.ending);

@@ -128,7 +128,7 @@ impl ShardServer {
     #[cold]
     fn log_disk_full(&mut self, lack: Option<Lack>) {
         let Engine { shard, journal } = &self.engine;
-        let full = lack == Some(Lack::Space) && journal.is_full(&shard.upkeep());
+        let full = lack == Some(Lack::Space) && journal.is_full(&shard.space_forecast());
         match self.disk_full_notice.note(full, self.now_ms) {
             Some(true) => tracing::error!(
                 "shard {}: the disk is full, or the log has all of DATA_MAX_MB: pushes are refused, jobs that are there can \

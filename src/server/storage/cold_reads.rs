@@ -11,7 +11,7 @@ use crate::server::numbered::Entries;
 use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::request_context::Lookup;
 use corq_shards::family::Report;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 
 /// What to do once the records are there.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub enum Continuation {
     /// Go on with what became of children.
     ChildValues(Box<ChildValueRead>),
     /// Answer those who wait for this value.
-    SharedValue(Stored),
+    SharedValue(LogRef),
     /// Tell webhooks of the event at this place.
     PostWebhook {
         /// See [`crate::server::webhooks::outbox`].
@@ -74,7 +74,7 @@ pub struct Waiting {
 #[derive(Clone, Copy)]
 struct Read {
     waiting: u32,
-    stored: Stored,
+    stored: LogRef,
 }
 
 /// All replies of a shard that wait for the disk.
@@ -93,9 +93,9 @@ impl ColdReplies {
         &mut self,
         origin: Origin,
         continuation: Continuation,
-        records: &[Stored],
+        records: &[LogRef],
         mut fetched: Vec<Fetched>,
-    ) -> Vec<(u64, Stored)> {
+    ) -> Vec<(u64, LogRef)> {
         fetched.reserve(records.len());
         let missing = records.len();
         let of_records = || records.iter().chain(fetched.iter().map(|one| &one.stored));
@@ -119,7 +119,7 @@ impl ColdReplies {
         let waiting =
             self.waiting.insert(Waiting { origin, continuation, fetched, missing, bytes });
         let read =
-            |&stored: &Stored| (u64::from(self.reads.insert(Read { waiting, stored })), stored);
+            |&stored: &LogRef| (u64::from(self.reads.insert(Read { waiting, stored })), stored);
         records.iter().map(read).collect()
     }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_record_that_is_not_as_long_as_it_should_be_fills_nothing() {
-        let stored = Stored { position: 8, record_bytes: 6, payload_bytes: 4 };
+        let stored = LogRef { position: 8, record_bytes: 6, payload_bytes: 4 };
         let filled = |at: usize, record: Option<&[u8]>| {
             let mut frame = *b"....----";
             let fetched = [Fetched { stored, bytes: record.map(Into::into) }];

@@ -10,7 +10,7 @@ use crate::server::shard_server::ShardServer;
 use corq_io::log::Scan;
 use corq_io::net::Connections;
 use corq_shards::Out;
-use corq_shards::compaction::space_forecast::Upkeep;
+use corq_shards::compaction::space_forecast::SpaceForecast;
 
 /// Segments that may be in use whatever is needed: the one being written and one more.
 const SLACK_SEGMENTS: u64 = 2;
@@ -130,20 +130,23 @@ impl ShardServer {
 
     fn compact_slice(&mut self) -> u64 {
         let Engine { shard, journal } = &mut self.engine;
-        let upkeep = shard.upkeep();
+        let space_forecast = shard.space_forecast();
         let stopped = journal.pressure.stopped || self.stopping;
         journal.pressure.behind = false;
-        journal.note_needs(&upkeep);
+        journal.note_needs(&space_forecast);
         let Some(oldest) = journal.log.oldest().filter(|_| !stopped) else { return u64::MAX };
         if self.compaction.retry.lasts(self.now_ms) {
             return self.compaction.retry.again_ms;
         }
         let needed_there = shard.needed_in_span_of(oldest.start.0);
-        let room = journal.room().of_segment(needed_there, &upkeep);
+        let room = journal.room().of_segment(needed_there, &space_forecast);
         journal.pressure.stuck &= needed_there > 0 && !journal.log.has_room(room);
-        let pressed = journal.is_pressed(&upkeep);
-        let size = match size_of(journal.log.used_bytes(), upkeep.live, journal.log.segment_bytes())
-        {
+        let pressed = journal.is_pressed(&space_forecast);
+        let size = match size_of(
+            journal.log.used_bytes(),
+            space_forecast.live,
+            journal.log.segment_bytes(),
+        ) {
             // Every byte counts.
             _ if pressed => Size::TooLarge,
             size => size,
@@ -151,10 +154,10 @@ impl ShardServer {
         let pace = match size {
             _ if pressed => {
                 if self.compaction.pass.until <= oldest.start.0 {
-                    journal.end_pass(&mut self.compaction.pass, &upkeep);
+                    journal.end_pass(&mut self.compaction.pass, &space_forecast);
                 }
                 let way = self.compaction.pass.until.saturating_sub(oldest.start.0);
-                journal.room().pace(way, &upkeep).max(PACE_URGENT)
+                journal.room().pace(way, &space_forecast).max(PACE_URGENT)
             }
             Size::TooLarge => PACE_URGENT,
             _ => PACE,
@@ -271,7 +274,7 @@ impl ShardServer {
             compaction.record.shrink_to(SLICE_BYTES as usize);
             journal.log.drop_oldest();
             if oldest.end.0 >= compaction.pass.until {
-                journal.end_pass(&mut compaction.pass, &shard.upkeep());
+                journal.end_pass(&mut compaction.pass, &shard.space_forecast());
             }
         }
         (false, 0)
@@ -280,9 +283,9 @@ impl ShardServer {
     /// Has completed jobs make room if nothing else can. Returns when to come again.
     pub fn evict_history(&mut self, conns: &mut Connections) -> u64 {
         let Engine { shard, journal } = &mut self.engine;
-        let upkeep = shard.upkeep();
+        let space_forecast = shard.space_forecast();
         self.compaction.evicting =
-            shard.has_history() && journal.is_crowded(&upkeep, self.compaction.evicting);
+            shard.has_history() && journal.is_crowded(&space_forecast, self.compaction.evicting);
         if !self.compaction.evicting {
             return u64::MAX;
         }
@@ -302,20 +305,20 @@ impl LogJournal {
     }
 
     /// Whether the log has to be walked through for room, however small it is.
-    fn is_pressed(&mut self, upkeep: &Upkeep) -> bool {
-        let lacks =
-            self.pressure.stalled || self.is_full(upkeep) && !self.is_crowded(upkeep, false);
-        lacks && self.has_to_gain(upkeep)
+    fn is_pressed(&mut self, space_forecast: &SpaceForecast) -> bool {
+        let lacks = self.pressure.stalled
+            || self.is_full(space_forecast) && !self.is_crowded(space_forecast, false);
+        lacks && self.has_to_gain(space_forecast)
     }
 
     /// The log has been walked through. What is dead now, and did not die meanwhile, stays so.
-    fn end_pass(&mut self, pass: &mut Pass, upkeep: &Upkeep) {
+    fn end_pass(&mut self, pass: &mut Pass, space_forecast: &SpaceForecast) {
         let head = self.log.head().0;
         let room = self.room();
         let others = (head - pass.until).saturating_sub(pass.appended + room.blocks(pass.appended));
-        let died = others + pass.live.saturating_sub(upkeep.live);
-        self.pressure.residue_bytes = room.dead(upkeep).saturating_sub(died);
-        *pass = Pass { until: head, live: upkeep.live, appended: 0 };
+        let died = others + pass.live.saturating_sub(space_forecast.live);
+        self.pressure.residue_bytes = room.dead(space_forecast).saturating_sub(died);
+        *pass = Pass { until: head, live: space_forecast.live, appended: 0 };
     }
 }
 

@@ -45,7 +45,7 @@ fn fresh_shard() -> Shard {
         unsaid_completed_max: 50_000,
         completed_retention_ms: 600_000_000,
         span_bits: SEGMENT_BYTES.trailing_zeros(),
-        chore_slice: 500,
+        bulk_slice: 500,
         interval_min_ms: 1,
         scheduled_per_second: u32::MAX,
         seed: 7,
@@ -94,9 +94,9 @@ impl Bed {
     /// The end of a turn: what was appended is written, and the walk goes on as it does when pressed.
     fn end_turn(&mut self) {
         self.now_ms += 1;
-        let upkeep = self.shard.upkeep();
-        self.journal.note_needs(&upkeep);
-        if self.shard.has_history() && self.journal.is_crowded(&upkeep, false) {
+        let space_forecast = self.shard.space_forecast();
+        self.journal.note_needs(&space_forecast);
+        if self.shard.has_history() && self.journal.is_crowded(&space_forecast, false) {
             let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
             self.shard.forget_history(&mut out);
         }
@@ -125,7 +125,7 @@ impl Bed {
         let mut left = 128 << 10;
         let Some(oldest) = journal.log.oldest() else { return };
         let needed = shard.needed_in_span_of(oldest.start.0);
-        let room = journal.room().of_segment(needed, &shard.upkeep());
+        let room = journal.room().of_segment(needed, &shard.space_forecast());
         assert!(needed == 0 || journal.log.has_room(room), "the walk has the room it needs");
         while left > 0 {
             match journal.log.scan() {
@@ -271,8 +271,8 @@ fn live(mode: Mode, bytes: u64, failures: u64, seed: u64) {
         bed.walk();
         bed.end_turn();
     }
-    let upkeep = bed.shard.upkeep();
-    assert!(bed.journal.takes_more(1 << 20, || upkeep), "there is room again");
+    let space_forecast = bed.shard.space_forecast();
+    assert!(bed.journal.can_append_new(1 << 20, || space_forecast), "there is room again");
     assert!(bed.walked > 0);
 }
 

@@ -2,7 +2,7 @@
 
 use super::journal::LogJournal;
 use corq_shards::Shard;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 
 /// The state machine of a shard with its log.
 pub struct Engine {
@@ -16,7 +16,7 @@ pub struct Engine {
 #[derive(Clone, Debug)]
 pub struct Fetched {
     /// The record.
-    pub stored: Stored,
+    pub stored: LogRef,
     /// Its bytes; `None` if the disk did not give back what was written.
     pub bytes: Option<Box<[u8]>>,
 }
@@ -44,7 +44,7 @@ impl<'a> Records<'a> {
 
     /// A whole record.
     #[inline]
-    pub fn record(&self, stored: &Stored) -> Result<&'a [u8], Absent> {
+    pub fn record(&self, stored: &LogRef) -> Result<&'a [u8], Absent> {
         let position = corq_io::log::Position(stored.position);
         if let Some(bytes) = self.journal.log.read(position, stored.record_bytes as usize) {
             return Ok(bytes);
@@ -55,7 +55,7 @@ impl<'a> Records<'a> {
 
     /// The payload of a record.
     #[inline]
-    pub fn payload(&self, stored: &Stored) -> Result<&'a [u8], Absent> {
+    pub fn payload(&self, stored: &LogRef) -> Result<&'a [u8], Absent> {
         let record = self.record(stored)?;
         stored.parted(record).map(|(_, payload)| payload).ok_or(Absent::Damaged)
     }

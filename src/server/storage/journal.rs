@@ -7,8 +7,8 @@ use super::space::{Room, SLICE_BYTES};
 use corq_io::log::{Disk, Lack, Log};
 use corq_io::log_ring::Store;
 use corq_shards::Shard;
-use corq_shards::compaction::space_forecast::Upkeep;
-use corq_shards::log_record::location::Stored;
+use corq_shards::compaction::space_forecast::SpaceForecast;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Journal, Record};
 
 /// A log without this much room for what comes, and none to be had, is full.
@@ -71,13 +71,14 @@ impl<D: Disk> LogJournal<D> {
     }
 
     /// Once per turn: what room there must be from now on, and how far nobody need ask for it.
-    pub fn note_needs(&mut self, upkeep: &Upkeep) {
+    pub fn note_needs(&mut self, space_forecast: &SpaceForecast) {
         let room = self.room();
-        let reserve = room.for_more(self.pressure.promised_bytes, upkeep);
+        let reserve = room.for_more(self.pressure.promised_bytes, space_forecast);
         self.log.reserve(reserve);
         // What is not written and yet changes the needs, pulls without locks and ends of retention, does
         // so by less than this in a turn.
-        let common = Upkeep { largest: upkeep.largest.max(COMMON_BYTES), ..*upkeep };
+        let common =
+            SpaceForecast { largest: space_forecast.largest.max(COMMON_BYTES), ..*space_forecast };
         let spared = room.free.saturating_sub(room.for_more(0, &common) + room.segment / 16);
         self.pressure.ample_until = self.log.head().0 + spared / NEEDS_PER_BYTE;
         self.pressure.ample_bytes = common.largest;
@@ -105,9 +106,9 @@ impl<D: Disk> LogJournal<D> {
     }
 
     #[cold]
-    fn finds_more(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+    fn finds_more(&mut self, bytes: u64, space_forecast: &SpaceForecast) -> bool {
         let promised = self.pressure.promised_bytes;
-        let finds = self.makes_room(|room| room.for_more(bytes + promised, upkeep));
+        let finds = self.makes_room(|room| room.for_more(bytes + promised, space_forecast));
         // For a batch without measure not all that was done is forgotten.
         let wanted = self.pressure.wanted_bytes.max(bytes.min(self.log.segment_bytes()));
         self.pressure.wanted_bytes = if finds { 0 } else { wanted };
@@ -115,35 +116,35 @@ impl<D: Disk> LogJournal<D> {
     }
 
     #[cold]
-    fn finds_asides(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+    fn finds_asides(&mut self, bytes: u64, space_forecast: &SpaceForecast) -> bool {
         let promised = self.pressure.promised_bytes;
-        self.makes_room(|room| room.for_asides(bytes + promised, upkeep))
+        self.makes_room(|room| room.for_asides(bytes + promised, space_forecast))
     }
 
     #[cold]
-    fn finds_ends(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+    fn finds_ends(&mut self, bytes: u64, space_forecast: &SpaceForecast) -> bool {
         if self.pressure.behind {
             return false;
         }
         let bytes = bytes + self.pressure.promised_bytes;
-        if self.makes_room(|room| room.behind_ends(upkeep) + bytes) {
+        if self.makes_room(|room| room.behind_ends(space_forecast) + bytes) {
             return true;
         }
         let room = self.room();
         // With nothing to be gained there is no walk that could need more than this.
-        let least = room.of_segment(room.segment, upkeep) + bytes;
-        !self.has_to_gain(upkeep) && room.free >= least
+        let least = room.of_segment(room.segment, space_forecast) + bytes;
+        !self.has_to_gain(space_forecast) && room.free >= least
     }
 
     /// Whether pushes are refused for want of room: not whether a very large one was.
-    pub fn is_full(&self, upkeep: &Upkeep) -> bool {
+    pub fn is_full(&self, space_forecast: &SpaceForecast) -> bool {
         let room = self.room();
-        self.log.lack().is_some() && room.free < room.for_more(ROOM_BYTES, upkeep)
+        self.log.lack().is_some() && room.free < room.for_more(ROOM_BYTES, space_forecast)
     }
 
     /// Whether completed jobs have to make room: nothing else is left to give way. Once they do, they
     /// make some more, so that the next job needs no other walk.
-    pub fn is_crowded(&mut self, upkeep: &Upkeep, already: bool) -> bool {
+    pub fn is_crowded(&mut self, space_forecast: &SpaceForecast, already: bool) -> bool {
         // What gives way to a log that is reclaimed no more, or where it is not space that is lacking, is lost for
         // nothing.
         if self.log.lack() != Some(Lack::Space) || self.pressure.stopped {
@@ -153,14 +154,15 @@ impl<D: Disk> LogJournal<D> {
         let least = ROOM_BYTES.max(self.pressure.wanted_bytes);
         let least = if already { least + room.segment / 2 } else { least };
         // Some of what is dead stays so until more is.
-        let stays = room.free < room.for_more(least, upkeep) && !self.has_to_gain(upkeep);
-        stays || room.left_to_come(upkeep) < least as i64
+        let stays =
+            room.free < room.for_more(least, space_forecast) && !self.has_to_gain(space_forecast);
+        stays || room.left_to_come(space_forecast) < least as i64
     }
 
     /// Whether a walk through the log would bring back room worth the while.
-    pub fn has_to_gain(&mut self, upkeep: &Upkeep) -> bool {
+    pub fn has_to_gain(&mut self, space_forecast: &SpaceForecast) -> bool {
         let room = self.room();
-        let dead = room.dead(upkeep);
+        let dead = room.dead(space_forecast);
         self.pressure.residue_bytes = self.pressure.residue_bytes.min(dead);
         let gain = dead > self.pressure.residue_bytes + room.segment / 8;
         gain && self.log.has_older() && !self.pressure.stopped && !self.pressure.stuck
@@ -177,20 +179,20 @@ impl<D: Disk> LogJournal<D> {
 
     #[cold]
     fn is_stalled_by(&mut self, shard: &Shard) -> bool {
-        let upkeep = shard.upkeep();
+        let space_forecast = shard.space_forecast();
         // Completed jobs that are there make room as well, which takes some turns.
-        let waits_for =
-            self.has_to_gain(&upkeep) || shard.has_history() && self.is_crowded(&upkeep, false);
-        waits_for && self.room().is_stalled(&upkeep, self.pressure.stalled)
+        let waits_for = self.has_to_gain(&space_forecast)
+            || shard.has_history() && self.is_crowded(&space_forecast, false);
+        waits_for && self.room().is_stalled(&space_forecast, self.pressure.stalled)
     }
 }
 
 impl<D: Disk> Journal for LogJournal<D> {
-    fn append(&mut self, record: &Record<'_>) -> Stored {
+    fn append(&mut self, record: &Record<'_>) -> LogRef {
         let record_bytes = record.encoded_len();
         let (position, bytes) = self.log.append(record_bytes);
         record.encode(bytes);
-        Stored {
+        LogRef {
             position: position.0,
             record_bytes: record_bytes as u32,
             payload_bytes: record.payload_len() as u32,
@@ -202,17 +204,21 @@ impl<D: Disk> Journal for LogJournal<D> {
     }
 
     #[inline]
-    fn takes_more(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool {
-        bytes == 0 || self.is_ample(bytes) || self.finds_more(bytes, &upkeep())
+    fn can_append_new(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool {
+        bytes == 0 || self.is_ample(bytes) || self.finds_more(bytes, &space_forecast())
     }
 
     #[inline]
-    fn takes_asides(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool {
-        bytes == 0 || self.is_ample(bytes) || self.finds_asides(bytes, &upkeep())
+    fn can_append_text(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool {
+        bytes == 0 || self.is_ample(bytes) || self.finds_asides(bytes, &space_forecast())
     }
 
     #[inline]
-    fn takes_ends(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool {
-        self.is_ample(bytes) || self.finds_ends(bytes, &upkeep())
+    fn can_append_completion(
+        &mut self,
+        bytes: u64,
+        space_forecast: impl Fn() -> SpaceForecast,
+    ) -> bool {
+        self.is_ample(bytes) || self.finds_ends(bytes, &space_forecast())
     }
 }

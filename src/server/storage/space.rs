@@ -13,13 +13,13 @@
 //! 4. *Asides*: an eighth of a segment for what stays and is no job, such as the reasons of failures.
 //! 5. What comes.
 //!
-//! Besides, all files together must hold what the jobs there are may come to take ([`Upkeep`]): what is
+//! Besides, all files together must hold what the jobs there are may come to take ([`SpaceForecast`]): what is
 //! dead by now counts for that as if it were room, since the pass makes it that.
 //!
 //! Knows numbers only.
 
 use corq_shards::compaction::live_bytes::LARGE_BYTES;
-use corq_shards::compaction::space_forecast::Upkeep;
+use corq_shards::compaction::space_forecast::SpaceForecast;
 
 /// What ending the pass through a segment may append besides records that are needed: the ids of
 /// completed jobs that are remembered, and notes.
@@ -52,19 +52,21 @@ impl Room {
     }
 
     /// What rewriting `needed` bytes of the oldest segment may take.
-    pub fn of_segment(&self, needed: u64, upkeep: &Upkeep) -> u64 {
-        let longer = upkeep.rewriting.min(2 * needed);
-        needed + longer + self.blocks(self.segment) + 2 * upkeep.largest + MARGIN_BYTES
+    pub fn of_segment(&self, needed: u64, space_forecast: &SpaceForecast) -> u64 {
+        let longer = space_forecast.rewriting.min(2 * needed);
+        needed + longer + self.blocks(self.segment) + 2 * space_forecast.largest + MARGIN_BYTES
     }
 
     /// Class 1, for one segment, whatever it holds.
-    fn of_any_segment(&self, upkeep: &Upkeep) -> u64 {
-        self.segment + self.blocks(self.segment) + 2 * upkeep.largest + MARGIN_BYTES
+    fn of_any_segment(&self, space_forecast: &SpaceForecast) -> u64 {
+        self.segment + self.blocks(self.segment) + 2 * space_forecast.largest + MARGIN_BYTES
     }
 
     /// Class 1, for all of them.
-    pub fn of_pass(&self, upkeep: &Upkeep) -> u64 {
-        self.of_any_segment(upkeep) + upkeep.rewriting + self.blocks(upkeep.live)
+    pub fn of_pass(&self, space_forecast: &SpaceForecast) -> u64 {
+        self.of_any_segment(space_forecast)
+            + space_forecast.rewriting
+            + self.blocks(space_forecast.live)
     }
 
     /// Class 2.
@@ -83,52 +85,55 @@ impl Room {
     }
 
     /// What must be left behind by what ends jobs.
-    pub fn behind_ends(&self, upkeep: &Upkeep) -> u64 {
-        self.of_pass(upkeep) + self.of_restarts()
+    pub fn behind_ends(&self, space_forecast: &SpaceForecast) -> u64 {
+        self.of_pass(space_forecast) + self.of_restarts()
     }
 
     /// Whether ends have used so much of theirs that commands stall until the pass has gone on; `already` if they do.
-    pub fn is_stalled(&self, upkeep: &Upkeep, already: bool) -> bool {
+    pub fn is_stalled(&self, space_forecast: &SpaceForecast, already: bool) -> bool {
         let quarters = if already { 3 } else { 2 };
-        self.free < self.behind_ends(upkeep) + self.of_ends() * quarters / 4
+        self.free < self.behind_ends(space_forecast) + self.of_ends() * quarters / 4
     }
 
     /// Bytes to be read for each that is written, so that a pass of `way` ends before ends have used up
     /// three quarters of theirs.
-    pub fn pace(&self, way: u64, upkeep: &Upkeep) -> u64 {
-        let least = self.behind_ends(upkeep) + self.of_ends() / 4;
+    pub fn pace(&self, way: u64, space_forecast: &SpaceForecast) -> u64 {
+        let least = self.behind_ends(space_forecast) + self.of_ends() / 4;
         way.max(self.segment) / self.free.saturating_sub(least).max(self.segment / 64)
     }
 
     /// What all files must hold together besides room that is asked for.
-    fn of_all(&self, upkeep: &Upkeep) -> u64 {
-        let lasting = upkeep.live + self.blocks(upkeep.live) + upkeep.growth;
-        let reserved = self.of_any_segment(upkeep) + self.of_restarts() + self.of_ends();
+    fn of_all(&self, space_forecast: &SpaceForecast) -> u64 {
+        let lasting =
+            space_forecast.live + self.blocks(space_forecast.live) + space_forecast.growth;
+        let reserved = self.of_any_segment(space_forecast) + self.of_restarts() + self.of_ends();
         // A record that does not fit the end of a segment wastes it: less than its own length.
         let segments = (lasting + reserved) / self.segment + 1;
-        let ends = upkeep.largest.min(LARGE_BYTES) * segments + upkeep.large;
-        lasting + reserved + ends.min(segments * upkeep.largest) + segments * 4096
+        let ends = space_forecast.largest.min(LARGE_BYTES) * segments + space_forecast.large;
+        lasting + reserved + ends.min(segments * space_forecast.largest) + segments * 4096
     }
 
     /// The room that there must be for `bytes` of class 4.
-    pub fn for_asides(&self, bytes: u64, upkeep: &Upkeep) -> u64 {
-        let now = self.behind_ends(upkeep) + bytes;
-        now.max((self.of_all(upkeep) + bytes).saturating_sub(self.filled))
+    pub fn for_asides(&self, bytes: u64, space_forecast: &SpaceForecast) -> u64 {
+        let now = self.behind_ends(space_forecast) + bytes;
+        now.max((self.of_all(space_forecast) + bytes).saturating_sub(self.filled))
     }
 
     /// The room that there must be for `bytes` of class 5.
-    pub fn for_more(&self, bytes: u64, upkeep: &Upkeep) -> u64 {
-        let now = self.behind_ends(upkeep) + self.of_ends() + self.of_asides() + bytes;
-        now.max((self.of_all(upkeep) + self.of_asides() + bytes).saturating_sub(self.filled))
+    pub fn for_more(&self, bytes: u64, space_forecast: &SpaceForecast) -> u64 {
+        let now = self.behind_ends(space_forecast) + self.of_ends() + self.of_asides() + bytes;
+        now.max(
+            (self.of_all(space_forecast) + self.of_asides() + bytes).saturating_sub(self.filled),
+        )
     }
 
     /// How much there would be for what comes once all that is dead is room; negative if less than none.
-    pub fn left_to_come(&self, upkeep: &Upkeep) -> i64 {
-        (self.filled + self.free) as i64 - (self.of_all(upkeep) + self.of_asides()) as i64
+    pub fn left_to_come(&self, space_forecast: &SpaceForecast) -> i64 {
+        (self.filled + self.free) as i64 - (self.of_all(space_forecast) + self.of_asides()) as i64
     }
 
     /// What the pass may bring back, at most.
-    pub fn dead(&self, upkeep: &Upkeep) -> u64 {
-        self.filled.saturating_sub(upkeep.live + self.blocks(upkeep.live))
+    pub fn dead(&self, space_forecast: &SpaceForecast) -> u64 {
+        self.filled.saturating_sub(space_forecast.live + self.blocks(space_forecast.live))
     }
 }

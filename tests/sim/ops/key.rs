@@ -2,8 +2,8 @@
 
 use super::change::pick;
 use super::{Answer, Call};
+use crate::bulk_operations::Work;
 use crate::check::Check;
-use crate::chores::Work;
 use crate::judge::Moment;
 use crate::model::{Model, State};
 use crate::world::{QUEUES, World};
@@ -35,7 +35,7 @@ impl Call for Free {
         if answer.is_none() {
             // Many have it: it goes in slices.
             let work = Work::FreeKey { key: self.key.clone(), held };
-            model.begin_chore(at, &self.queue, work, u64::MAX);
+            model.begin_bulk(at, &self.queue, work, u64::MAX);
             return;
         }
         model.free_key(&self.queue, &self.key);

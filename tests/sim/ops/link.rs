@@ -37,7 +37,7 @@ impl Call for Link {
         let known = model.jobs.get(&self.job).is_some_and(|job| job.state != State::Gone);
         let not_found = Answer::Refused { place: 0, refusal: Refusal::NotFound };
         let expected = if known { Answer::Count(1) } else { not_found };
-        model.must(Check::Kin, answer == Some(&expected), || {
+        model.must(Check::Family, answer == Some(&expected), || {
             format!("{self:?} was answered {answer:?}, not {expected:?}")
         });
         if known {

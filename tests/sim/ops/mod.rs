@@ -7,12 +7,12 @@ pub mod change;
 mod disconnect;
 pub mod end_waits;
 mod fail;
+pub mod family;
 pub mod flow;
 pub mod group;
 mod heartbeat;
 mod hook;
 mod key;
-pub mod kin;
 pub mod limit;
 mod link;
 mod note;
@@ -26,8 +26,8 @@ mod report;
 mod retry_completed;
 mod retry_failed;
 pub mod rule;
+mod scan;
 pub mod schedule;
-mod sift;
 mod update;
 
 use super::judge::Moment;
@@ -131,7 +131,7 @@ pub const TABLE: &[(u64, Act)] = &[
     (1, key::free),
     (1, key::free_of_job),
     (2, promote_all::act),
-    (3, sift::act),
+    (3, scan::act),
     (1, remove::drain),
     (1, remove::purge),
     (1, remove::obliterate),
@@ -145,6 +145,6 @@ pub const TABLE: &[(u64, Act)] = &[
     (1, schedule::end),
     (2, rule::act),
     (4, flow::act),
-    (4, kin::act),
+    (4, family::act),
     (1, link::act),
 ];

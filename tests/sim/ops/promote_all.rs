@@ -1,7 +1,7 @@
 //! `PromoteJobs`.
 
 use super::{Answer, Call};
-use crate::chores::Work;
+use crate::bulk_operations::Work;
 use crate::judge::Moment;
 use crate::model::Model;
 use crate::world::{QUEUES, World};
@@ -20,7 +20,7 @@ impl Call for PromoteAll {
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
-        model.begin_chore(at, &self.queue, Work::Promote, self.count);
+        model.begin_bulk(at, &self.queue, Work::Promote, self.count);
     }
 }
 

@@ -78,7 +78,7 @@ impl NewOne {
             repeat: self.repeat,
             depends_on: &self.ties.depends_on,
             unmet: Unmet::new(unmet),
-            kin: self.ties.lend(),
+            family: self.ties.lend(),
         }
     }
 

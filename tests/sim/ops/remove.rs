@@ -1,8 +1,8 @@
 //! Commands that remove many jobs of a queue: Drain, `PurgeDlq`, Obliterate, Clean.
 
 use super::{Answer, Call};
+use crate::bulk_operations::Work;
 use crate::check::Check;
-use crate::chores::Work;
 use crate::judge::Moment;
 use crate::model::Model;
 use crate::rules::Rules;
@@ -45,7 +45,7 @@ impl Remove {
             return;
         }
         let detached = model.detach(&self.queue, at.request);
-        model.begin_chore(at, &detached, Work::Empty, u64::MAX);
+        model.begin_bulk(at, &detached, Work::Empty, u64::MAX);
     }
 }
 
@@ -82,7 +82,7 @@ impl Call for Remove {
             Which::Failed => (remove(&[Found::Failed], 0, false), u64::MAX),
             Which::Old { states, grace_ms, limit } => (remove(states, *grace_ms, true), *limit),
         };
-        model.begin_chore(at, &self.queue, work, limit);
+        model.begin_bulk(at, &self.queue, work, limit);
     }
 }
 

@@ -52,7 +52,7 @@ impl World {
                 })
             }
         };
-        self.checks.must(Check::Kin, is_true, || format!("{report:?} of {child:?}"));
+        self.checks.must(Check::Family, is_true, || format!("{report:?} of {child:?}"));
         self.nodes[to].run(self.now_ms, 0, 0, &Heard { report, value });
     }
 }

@@ -1,7 +1,7 @@
 //! `RetryCompleted`: one job, some, or all.
 
 use super::{Answer, Call};
-use crate::chores::Work;
+use crate::bulk_operations::Work;
 use crate::judge::Moment;
 use crate::model::{Model, State};
 use crate::world::{QUEUES, World};
@@ -34,7 +34,7 @@ impl Call for RetryCompleted {
             Some(id) => model.revive_one(at, &self.queue, id, ended, answer),
             None => {
                 let work = Work::Revive { ended, until_ms: self.until_ms };
-                model.begin_chore(at, &self.queue, work, self.count);
+                model.begin_bulk(at, &self.queue, work, self.count);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! `SetDlqConfig` and `SetStallConfig`.
 
 use super::{Answer, Call};
+use crate::bulk_operations::Work;
 use crate::check::Check;
-use crate::chores::Work;
 use crate::judge::Moment;
 use crate::model::Model;
 use crate::rules::Rules;
@@ -67,7 +67,7 @@ impl Call for SetRule {
             return;
         }
         model.rule(&self.queue, after);
-        model.begin_chore(at, &self.queue, Work::Rearm, 0);
+        model.begin_bulk(at, &self.queue, Work::Rearm, 0);
     }
 }
 

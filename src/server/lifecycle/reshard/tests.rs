@@ -13,7 +13,7 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::lease::token_stream::SecretKey;
 use corq_shards::log_record::cron::CronRules;
 use corq_shards::log_record::job_change::Level;
-use corq_shards::log_record::location::Stored;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::webhook::Triggers;
 use corq_shards::{Caller, Out};
 use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ fn story(data: &DataDir) -> Vec<String> {
         };
         Log::replay(&log_config, &mut disk, replay).unwrap();
         shard.audit().unwrap();
-        let text = |stored: Stored| {
+        let text = |stored: LogRef| {
             let record = &records[&stored.position];
             record[record.len() - stored.payload_bytes as usize..].to_vec()
         };

@@ -2,7 +2,7 @@
 
 use corq_shards::command::{Command, Stack};
 use corq_shards::dependency::{News, Notice, Unmet};
-use corq_shards::family::{End, NewKin, Policy, Reported};
+use corq_shards::family::{End, NewFamily, Policy, Reported};
 use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
@@ -37,10 +37,10 @@ impl Life {
 
     /// A parent whose child ends and goes, and either has told what became of it or has not yet.
     fn family(&mut self, queue: &str, policy: Option<Policy>, heard: bool) {
-        let kin = NewKin { parent: Some("parent"), policy, ..NewKin::default() };
+        let family = NewFamily { parent: Some("parent"), policy, ..NewFamily::default() };
         let child = NewJob {
             data: b"\xa5child",
-            kin: Some(Box::new(kin)),
+            family: Some(Box::new(family)),
             max_attempts: 1,
             remove_on_complete: true,
             remove_on_fail: true,
@@ -50,8 +50,9 @@ impl Life {
         let mut open = Vec::new();
         Unmet::push(&mut open, child, "");
         let (list, open) = (children(child), Unmet::new(&open));
-        let kin = NewKin { children: &list, open, ..NewKin::default() };
-        let parent = NewJob { data: b"\xa6parent", kin: Some(Box::new(kin)), ..NewJob::default() };
+        let family = NewFamily { children: &list, open, ..NewFamily::default() };
+        let parent =
+            NewJob { data: b"\xa6parent", family: Some(Box::new(family)), ..NewJob::default() };
         let dependent = self.push(queue, parent);
         self.run(
             0,
@@ -104,11 +105,11 @@ impl Life {
         let mut open = Vec::new();
         Unmet::push(&mut open, child, "");
         let list = children(child);
-        let whole = NewKin { children: &list, open: Unmet::new(&open), ..NewKin::default() };
-        let part = NewKin { parent: Some("whole"), ..NewKin::default() };
+        let whole = NewFamily { children: &list, open: Unmet::new(&open), ..NewFamily::default() };
+        let part = NewFamily { parent: Some("whole"), ..NewFamily::default() };
         let jobs = [(flow, b"\xa5whole".as_slice(), whole), (child, b"\xa4part", part)];
-        let records = jobs.map(|(id, data, kin)| {
-            let job = NewJob { data, kin: Some(Box::new(kin)), ..NewJob::default() };
+        let records = jobs.map(|(id, data, family)| {
+            let job = NewJob { data, family: Some(Box::new(family)), ..NewJob::default() };
             let pushed = Pushed { id, queue, run_at_ms: self.now_ms, job };
             let record = Record::Staged(Staged { flow, pushed });
             let mut bytes = vec![0; record.encoded_len()];

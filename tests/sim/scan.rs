@@ -1,26 +1,26 @@
 //! Looks through a dead-letter queue in the model: which jobs a filter selects, and what the reply says of them.
 
+use super::bulk_operations::{BulkOperation, since_ms};
 use super::check::Check;
-use super::chores::{Chore, since_ms};
 use super::judge::Moment;
 use super::model::{Job, Model, State};
 use super::ops::Answer;
 use corq_shards::dead_letter::reason::Cause;
-use corq_shards::dead_letter::scan::{FailedFilter, FailedStats, SiftFor};
+use corq_shards::dead_letter::scan::{DlqScanFor, FailedFilter, FailedStats};
 use corq_shards::job::id::JobId;
 
 /// A filter of a dead-letter queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sift {
+pub struct DlqScan {
     pub filter: FailedFilter,
     pub offset: u64,
     pub limit: u64,
-    pub purpose: SiftFor,
+    pub purpose: DlqScanFor,
 }
 
-impl Sift {
+impl DlqScan {
     pub fn retries(&self) -> bool {
-        self.purpose == SiftFor::Retry
+        self.purpose == DlqScanFor::Retry
     }
 
     /// Whether what it means can change though the jobs do not.
@@ -50,38 +50,45 @@ impl Model {
 
     /// A look through a dead-letter queue is over. `at_once`: in the call that asked for it. False if what
     /// holds for other long commands is still to be judged.
-    pub fn judge_sift(
+    pub fn judge_scan(
         &self,
         at: &Moment<'_>,
-        chore: &Chore,
-        sift: &Sift,
+        bulk_operation: &BulkOperation,
+        scan: &DlqScan,
         answer: &Answer,
         at_once: bool,
     ) -> bool {
-        let meant: Vec<&Job> = chore.must.iter().map(|id| &self.jobs[id]).collect();
-        match sift.purpose {
-            SiftFor::Retry => {
+        let meant: Vec<&Job> = bulk_operation.must.iter().map(|id| &self.jobs[id]).collect();
+        match scan.purpose {
+            DlqScanFor::Retry => {
                 // Those that it left may be meant no longer.
-                return sift.is_of_its_time() && !at_once && *answer == chore.answer(self);
+                return scan.is_of_its_time() && !at_once && *answer == bulk_operation.answer(self);
             }
-            SiftFor::Listing => {
+            DlqScanFor::Listing => {
                 let Answer::Found(ids) = answer else {
-                    self.checks.fail(Check::Answer, || format!("{chore:?} is told {answer:?}"));
+                    self.checks
+                        .fail(Check::Answer, || format!("{bulk_operation:?} is told {answer:?}"));
                     return true;
                 };
-                self.judge_listing(at, chore, sift, ids, at_once);
+                self.judge_listing(at, bulk_operation, scan, ids, at_once);
             }
-            SiftFor::Stats if at_once => {
-                let expected =
-                    Answer::Stats(Box::new(self.count_letters(at.now_ms, &chore.queue, &meant)));
+            DlqScanFor::Stats if at_once => {
+                let expected = Answer::Stats(Box::new(self.count_letters(
+                    at.now_ms,
+                    &bulk_operation.queue,
+                    &meant,
+                )));
                 self.must(Check::Answer, *answer == expected, || {
-                    format!("the letters in {} are {answer:?}, not {expected:?}", chore.queue)
+                    format!(
+                        "the letters in {} are {answer:?}, not {expected:?}",
+                        bulk_operation.queue
+                    )
                 });
             }
-            SiftFor::Stats => {
+            DlqScanFor::Stats => {
                 let told =
                     matches!(answer, Answer::Stats(stats) if stats.total >= meant.len() as u64);
-                self.must(Check::Answer, told, || format!("{chore:?} is told {answer:?}"));
+                self.must(Check::Answer, told, || format!("{bulk_operation:?} is told {answer:?}"));
             }
         }
         true
@@ -90,28 +97,30 @@ impl Model {
     fn judge_listing(
         &self,
         at: &Moment<'_>,
-        chore: &Chore,
-        sift: &Sift,
+        bulk_operation: &BulkOperation,
+        scan: &DlqScan,
         ids: &[JobId],
         at_once: bool,
     ) {
-        let mut times: Vec<u64> = chore.must.iter().map(|id| since_ms(&self.jobs[id])).collect();
+        let mut times: Vec<u64> =
+            bulk_operation.must.iter().map(|id| since_ms(&self.jobs[id])).collect();
         times.sort_unstable();
-        let wrong = || format!("at {}, {chore:?}\n  is told of {ids:?}", at.now_ms);
+        let wrong = || format!("at {}, {bulk_operation:?}\n  is told of {ids:?}", at.now_ms);
         let mut distinct = ids.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
         self.must(Check::Answer, distinct.len() == ids.len(), wrong);
-        self.must(Check::Answer, ids.len() as u64 <= sift.limit, wrong);
+        self.must(Check::Answer, ids.len() as u64 <= scan.limit, wrong);
         if at_once {
             // Oldest first; of those that failed at the same time, the shard chooses.
-            let from = times.len().min(sift.offset as usize);
-            let expected = times[from..].iter().copied().take(sift.limit as usize);
-            let meant = |id: &JobId| chore.must.contains(id).then(|| since_ms(&self.jobs[id]));
+            let from = times.len().min(scan.offset as usize);
+            let expected = times[from..].iter().copied().take(scan.limit as usize);
+            let meant =
+                |id: &JobId| bulk_operation.must.contains(id).then(|| since_ms(&self.jobs[id]));
             let same = ids.iter().map(meant).eq(expected.map(Some));
             self.must(Check::Answer, same, || format!("{}, not as of {times:?}", wrong()));
-        } else if sift.offset == 0 && (ids.len() as u64) < sift.limit && !sift.is_of_its_time() {
-            let left = chore.must.iter().find(|id| !ids.contains(id));
+        } else if scan.offset == 0 && (ids.len() as u64) < scan.limit && !scan.is_of_its_time() {
+            let left = bulk_operation.must.iter().find(|id| !ids.contains(id));
             self.must(Check::Answer, left.is_none(), || format!("{}, not {left:?}", wrong()));
         }
     }

@@ -6,7 +6,7 @@ use super::compare::found;
 use super::judge::Moment;
 use super::model::{DETACHED, Job, Model, State};
 use super::ops::Answer;
-use super::sift::Sift;
+use super::scan::DlqScan;
 use super::told::Heard;
 use corq_shards::effect::KnownAs;
 use corq_shards::job::State as Found;
@@ -28,7 +28,7 @@ pub enum Work {
     /// Ends delays.
     Promote,
     /// Looks through a dead-letter queue.
-    Sift(Sift),
+    DlqScan(DlqScan),
     /// Takes a key from all that have it; `held`: a job held it when the command came.
     FreeKey { key: String, held: bool },
     /// Gives jobs the deadlines of a new rule.
@@ -37,7 +37,7 @@ pub enum Work {
 
 /// One long command.
 #[derive(Clone, Debug)]
-pub struct Chore {
+pub struct BulkOperation {
     pub request: u64,
     pub queue: String,
     pub work: Work,
@@ -80,13 +80,13 @@ impl Work {
             Self::Revive { .. } => Some(Taken::Revived),
             Self::Promote => Some(Taken::Promoted),
             Self::FreeKey { .. } => Some(Taken::Freed),
-            Self::Sift(sift) => sift.retries().then_some(Taken::Revived),
+            Self::DlqScan(scan) => scan.retries().then_some(Taken::Revived),
             Self::Rearm => None,
         }
     }
 }
 
-impl Chore {
+impl BulkOperation {
     pub fn means(&self, model: &Model, now_ms: u64, job: &Job) -> bool {
         let Some(state) = found(&job.state) else { return false };
         let ended = matches!(state, Found::Completed | Found::Failed);
@@ -98,7 +98,7 @@ impl Chore {
                 Work::Revive { ended, until_ms } => state == *ended && since_ms(job) <= *until_ms,
                 Work::Promote => state == Found::Delayed,
                 Work::FreeKey { key, .. } => job.is_live() && job.unique_key.as_ref() == Some(key),
-                Work::Sift(sift) => sift.means(model, now_ms, job),
+                Work::DlqScan(scan) => scan.means(model, now_ms, job),
                 Work::Remove { states, grace_ms, .. } => {
                     states.contains(&state)
                         && (*grace_ms == 0 || since_ms(job) + grace_ms <= self.began_ms)
@@ -132,7 +132,7 @@ impl Chore {
             Work::Remove { named: true, .. } => {
                 Answer::Cleaned(self.done.iter().map(|&id| known_as(model, id)).collect())
             }
-            Work::Remove { .. } | Work::Revive { .. } | Work::Promote | Work::Sift(_) => {
+            Work::Remove { .. } | Work::Revive { .. } | Work::Promote | Work::DlqScan(_) => {
                 Answer::Count(self.done.len() as u64)
             }
         }
@@ -148,9 +148,9 @@ fn known_as(model: &Model, id: JobId) -> KnownAs {
 
 impl Model {
     /// A long command has come.
-    pub fn begin_chore(&mut self, at: &Moment<'_>, queue: &str, work: Work, limit: u64) {
+    pub fn begin_bulk(&mut self, at: &Moment<'_>, queue: &str, work: Work, limit: u64) {
         let newest = self.jobs.keys().next_back().copied().unwrap_or_default();
-        let mut chore = Chore {
+        let mut bulk_operation = BulkOperation {
             request: at.request,
             queue: queue.into(),
             work,
@@ -161,12 +161,12 @@ impl Model {
             done: Vec::new(),
             perhaps: Vec::new(),
         };
-        let meant = self.jobs.values().filter(|job| chore.means(self, at.now_ms, job));
-        chore.must = meant.map(|job| job.id).collect();
-        if let Work::Revive { .. } = chore.work {
-            chore.left = limit.min(chore.must.len() as u64);
+        let meant = self.jobs.values().filter(|job| bulk_operation.means(self, at.now_ms, job));
+        bulk_operation.must = meant.map(|job| job.id).collect();
+        if let Work::Revive { .. } = bulk_operation.work {
+            bulk_operation.left = limit.min(bulk_operation.must.len() as u64);
         }
-        self.chores.push(chore);
+        self.bulk_operations.push(bulk_operation);
     }
 
     /// A queue's name is taken from what is in it.
@@ -175,20 +175,22 @@ impl Model {
         for job in self.jobs.values_mut().filter(|job| job.queue == queue) {
             job.queue.clone_from(&detached);
         }
-        for chore in self.chores.iter_mut().filter(|chore| chore.queue == queue) {
-            chore.queue.clone_from(&detached);
+        for bulk_operation in
+            self.bulk_operations.iter_mut().filter(|bulk_operation| bulk_operation.queue == queue)
+        {
+            bulk_operation.queue.clone_from(&detached);
         }
         detached
     }
 
     /// Whether a long command is at work on a queue or waits to be.
-    pub fn has_chore(&self, queue: &str) -> bool {
-        self.chores.iter().any(|chore| chore.queue == queue)
+    pub fn has_bulk(&self, queue: &str) -> bool {
+        self.bulk_operations.iter().any(|bulk_operation| bulk_operation.queue == queue)
     }
 
     /// What the chore at work did, which is done before anything falls due. A job that goes may be one
     /// that it took, or one whose time was over all the same.
-    pub fn follow_chores(&mut self, at: &Moment<'_>) {
+    pub fn follow_bulk(&mut self, at: &Moment<'_>) {
         for (place, record) in at.records() {
             let (id, taken) = match record {
                 Record::Removed { id } => (id, Taken::Removed),
@@ -198,9 +200,14 @@ impl Model {
                 _ => continue,
             };
             let Some(job) = self.jobs.get(&id) else { continue };
-            let chore = self.chores.iter().position(|chore| chore.queue == job.queue);
-            let is_meant = |&chore: &usize| self.chores[chore].means(self, at.now_ms, job);
-            let Some(chore) = chore.filter(is_meant) else {
+            let bulk_operation = self
+                .bulk_operations
+                .iter()
+                .position(|bulk_operation| bulk_operation.queue == job.queue);
+            let is_meant = |&bulk_operation: &usize| {
+                self.bulk_operations[bulk_operation].means(self, at.now_ms, job)
+            };
+            let Some(bulk_operation) = bulk_operation.filter(is_meant) else {
                 continue;
             };
             self.record = Some(place);
@@ -215,11 +222,11 @@ impl Model {
                 _ => job.is_over(at.now_ms) || self.may_drop_letter(job, at.now_ms),
             };
             if is_due {
-                self.chores[chore].perhaps.push(id);
+                self.bulk_operations[bulk_operation].perhaps.push(id);
                 self.leaving.insert(id);
                 self.remove(id);
             } else {
-                self.take_in_chore(at, id, taken);
+                self.take_in_bulk(at, id, taken);
                 if matches!(taken, Taken::Revived | Taken::Promoted) {
                     self.claimed.insert(id);
                 }
@@ -231,9 +238,14 @@ impl Model {
     /// A rule lets a job go out of the dead-letter queue, unless it was a long command that took it.
     pub fn drop_letter(&mut self, now_ms: u64, id: JobId) {
         let job = &self.jobs[&id];
-        let chore = self.chores.iter().position(|chore| chore.queue == job.queue);
-        if let Some(chore) = chore.filter(|&chore| self.chores[chore].means(self, now_ms, job)) {
-            self.chores[chore].perhaps.push(id);
+        let bulk_operation = self
+            .bulk_operations
+            .iter()
+            .position(|bulk_operation| bulk_operation.queue == job.queue);
+        if let Some(bulk_operation) = bulk_operation
+            .filter(|&bulk_operation| self.bulk_operations[bulk_operation].means(self, now_ms, job))
+        {
+            self.bulk_operations[bulk_operation].perhaps.push(id);
         }
         // Who waited for its end learnt of that, if it came in this call.
         let end = self.ends.get(&id).copied();
@@ -242,33 +254,38 @@ impl Model {
     }
 
     /// The chore that is at work on a queue takes a job, as the shard's record says.
-    pub fn take_in_chore(&mut self, at: &Moment<'_>, id: JobId, taken: Taken) {
+    pub fn take_in_bulk(&mut self, at: &Moment<'_>, id: JobId, taken: Taken) {
         let Some(job) = self.jobs.get(&id) else {
-            self.checks.fail(Check::Chore, || format!("{id:?} is taken and was never pushed"));
+            self.checks
+                .fail(Check::BulkOperation, || format!("{id:?} is taken and was never pushed"));
             return;
         };
-        let Some(place) = self.chores.iter().position(|chore| chore.queue == job.queue) else {
-            self.checks.fail(Check::Chore, || format!("nobody wanted this: {job:?}"));
+        let Some(place) = self
+            .bulk_operations
+            .iter()
+            .position(|bulk_operation| bulk_operation.queue == job.queue)
+        else {
+            self.checks.fail(Check::BulkOperation, || format!("nobody wanted this: {job:?}"));
             return;
         };
-        let chore = &self.chores[place];
-        let fits = chore.means(self, at.now_ms, job)
-            && chore.left > 0
-            && chore.work.takes() == Some(taken);
-        self.must(Check::Chore, fits, || format!("{chore:?}\n  takes {job:?}"));
+        let bulk_operation = &self.bulk_operations[place];
+        let fits = bulk_operation.means(self, at.now_ms, job)
+            && bulk_operation.left > 0
+            && bulk_operation.work.takes() == Some(taken);
+        self.must(Check::BulkOperation, fits, || format!("{bulk_operation:?}\n  takes {job:?}"));
         match taken {
-            Taken::Revived => self.judge_order_of_revival(at, chore, job),
+            Taken::Revived => self.judge_order_of_revival(at, bulk_operation, job),
             // Oldest first.
             Taken::Promoted => {
-                let older = chore.must.range(..id).next();
+                let older = bulk_operation.must.range(..id).next();
                 self.must(Check::Order, older.is_none(), || {
-                    format!("{chore:?}\n  takes {job:?} before {older:?}")
+                    format!("{bulk_operation:?}\n  takes {job:?} before {older:?}")
                 });
             }
             Taken::Removed | Taken::Freed => {}
         }
-        self.chores[place].left -= 1;
-        self.chores[place].done.push(id);
+        self.bulk_operations[place].left -= 1;
+        self.bulk_operations[place].done.push(id);
         match taken {
             Taken::Revived => self.revive(at.now_ms, id),
             Taken::Promoted => self.promote(at.now_ms, id),
@@ -282,11 +299,11 @@ impl Model {
     }
 
     /// Oldest first; of those that ended at the same time, the shard chooses.
-    fn judge_order_of_revival(&self, at: &Moment<'_>, chore: &Chore, job: &Job) {
+    fn judge_order_of_revival(&self, at: &Moment<'_>, bulk_operation: &BulkOperation, job: &Job) {
         let older = self.of_queue(&job.queue).find(|other| {
             found(&other.state) == found(&job.state)
-                && chore.must.contains(&other.id)
-                && chore.means(self, at.now_ms, other)
+                && bulk_operation.must.contains(&other.id)
+                && bulk_operation.means(self, at.now_ms, other)
                 && since_ms(other) < since_ms(job)
                 && !(self.is_spent(other, at.now_ms) && at.shard.find(other.id).is_none())
         });
@@ -355,34 +372,42 @@ impl Model {
     }
 
     /// Long commands that are answered have done all they were given.
-    pub fn judge_chores(&mut self, at: &Moment<'_>, answers: &[(u64, Answer)]) {
+    pub fn judge_bulk(&mut self, at: &Moment<'_>, answers: &[(u64, Answer)]) {
         for (request, answer) in answers {
-            let Some(place) = self.chores.iter().position(|chore| chore.request == *request) else {
+            let Some(place) = self
+                .bulk_operations
+                .iter()
+                .position(|bulk_operation| bulk_operation.request == *request)
+            else {
                 continue;
             };
-            let mut chore = self.chores.remove(place);
-            chore.settle(self, answer);
-            let first = self.chores[..place].iter().all(|other| other.queue != chore.queue);
-            self.must(Check::Chore, first, || format!("{chore:?} overtakes another"));
-            if let Work::Remove { drains: true, .. } = chore.work {
-                self.tell_drained(&chore.queue);
+            let mut bulk_operation = self.bulk_operations.remove(place);
+            bulk_operation.settle(self, answer);
+            let first = self.bulk_operations[..place]
+                .iter()
+                .all(|other| other.queue != bulk_operation.queue);
+            self.must(Check::BulkOperation, first, || {
+                format!("{bulk_operation:?} overtakes another")
+            });
+            if let Work::Remove { drains: true, .. } = bulk_operation.work {
+                self.tell_drained(&bulk_operation.queue);
             }
             let at_once = !at.by_clock && *request == at.request;
-            if let Work::Sift(sift) = &chore.work
-                && self.judge_sift(at, &chore, sift, answer, at_once)
+            if let Work::DlqScan(scan) = &bulk_operation.work
+                && self.judge_scan(at, &bulk_operation, scan, answer, at_once)
             {
                 continue;
             }
-            let expected = chore.answer(self);
+            let expected = bulk_operation.answer(self);
             self.must(Check::Answer, *answer == expected, || {
-                format!("{chore:?}\n  was answered {answer:?}, not {expected:?}")
+                format!("{bulk_operation:?}\n  was answered {answer:?}, not {expected:?}")
             });
             let aged = |id: &JobId| {
                 self.is_spent(&self.jobs[id], at.now_ms) && at.shard.find(*id).is_none()
             };
-            let rest = chore.must.iter().find(|id| !aged(id));
-            self.must(Check::Chore, chore.left == 0 || rest.is_none(), || {
-                format!("{chore:?}\n  has left {:?}", rest.map(|id| &self.jobs[id]))
+            let rest = bulk_operation.must.iter().find(|id| !aged(id));
+            self.must(Check::BulkOperation, bulk_operation.left == 0 || rest.is_none(), || {
+                format!("{bulk_operation:?}\n  has left {:?}", rest.map(|id| &self.jobs[id]))
             });
         }
     }

@@ -10,7 +10,7 @@ use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
-use corq_shards::{CHORES_MAX, Config, Out};
+use corq_shards::{BULK_OPERATIONS_MAX, Config, Out};
 use support::{Bed, config, locked};
 
 const DRAIN: Command<'static> = Command::Drain { queue: "q" };
@@ -88,7 +88,7 @@ fn a_drain_takes_what_waits_wherever_it_stands_and_nothing_else() {
 }
 
 #[test]
-fn a_chore_is_about_the_jobs_that_were_there_and_ends_while_producers_push() {
+fn a_bulk_operation_is_about_the_jobs_that_were_there_and_ends_while_producers_push() {
     let kinds = [
         NewJob::default(),
         NewJob { lifo: true, ..NewJob::default() },
@@ -288,7 +288,7 @@ fn after_a_crash_in_the_middle_what_was_done_is_done_and_the_rest_is_there() {
 }
 
 #[test]
-fn chores_of_one_queue_follow_each_other_and_those_of_others_take_turns() {
+fn bulk_operations_of_one_queue_follow_each_other_and_those_of_others_take_turns() {
     let mut bed = Bed::new();
     bury_many(&mut bed, "q", 1800);
     push_many(&mut bed, "b", 10);
@@ -318,7 +318,7 @@ fn chores_of_one_queue_follow_each_other_and_those_of_others_take_turns() {
 }
 
 #[test]
-fn whoever_waits_for_a_job_learns_that_a_chore_has_removed_it() {
+fn a_client_that_waits_for_a_job_learns_that_a_bulk_operation_has_removed_it() {
     for command in [DRAIN, OBLITERATE] {
         let mut bed = Bed::new();
         let jobs = push_many(&mut bed, "q", 1200);
@@ -337,7 +337,7 @@ fn whoever_waits_for_a_job_learns_that_a_chore_has_removed_it() {
 }
 
 #[test]
-fn a_chore_goes_on_when_its_client_leaves() {
+fn a_bulk_operation_goes_on_when_its_client_leaves() {
     let mut bed = Bed::new();
     push_many(&mut bed, "q", 1300);
     bed.run(5, &DRAIN);
@@ -379,10 +379,10 @@ fn what_was_completed_runs_anew_under_its_own_id() {
 }
 
 #[test]
-fn more_chores_than_there_may_be_are_refused_and_change_nothing() {
+fn more_bulk_operations_than_there_may_be_are_refused_and_change_nothing() {
     let mut bed = Bed::new();
     push_many(&mut bed, "q", 600);
-    for _ in 0..CHORES_MAX {
+    for _ in 0..BULK_OPERATIONS_MAX {
         assert_eq!(bed.ask(1, &DRAIN), None);
     }
     let before = bed.shard.facts();
@@ -391,13 +391,13 @@ fn more_chores_than_there_may_be_are_refused_and_change_nothing() {
         assert_eq!(bed.ask(1, &command), Some(refused));
     }
     assert_eq!(bed.shard.facts(), before);
-    assert_eq!(bed.pass(0).len(), CHORES_MAX, "all others are answered");
+    assert_eq!(bed.pass(0).len(), BULK_OPERATIONS_MAX, "all others are answered");
 }
 
 /// Found by looking at what the simulator may do: the code that renders the delivery looks the job up.
 #[test]
 fn a_job_is_not_removed_in_the_call_that_delivers_it() {
-    let mut bed = Bed::with(Config { chore_slice: 1, ..config(1) });
+    let mut bed = Bed::with(Config { bulk_slice: 1, ..config(1) });
     let held = push_many(&mut bed, "q", 2);
     bed.pull(1, "q", 2);
     let late = bed.push("q", NewJob { delay_ms: 10, ..NewJob::default() });
@@ -415,9 +415,9 @@ fn a_job_is_not_removed_in_the_call_that_delivers_it() {
 
 /// Found by the simulator: the third came before the second, if the first was in between at the time.
 #[test]
-fn chores_of_one_queue_keep_their_order_whenever_they_come() {
+fn bulk_operations_of_one_queue_keep_their_order_whenever_they_come() {
     for waited in 0..4 {
-        let mut bed = Bed::with(Config { chore_slice: 1, ..config(1) });
+        let mut bed = Bed::with(Config { bulk_slice: 1, ..config(1) });
         push_many(&mut bed, "q", 30);
         let mut requests = Vec::new();
         for command in [DRAIN, PURGE, REDO, RETRY] {

@@ -4,7 +4,7 @@ use super::Bed;
 use super::life::pushed_before;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
-use corq_shards::family::{NewKin, Policy, Report, Reported};
+use corq_shards::family::{NewFamily, Policy, Report, Reported};
 use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
@@ -13,15 +13,15 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::{Pushed, Record};
 
 /// A job with kin, a change of that, or a step of a flow.
-pub fn step_kin(bed: &mut Bed, chance: &mut Chance, queue: &str) {
+pub fn step_family(bed: &mut Bed, chance: &mut Chance, queue: &str) {
     match chance.draw() % 6 {
-        0 | 1 => push_kin(bed, chance, queue),
+        0 | 1 => push_family(bed, chance, queue),
         2 | 3 => step_flow(bed, chance, queue),
-        _ => change_kin(bed, chance),
+        _ => change_family(bed, chance),
     }
 }
 
-fn push_kin(bed: &mut Bed, chance: &mut Chance, queue: &str) {
+fn push_family(bed: &mut Bed, chance: &mut Chance, queue: &str) {
     let policies = [
         None,
         Some(Policy::Fail),
@@ -39,7 +39,7 @@ fn push_kin(bed: &mut Bed, chance: &mut Chance, queue: &str) {
         }
     }
     let name = format!("kin{}", bed.request);
-    let kin = NewKin {
+    let family = NewFamily {
         parent: chance.draw().is_multiple_of(2).then_some("parent"),
         policy: policies[chance.draw() as usize % policies.len()],
         children: if open.is_empty() { b"" } else { b"\x92\xa5child\xa5other" },
@@ -47,7 +47,7 @@ fn push_kin(bed: &mut Bed, chance: &mut Chance, queue: &str) {
     };
     let job = NewJob {
         data: b"\xa3kin",
-        kin: Some(Box::new(kin)),
+        family: Some(Box::new(family)),
         unmet: Unmet::new(&unmet),
         priority: (chance.draw() % 3) as i32,
         max_attempts: 1 + (chance.draw() % 2) as u16,
@@ -59,7 +59,7 @@ fn push_kin(bed: &mut Bed, chance: &mut Chance, queue: &str) {
     bed.run(1, &Command::Push { queue, jobs: &[job] });
 }
 
-fn change_kin(bed: &mut Bed, chance: &mut Chance) {
+fn change_family(bed: &mut Bed, chance: &mut Chance) {
     let known: Vec<JobId> = bed.known().collect();
     let Some(&job) = known.get(chance.draw() as usize % known.len().max(1)) else { return };
     let child = known[chance.draw() as usize % known.len()];
@@ -103,11 +103,15 @@ fn stage(bed: &mut Bed, queue: &str) {
     let ids: Vec<JobId> = (0..2).map(|_| bed.shard.reserve_id(bed.now_ms, queue)).collect();
     let mut open = Vec::new();
     Unmet::push(&mut open, ids[1], "");
-    let kin = |parent: Option<&'static str>| NewKin { parent, ..NewKin::default() };
-    let whole = NewKin { children: b"\x91\xa1c", open: Unmet::new(&open), ..kin(None) };
+    let family = |parent: Option<&'static str>| NewFamily { parent, ..NewFamily::default() };
+    let whole = NewFamily { children: b"\x91\xa1c", open: Unmet::new(&open), ..family(None) };
     let jobs = [
-        NewJob { data: b"\xa5whole", kin: Some(Box::new(whole)), ..NewJob::default() },
-        NewJob { data: b"\xa4part", kin: Some(Box::new(kin(Some("w")))), ..NewJob::default() },
+        NewJob { data: b"\xa5whole", family: Some(Box::new(whole)), ..NewJob::default() },
+        NewJob {
+            data: b"\xa4part",
+            family: Some(Box::new(family(Some("w")))),
+            ..NewJob::default()
+        },
     ];
     let flow = ids[0];
     let run_at_ms = bed.now_ms;

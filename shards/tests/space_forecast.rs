@@ -131,8 +131,8 @@ fn go_on(bed: &mut Bed, dice: &mut Dice) {
 
 fn yield_until(bed: &mut Bed, most: u64) {
     loop {
-        let upkeep = bed.shard.upkeep();
-        if upkeep.live + upkeep.rewriting <= most || !bed.shard.has_history() {
+        let space_forecast = bed.shard.space_forecast();
+        if space_forecast.live + space_forecast.rewriting <= most || !bed.shard.has_history() {
             return;
         }
         bed.effects.clear();
@@ -169,13 +169,13 @@ fn what_jobs_may_come_to_take_is_never_more_than_was_said_when_the_last_one_came
         }
         bed.journal.full.0 = true;
         bed.journal.no_asides = true;
-        let upkeep = bed.shard.upkeep();
-        let most = upkeep.live + upkeep.growth;
+        let space_forecast = bed.shard.space_forecast();
+        let most = space_forecast.live + space_forecast.growth;
         for step in 0..400 {
             go_on(&mut bed, &mut dice);
             yield_until(&mut bed, most);
-            let upkeep = bed.shard.upkeep();
-            let now = upkeep.live + upkeep.rewriting;
+            let space_forecast = bed.shard.space_forecast();
+            let now = space_forecast.live + space_forecast.rewriting;
             assert!(now <= most, "seed {seed}, step {step}: {now} bytes, {most} were expected");
             if dice.one_in(3) {
                 bed.reclaim(dice.below(2 * SPAN));
@@ -193,8 +193,8 @@ fn jobs_that_all_fail_take_no_more_than_was_said_and_not_much_less() {
     }
     bed.journal.full.0 = true;
     bed.journal.no_asides = true;
-    let upkeep = bed.shard.upkeep();
-    let most = upkeep.live + upkeep.growth;
+    let space_forecast = bed.shard.space_forecast();
+    let most = space_forecast.live + space_forecast.growth;
     for queue in QUEUES {
         for (job, token) in bed.pull(1, queue, 1000) {
             let (token, error) = (Some(token), "a text of a length that is cut off");
@@ -204,10 +204,10 @@ fn jobs_that_all_fail_take_no_more_than_was_said_and_not_much_less() {
     }
     for _ in 0..60 {
         bed.reclaim(SPAN);
-        let upkeep = bed.shard.upkeep();
-        assert!(upkeep.live + upkeep.rewriting <= most);
+        let space_forecast = bed.shard.space_forecast();
+        assert!(space_forecast.live + space_forecast.rewriting <= most);
     }
-    let now = bed.shard.upkeep().live;
+    let now = bed.shard.space_forecast().live;
     assert!(now + 160 * 8 > most, "{now} bytes, {most} were kept for them");
     let buried = bed.known().collect::<Vec<_>>();
     assert!(buried.iter().all(|&id| bed.state(id) == Some(State::Failed)));
@@ -227,7 +227,7 @@ fn records_get_no_longer_by_being_written_again_than_is_said() {
                 bed.reclaim(SPAN);
             }
         }
-        let before = bed.shard.upkeep();
+        let before = bed.shard.space_forecast();
         let end = bed.journal.records.len();
         let mut written = 0;
         while bed.journal.gone + SPAN <= end {
@@ -240,7 +240,7 @@ fn records_get_no_longer_by_being_written_again_than_is_said() {
         }
         let most = before.live + before.rewriting;
         assert!(written <= most, "seed {seed}: {written} bytes, {most} were expected");
-        assert!(bed.shard.upkeep().live <= most);
+        assert!(bed.shard.space_forecast().live <= most);
     }
 }
 
@@ -256,7 +256,7 @@ fn written_again(place: impl Fn(&mut Bed, JobId, Token)) -> (u64, u64) {
     while !bed.journal.records.len().is_multiple_of(SPAN) {
         bed.data("b", b"1");
     }
-    let before = bed.shard.upkeep();
+    let before = bed.shard.space_forecast();
     let end = bed.journal.records.len();
     while bed.journal.gone < end {
         bed.reclaim(SPAN);

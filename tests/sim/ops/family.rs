@@ -26,12 +26,12 @@ enum What {
 
 /// A change of the links between a parent and its children.
 #[derive(Clone, Debug)]
-pub struct ChangeKin {
+pub struct ChangeFamily {
     job: JobId,
     what: What,
 }
 
-impl ChangeKin {
+impl ChangeFamily {
     /// Whether it can be done to a job: to how many, or why not.
     fn verdict(&self, model: &Model, now_ms: u64) -> Result<u64, Refusal> {
         let job = model.jobs.get(&self.job);
@@ -57,7 +57,7 @@ impl ChangeKin {
     }
 }
 
-impl Call for ChangeKin {
+impl Call for ChangeFamily {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         let name = |child: &JobId| child.to_string();
         match &self.what {
@@ -141,13 +141,13 @@ pub fn act(world: &mut World, client: usize) {
         2 => {
             let pending = |state: &State| matches!(state, State::Waiting | State::Delayed);
             if let Some((shard, job)) = pick(world, pending) {
-                world.send(client, shard, ChangeKin { job, what: What::Abandon });
+                world.send(client, shard, ChangeFamily { job, what: What::Abandon });
             }
         }
         _ => {
             let Some(held) = world.see_held(client) else { return };
             let what = What::Block(held.token);
-            world.send(client, held.shard, ChangeKin { job: held.job, what });
+            world.send(client, held.shard, ChangeFamily { job: held.job, what });
         }
     }
 }
@@ -170,8 +170,8 @@ fn may_adopt(parent: &Job, child: &Job) -> bool {
 }
 
 fn adopt(world: &mut World, client: usize) {
-    let takes_more = |state: &State| matches!(state, State::WaitingChildren | State::Active(_));
-    let Some((shard, parent)) = pick(world, takes_more) else { return };
+    let can_append_new = |state: &State| matches!(state, State::WaitingChildren | State::Active(_));
+    let Some((shard, parent)) = pick(world, can_append_new) else { return };
     let job = &world.nodes[shard].model.jobs[&parent];
     let jobs = world.nodes.iter().flat_map(|node| node.model.jobs.values());
     let children = jobs.filter(|child| may_adopt(job, child)).map(|child| child.id);
@@ -196,7 +196,7 @@ impl World {
         let pair = job(parent).zip(job(child));
         // Another client may have linked it meanwhile.
         if open && pair.is_some_and(|(parent, child)| may_adopt(parent, child)) {
-            self.send_as(client, shard, ChangeKin { job: parent, what: What::Adopt(child) });
+            self.send_as(client, shard, ChangeFamily { job: parent, what: What::Adopt(child) });
         }
     }
 }
@@ -208,6 +208,6 @@ fn let_go(world: &mut World, client: usize) {
     let children: Vec<JobId> = children.iter().copied().collect();
     if !children.is_empty() {
         let child = world.dice.pick(&children);
-        world.send(client, shard, ChangeKin { job, what: What::LetGo(child) });
+        world.send(client, shard, ChangeFamily { job, what: What::LetGo(child) });
     }
 }
