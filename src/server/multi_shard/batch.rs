@@ -503,10 +503,11 @@ impl ShardServer {
         if self.own_reply() != Some(Reply::Done) {
             return;
         }
-        let Self { engine, effects, .. } = self;
+        let Self { engine, effects, long_commands, .. } = self;
         let mut out = Out { journal: &mut engine.journal, effects };
         if engine.shard.takes_acks(acks, &mut out) {
-            self.add_promise(of, self.engine.shard.bytes_of_acks(acks));
+            let bytes = engine.shard.bytes_of_acks(acks);
+            long_commands.reservations.add(of, bytes, &mut engine.journal.pressure);
         } else {
             self.effects.replies.clear();
             let refused = Reply::Refused { place: 0, refusal: Refusal::Full };
@@ -543,7 +544,9 @@ impl ShardServer {
             let command = match (kind, of) {
                 (PartKind::Check, _) => Command::CheckAcks { acks: &acks },
                 (_, Some(of)) => {
-                    self.use_promise(of, self.engine.shard.bytes_of_acks(&acks));
+                    let bytes = self.engine.shard.bytes_of_acks(&acks);
+                    let pressure = &mut self.engine.journal.pressure;
+                    self.long_commands.reservations.use_up(of, bytes, pressure);
                     Command::AckHeld { acks: &acks }
                 }
                 _ => Command::Ack { acks: &acks },

@@ -10,13 +10,14 @@
 //! What it knows is derived from the schedules, as a directory is, and never logged by itself.
 
 use super::cron_view::write_cron;
+use super::messages::{Act, CronMessage};
 use super::task::Task;
 use crate::api::request::{Body, Cadence, Cron, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::connection::reply_writer::framed;
-use crate::server::shard_mail::envelope::{Origin, Span, Step};
+use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_mail::request_context::{Lookup, RequestContext};
 use crate::server::shard_server::ShardServer;
@@ -38,76 +39,6 @@ pub const CRONS_MAX: usize = 10_000;
 pub const CRON_DATA_BYTES_MAX: u64 = 64 << 20;
 
 const NOT_FOUND: &str = "Cron not found";
-
-/// What the shards tell each other about schedules.
-#[derive(Debug)]
-pub enum CronMessage {
-    /// Work for the shard that has the queue of a schedule.
-    Act {
-        /// Who waits.
-        step: Step,
-        /// Who asked.
-        origin: Origin,
-        /// What to do.
-        act: Act,
-        /// The client's command.
-        frame: Span,
-    },
-    /// What came of it: runs and version of the schedule, if there is one.
-    Acted {
-        /// Who waits.
-        step: Step,
-        /// The schedule.
-        state: Option<(u64, u64)>,
-        /// Why it could not be set.
-        refused: Option<Span>,
-    },
-    /// The sender has this schedule, found in its log.
-    Known {
-        /// Its name.
-        name: Span,
-        /// Its version.
-        version: u64,
-        /// Bytes of its payload.
-        data_bytes: u64,
-        /// The sender.
-        owner: u16,
-    },
-    /// A schedule of the sender has ended by itself.
-    Ended {
-        /// The sender.
-        owner: u16,
-        /// Its name.
-        name: Span,
-    },
-    /// The receiver's schedule of this name is older than another.
-    Drop {
-        /// Its name.
-        name: Span,
-    },
-    /// All names are known: schedules run from now on.
-    Start,
-}
-
-/// What the owner of a queue has to do with a schedule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Act {
-    /// Stop it: it moves to another shard.
-    Hold,
-    /// Let it go on: it did not move after all.
-    LetGo,
-    /// Set it and answer the client, or say why not: the registry shard answers the client.
-    Set {
-        /// Runs and version it had on another shard.
-        moved: Option<(u64, u64)>,
-    },
-    /// Remove it: it has moved.
-    Leave,
-    /// Remove it and answer the client.
-    Delete,
-    /// Answer the client with it.
-    Show,
-}
 
 /// A command on a schedule, as seen by the registry shard.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Custom ids over all shards: claiming them before a push, telling the directory what came of it.
 
-use super::dependencies::{FoundDependencies, UnmetOf};
+use super::dependencies::FoundDependencies;
+use super::messages::UnmetOf;
 use super::task::{Claims, Task};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;

@@ -5,6 +5,7 @@
 //! that pushes subscribes to the end of each, and hears of past ends, too.
 
 use super::custom_ids::jobs_of;
+use super::messages::UnmetOf;
 use super::task::Task;
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
@@ -48,9 +49,6 @@ enum DependencyState {
     /// There is no such job.
     Unknown,
 }
-
-/// The unmet dependencies of jobs of a push by place, as [`Unmet`] writes them.
-pub type UnmetOf<T> = Vec<(usize, T)>;
 
 /// What came of the dependencies of a push.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,7 @@
 //! client has its answer when they are. Whatever can refuse the flow does so before the word. After
 //! a crash the word is passed on again, and what is staged without one goes.
 
+use super::messages::FlowMessage;
 use super::task::Task;
 use crate::api::flow::{FlowJob, Ties, ties};
 use crate::api::request::{Body, Request};
@@ -59,43 +60,6 @@ pub struct FlowTask {
     owners: Vec<usize>,
     left: usize,
     refused: Option<(usize, Refusal)>,
-}
-
-/// What shards tell each other of flows.
-#[derive(Debug)]
-pub enum FlowMessage {
-    /// A part for the receiver.
-    Stage {
-        /// Who waits.
-        step: Step,
-        /// Its records.
-        records: Vec<Span>,
-        /// Of each, its place in the flow and its `groupMaxSize`, if it has one; empty if none has.
-        caps: Vec<(usize, u32)>,
-        /// Whether the flow has to be durable.
-        durable: bool,
-    },
-    /// The part is written down, or why not.
-    Staged {
-        /// Who waits.
-        step: Step,
-        /// Why not, and for the sake of which job.
-        refused: Option<(usize, Refusal)>,
-    },
-    /// What becomes of a flow.
-    Decided {
-        /// The shard that says so.
-        shard: u16,
-        /// The flow.
-        flow: JobId,
-        /// What becomes of it.
-        fate: Fate,
-    },
-    /// The part of the sender has come.
-    Come {
-        /// The flow.
-        flow: JobId,
-    },
 }
 
 /// Flows that were committed here and are on their way to others: how many have yet to say that their

@@ -10,7 +10,9 @@
 //! done: the leases that acknowledgements still need go back at their end.
 
 use super::long_ack::JobsWork;
-use super::long_push::{LongPushMessage, PushWork};
+use super::long_push::PushWork;
+use super::messages::LongBatchMessage;
+use super::reservations::Reservations;
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::{COMMANDS, CommandSpec, Op};
@@ -24,7 +26,6 @@ use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
-use corq_shards::Foresight;
 use corq_shards::command::ClientId;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -161,22 +162,6 @@ pub(crate) enum Next {
     Over,
 }
 
-/// What a shard has kept for a long command.
-#[derive(Debug, Default)]
-pub(crate) struct Promise {
-    /// Room in the log.
-    pub(crate) bytes: u64,
-    /// Room in groups of a queue.
-    pub(crate) places: Option<Box<(Box<str>, Foresight)>>,
-}
-
-/// Who has been promised something: the shard that asked, its number for it, and which one of that number.
-type Key = (u16, u32, u32);
-
-fn key_of(step: Step) -> Key {
-    (step.shard, step.task, step.round)
-}
-
 /// The one of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Running {
@@ -211,15 +196,14 @@ pub struct LongCommands {
     wanted: Option<(ConnId, usize)>,
     /// Those of connections, also of some that are gone.
     running: BTreeMap<ConnId, Running>,
-    promises: BTreeMap<Key, Promise>,
-    /// Room in groups that is being given back.
-    undoing: Vec<(Box<str>, Foresight)>,
+    /// Space and places that are reserved for those, here or elsewhere.
+    pub(super) reservations: Reservations,
 }
 
 impl LongCommands {
     /// Whether one can go on.
     pub fn has_left(&self) -> bool {
-        !self.active.is_empty() || !self.undoing.is_empty()
+        !self.active.is_empty() || self.reservations.has_left()
     }
 
     /// Memory that a connection holds by one.
@@ -246,22 +230,6 @@ impl LongCommands {
         }
         needs
     }
-
-    pub(crate) fn promise(&mut self, step: Step) -> &mut Promise {
-        self.promises.entry(key_of(step)).or_default()
-    }
-}
-
-/// What shards tell each other of them.
-#[derive(Debug)]
-pub enum LongBatchMessage {
-    /// About pushes.
-    Push(LongPushMessage),
-    /// The command is over: what was kept for it and is not used is free.
-    Forgo {
-        /// Which command.
-        step: Step,
-    },
 }
 
 /// Whether a command that was read at once is better done in slices.
@@ -379,7 +347,7 @@ impl ShardServer {
         }
         let before = self.meter_work(Work::OTHER);
         let until = self.steps() + STEPS_MAX;
-        self.give_up_some_places();
+        self.long_commands.reservations.return_some(&mut self.engine.shard, UNDONE_PER_STEP);
         while self.steps() < until
             && let Some(step) = self.long_commands.active.pop_front()
         {
@@ -570,34 +538,8 @@ impl ShardServer {
         match message {
             LongBatchMessage::Push(message) => self.read_long_push(conns, batch, message),
             LongBatchMessage::Forgo { step } => {
-                let Some(promise) = self.long_commands.promises.remove(&key_of(*step)) else {
-                    return;
-                };
-                self.engine.journal.pressure.promised_bytes -= promise.bytes;
-                self.long_commands.undoing.extend(promise.places.map(|places| *places));
+                self.long_commands.reservations.end(*step, &mut self.engine.journal.pressure);
             }
-        }
-    }
-
-    /// Uses room that was promised to a long command.
-    pub(crate) fn use_promise(&mut self, step: Step, bytes: u64) {
-        let promise = self.long_commands.promise(step);
-        let used = promise.bytes.min(bytes);
-        promise.bytes -= used;
-        self.engine.journal.pressure.promised_bytes -= used;
-    }
-
-    /// Keeps room for a long command, which there is.
-    pub(crate) fn add_promise(&mut self, step: Step, bytes: u64) {
-        self.long_commands.promise(step).bytes += bytes;
-        self.engine.journal.pressure.promised_bytes += bytes;
-    }
-
-    fn give_up_some_places(&mut self) {
-        let Some(last) = self.long_commands.undoing.last_mut() else { return };
-        let (queue, sight) = last;
-        if self.engine.shard.give_up_places(queue, sight, UNDONE_PER_STEP) {
-            self.long_commands.undoing.pop();
         }
     }
 }

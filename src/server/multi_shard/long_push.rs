@@ -6,11 +6,11 @@
 //! each other.
 
 use super::custom_ids::{jobs_of, write_ids};
-use super::dependencies::{FoundDependencies, UnmetOf};
+use super::dependencies::FoundDependencies;
 use super::long_batch::{
-    BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongBatchMessage, LongCommand, Next, Phase,
-    UNDONE_PER_STEP, WINDOW,
+    BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, Next, Phase, UNDONE_PER_STEP, WINDOW,
 };
+use super::messages::{LongBatchMessage, LongPushMessage, Piece, UnmetOf};
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
@@ -20,7 +20,7 @@ use crate::protocol::reply;
 use crate::server::commands::group::group_full;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::connection::reply_writer::framed;
-use crate::server::shard_mail::envelope::{Origin, Span, Step};
+use crate::server::shard_mail::envelope::{Span, Step};
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
@@ -71,53 +71,6 @@ enum Stage {
     Claims,
     Room,
     Groups,
-}
-
-/// What shards tell each other of long pushes.
-#[derive(Debug)]
-pub enum LongPushMessage {
-    /// Asks for room in the log.
-    Promise {
-        /// Who waits.
-        step: Step,
-        /// How much.
-        bytes: u64,
-        /// How many jobs it is for.
-        jobs: usize,
-    },
-    /// The answer to that, or what groups have no room for.
-    Judged {
-        /// Who waits.
-        step: Step,
-        /// Why it cannot be, and for the sake of which job.
-        refused: Option<(usize, Refusal)>,
-    },
-    /// A piece, to be judged or to come.
-    Piece(Box<Piece>),
-    /// A piece has come.
-    Pushed {
-        /// Who waits.
-        step: Step,
-        /// Its first job.
-        from: usize,
-        /// The ids of its jobs, as they are answered.
-        ids: Span,
-    },
-}
-
-/// Some jobs of a long push.
-#[derive(Debug)]
-pub struct Piece {
-    step: Step,
-    origin: Origin,
-    /// The place of the first.
-    from: usize,
-    /// Only whether their groups have room for them is asked.
-    judges: bool,
-    frame: Span,
-    taken: Box<[bool]>,
-    unmet: UnmetOf<Span>,
-    open: UnmetOf<Span>,
 }
 
 impl PushWork {
@@ -244,7 +197,7 @@ impl ShardServer {
                     return Next::More;
                 }
                 let bytes = push.bytes + needed_bytes(push);
-                let message = LongPushMessage::Promise { step, bytes, jobs: command.walk.items() };
+                let message = LongPushMessage::Reserve { step, bytes, jobs: command.walk.items() };
                 self.outbox
                     .immediate(push.owner)
                     .messages
@@ -399,11 +352,12 @@ impl ShardServer {
         message: &LongPushMessage,
     ) {
         match message {
-            LongPushMessage::Promise { step, bytes, jobs } => {
+            LongPushMessage::Reserve { step, bytes, jobs } => {
                 let Self { engine, .. } = self;
                 let takes = engine.journal.can_append_new(*bytes, || engine.shard.space_forecast());
                 if takes {
-                    self.add_promise(*step, *bytes);
+                    let pressure = &mut engine.journal.pressure;
+                    self.long_commands.reservations.add(*step, *bytes, pressure);
                 } else {
                     self.compaction.refused_pushes += *jobs as u64;
                 }
@@ -476,13 +430,13 @@ impl ShardServer {
         });
         let granted: Vec<NewJob<'_>> = granted.collect();
         let now_ms = self.now_ms;
-        let mut sight = self.long_commands.promise(piece.step).places.take();
+        let mut sight = self.long_commands.reservations.of(piece.step).places.take();
         if piece.judges {
             let (_, foresight) = &mut **sight
                 .get_or_insert_with(|| Box::new(((*queue).into(), Foresight::default())));
             let overfull = self.engine.shard.foresee_piece(now_ms, queue, &granted, foresight);
             let place = overfull.and_then(|nth| places.clone().nth(nth));
-            self.long_commands.promise(piece.step).places = sight;
+            self.long_commands.reservations.of(piece.step).places = sight;
             self.tell_judged(
                 piece.step,
                 place.map(|place| (piece.from + place, Refusal::GroupFull)),
@@ -494,8 +448,10 @@ impl ShardServer {
             self.engine.shard.note_coming(now_ms, queue, &granted, &mut sight.1);
         }
         self.apply(conns, caller, &Command::PushJudged { queue, jobs: &granted });
-        self.long_commands.promise(piece.step).places = sight;
-        self.use_promise(piece.step, push_bytes(queue, &granted));
+        self.long_commands.reservations.of(piece.step).places = sight;
+        let bytes = push_bytes(queue, &granted);
+        let pressure = &mut self.engine.journal.pressure;
+        self.long_commands.reservations.use_up(piece.step, bytes, pressure);
         let known = all.iter().zip(&piece.taken).filter(|(_, taken)| **taken);
         self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
         let Some(Reply::Pushed(pushed)) = self.own_reply() else { return };

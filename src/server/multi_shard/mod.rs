@@ -15,7 +15,9 @@
 //! | `long_ack` | long ACKB, JobHeartbeatB, ExtendLocks |
 //! | `long_batch` | batches that are longer than a turn, in slices |
 //! | `long_push` | long PUSHB to one queue |
+//! | `messages` | what shards say to each other about all this: data only |
 //! | `parent_links` | a parent for a child that is there |
+//! | `reservations` | log space and places in groups that are kept for long commands |
 //! | `row_pages` | lists over all shards, a page at a time |
 //! | `scatter_gather` | asks all shards and merges their answers |
 //! | `task` | the state of a command in several steps |
@@ -33,7 +35,9 @@ pub(super) mod flow;
 pub(super) mod long_ack;
 pub(super) mod long_batch;
 pub(super) mod long_push;
+pub(super) mod messages;
 pub(super) mod parent_links;
+pub(super) mod reservations;
 pub(super) mod row_pages;
 pub(super) mod scatter_gather;
 pub(super) mod task;

@@ -5,10 +5,9 @@
 //! The same holds while other shards have much to learn of jobs that came or went here: a few commands can be news to
 //! hundreds of thousands of jobs, and those who hear late may ask about jobs that are forgotten by then.
 
-use crate::server::multi_shard::flow::FlowMessage;
-use crate::server::multi_shard::long_batch::LongBatchMessage;
-use crate::server::multi_shard::long_push::LongPushMessage;
-use crate::server::multi_shard::parent_links::ParentLinkMessage;
+use crate::server::multi_shard::messages::{
+    FlowMessage, LongBatchMessage, LongPushMessage, ParentLinkMessage,
+};
 use crate::server::shard_mail::inbox::MESSAGE_STEPS_MAX;
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_server::ShardServer;
@@ -164,7 +163,7 @@ impl ShardServer {
                 | Message::Long(
                     LongBatchMessage::Forgo { .. }
                         | LongBatchMessage::Push(
-                            LongPushMessage::Promise { .. } | LongPushMessage::Piece(_)
+                            LongPushMessage::Reserve { .. } | LongPushMessage::Piece(_)
                         )
                 )
         );

@@ -5,7 +5,7 @@ use super::message::{Batch, Message, ScatterQuery};
 use super::request_context::RequestContext;
 use crate::api::spec::Op;
 use crate::server::event_loop::turn_meter::Work;
-use crate::server::multi_shard::dependencies::UnmetOf;
+use crate::server::multi_shard::messages::UnmetOf;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;

@@ -7,11 +7,9 @@ use crate::server::events::EventMessage;
 use crate::server::http::TooMany;
 use crate::server::http::health::Figures;
 use crate::server::metrics::Metrics;
-use crate::server::multi_shard::cron::CronMessage;
-use crate::server::multi_shard::dependencies::UnmetOf;
-use crate::server::multi_shard::flow::FlowMessage;
-use crate::server::multi_shard::long_batch::LongBatchMessage;
-use crate::server::multi_shard::parent_links::ParentLinkMessage;
+use crate::server::multi_shard::messages::{
+    CronMessage, FlowMessage, LongBatchMessage, ParentLinkMessage, UnmetOf,
+};
 use crate::server::multi_shard::row_pages::RowsMessage;
 use crate::server::webhooks::WebhookMessage;
 use corq_io::net::ConnId;

@@ -45,7 +45,7 @@ pub struct SpacePressure {
     /// There was no room to write the oldest segment again, which has been logged. Commands do not wait for that.
     pub stuck: bool,
     /// Room that is kept for long commands which have been judged: for all others it is not there.
-    pub promised_bytes: u64,
+    pub reserved_bytes: u64,
     /// Up to this address of the head, there is room for whatever is not larger than `ample_bytes`.
     ample_until: u64,
     ample_bytes: u64,
@@ -73,7 +73,7 @@ impl<D: Disk> LogJournal<D> {
     /// Once per turn: what room there must be from now on, and how far nobody need ask for it.
     pub fn note_needs(&mut self, space_forecast: &SpaceForecast) {
         let room = self.room();
-        let reserve = room.for_more(self.pressure.promised_bytes, space_forecast);
+        let reserve = room.for_more(self.pressure.reserved_bytes, space_forecast);
         self.log.reserve(reserve);
         // What is not written and yet changes the needs, pulls without locks and ends of retention, does
         // so by less than this in a turn.
@@ -90,7 +90,7 @@ impl<D: Disk> LogJournal<D> {
     /// Whether there is plenty of room: most commands need not know how much.
     #[inline]
     fn is_ample(&self, bytes: u64) -> bool {
-        let until = self.log.head().0 + bytes + self.pressure.promised_bytes;
+        let until = self.log.head().0 + bytes + self.pressure.reserved_bytes;
         until <= self.pressure.ample_until
             && bytes <= self.pressure.ample_bytes
             && !self.pressure.behind
@@ -107,8 +107,8 @@ impl<D: Disk> LogJournal<D> {
 
     #[cold]
     fn finds_more(&mut self, bytes: u64, space_forecast: &SpaceForecast) -> bool {
-        let promised = self.pressure.promised_bytes;
-        let finds = self.makes_room(|room| room.for_more(bytes + promised, space_forecast));
+        let reserved = self.pressure.reserved_bytes;
+        let finds = self.makes_room(|room| room.for_more(bytes + reserved, space_forecast));
         // For a batch without measure not all that was done is forgotten.
         let wanted = self.pressure.wanted_bytes.max(bytes.min(self.log.segment_bytes()));
         self.pressure.wanted_bytes = if finds { 0 } else { wanted };
@@ -117,8 +117,8 @@ impl<D: Disk> LogJournal<D> {
 
     #[cold]
     fn finds_asides(&mut self, bytes: u64, space_forecast: &SpaceForecast) -> bool {
-        let promised = self.pressure.promised_bytes;
-        self.makes_room(|room| room.for_asides(bytes + promised, space_forecast))
+        let reserved = self.pressure.reserved_bytes;
+        self.makes_room(|room| room.for_asides(bytes + reserved, space_forecast))
     }
 
     #[cold]
@@ -126,7 +126,7 @@ impl<D: Disk> LogJournal<D> {
         if self.pressure.behind {
             return false;
         }
-        let bytes = bytes + self.pressure.promised_bytes;
+        let bytes = bytes + self.pressure.reserved_bytes;
         if self.makes_room(|room| room.behind_ends(space_forecast) + bytes) {
             return true;
         }

@@ -1,0 +1,264 @@
+//! What shards say to each other about commands in several steps: data only. Who sends and who reads them is in the file of
+//! the command.
+//!
+//! A ground type: of the server it imports the envelope only.
+
+use crate::server::shard_mail::envelope::{Origin, Span, Step};
+use corq_shards::effect::Refusal;
+
+use corq_shards::flow::Fate;
+use corq_shards::job::id::JobId;
+use corq_shards::query::AboutParent;
+
+/// The unmet dependencies of jobs of a push by place, as [`Unmet`] writes them.
+pub type UnmetOf<T> = Vec<(usize, T)>;
+
+/// What shards say to each other about long commands.
+#[derive(Debug)]
+pub enum LongBatchMessage {
+    /// About pushes.
+    Push(LongPushMessage),
+    /// The command is over: what was kept for it and is not used is free.
+    Forgo {
+        /// Which command.
+        step: Step,
+    },
+}
+
+/// What shards say to each other about long pushes.
+#[derive(Debug)]
+pub enum LongPushMessage {
+    /// Asks for room in the log.
+    Reserve {
+        /// Who waits.
+        step: Step,
+        /// How much.
+        bytes: u64,
+        /// How many jobs it is for.
+        jobs: usize,
+    },
+    /// The answer to that, or what groups have no room for.
+    Judged {
+        /// Who waits.
+        step: Step,
+        /// Why it cannot be, and for the sake of which job.
+        refused: Option<(usize, Refusal)>,
+    },
+    /// A piece, to be judged or to come.
+    Piece(Box<Piece>),
+    /// A piece has come.
+    Pushed {
+        /// Who waits.
+        step: Step,
+        /// Its first job.
+        from: usize,
+        /// The ids of its jobs, as they are answered.
+        ids: Span,
+    },
+}
+
+/// Some jobs of a long push.
+#[derive(Debug)]
+pub struct Piece {
+    pub(super) step: Step,
+    pub(super) origin: Origin,
+    /// The place of the first.
+    pub(super) from: usize,
+    /// Only whether their groups have room for them is asked.
+    pub(super) judges: bool,
+    pub(super) frame: Span,
+    pub(super) taken: Box<[bool]>,
+    pub(super) unmet: UnmetOf<Span>,
+    pub(super) open: UnmetOf<Span>,
+}
+
+/// What shards say to each other about flows.
+#[derive(Debug)]
+pub enum FlowMessage {
+    /// A part for the receiver.
+    Stage {
+        /// Who waits.
+        step: Step,
+        /// Its records.
+        records: Vec<Span>,
+        /// Of each, its place in the flow and its `groupMaxSize`, if it has one; empty if none has.
+        caps: Vec<(usize, u32)>,
+        /// Whether the flow has to be durable.
+        durable: bool,
+    },
+    /// The part is written down, or why not.
+    Staged {
+        /// Who waits.
+        step: Step,
+        /// Why not, and for the sake of which job.
+        refused: Option<(usize, Refusal)>,
+    },
+    /// What becomes of a flow.
+    Decided {
+        /// The shard that says so.
+        shard: u16,
+        /// The flow.
+        flow: JobId,
+        /// What becomes of it.
+        fate: Fate,
+    },
+    /// The part of the sender has come.
+    Come {
+        /// The flow.
+        flow: JobId,
+    },
+}
+
+/// What shards say to each other about a parent and a child.
+#[derive(Debug)]
+pub enum ParentLinkMessage {
+    /// To the shard of a child: what is known of it?
+    AskChild {
+        /// Who waits.
+        step: Step,
+        /// The child.
+        child: JobId,
+    },
+    /// The answer.
+    Child {
+        /// Who waits.
+        step: Step,
+        /// What is known.
+        about: AboutChild,
+    },
+    /// To the shard of a parent: what is known of it, and whether it names the child.
+    AskParent {
+        /// Who waits.
+        step: Step,
+        /// The parent.
+        parent: JobId,
+        /// The child's name.
+        child: Span,
+    },
+    /// The answer.
+    Parent {
+        /// Who waits.
+        step: Step,
+        /// What is known.
+        about: Option<AboutParent>,
+    },
+    /// To the shard of a parent: it has one more child from now on, or waits for one no longer.
+    Edge {
+        /// Who waits.
+        step: Step,
+        /// The parent.
+        parent: JobId,
+        /// The child.
+        child: JobId,
+        /// The child's name.
+        name: Span,
+        /// One more, or one less.
+        adopt: bool,
+    },
+    /// To the shard of a child: it has this parent from now on, or none.
+    Patch {
+        /// Who waits.
+        step: Step,
+        /// What is to be written.
+        link: Link,
+    },
+    /// To the shard of a child: its parent has no use for it.
+    Abandon {
+        /// Who waits.
+        step: Step,
+        /// The child.
+        child: JobId,
+    },
+    /// It was done, or why not.
+    Done {
+        /// Who waits.
+        step: Step,
+        /// What came of it.
+        outcome: Result<bool, Box<str>>,
+    },
+}
+
+/// What the shard of a child says of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AboutChild {
+    pub(super) known: bool,
+    pub(super) parent: Option<Box<str>>,
+}
+
+/// What is to be written into a child.
+#[derive(Clone, Debug)]
+pub struct Link {
+    pub(super) child: JobId,
+    /// Its parent from now on, and the queue of that; none for no parent.
+    pub(super) parent: Option<(Box<str>, Box<str>)>,
+}
+
+/// What shards say to each other about schedules.
+#[derive(Debug)]
+pub enum CronMessage {
+    /// Work for the shard that has the queue of a schedule.
+    Act {
+        /// Who waits.
+        step: Step,
+        /// Who asked.
+        origin: Origin,
+        /// What to do.
+        act: Act,
+        /// The client's command.
+        frame: Span,
+    },
+    /// What came of it: runs and version of the schedule, if there is one.
+    Acted {
+        /// Who waits.
+        step: Step,
+        /// The schedule.
+        state: Option<(u64, u64)>,
+        /// Why it could not be set.
+        refused: Option<Span>,
+    },
+    /// The sender has this schedule, found in its log.
+    Known {
+        /// Its name.
+        name: Span,
+        /// Its version.
+        version: u64,
+        /// Bytes of its payload.
+        data_bytes: u64,
+        /// The sender.
+        owner: u16,
+    },
+    /// A schedule of the sender has ended by itself.
+    Ended {
+        /// The sender.
+        owner: u16,
+        /// Its name.
+        name: Span,
+    },
+    /// The receiver's schedule of this name is older than another.
+    Drop {
+        /// Its name.
+        name: Span,
+    },
+    /// All names are known: schedules run from now on.
+    Start,
+}
+
+/// What the owner of a queue has to do with a schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// Stop it: it moves to another shard.
+    Hold,
+    /// Let it go on: it did not move after all.
+    LetGo,
+    /// Set it and answer the client, or say why not: the registry shard answers the client.
+    Set {
+        /// Runs and version it had on another shard.
+        moved: Option<(u64, u64)>,
+    },
+    /// Remove it: it has moved.
+    Leave,
+    /// Remove it and answer the client.
+    Delete,
+    /// Answer the client with it.
+    Show,
+}
