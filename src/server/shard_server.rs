@@ -127,7 +127,7 @@ pub struct ShardServer {
     pub(super) send_memory: SendMemory,
     pub(super) started_at_ms: u64,
     pub(super) stopping: bool,
-    /// Whether the disk, or what other shards are to be told of, is so far behind that no more commands are taken.
+    /// Whether the disk, or what other shards have yet to learn, is so far behind that no more commands are taken.
     pub(super) saturated: bool,
     /// How far it may be: what a slow disk may cost in memory.
     pub(super) unwritten_bytes_max: u64,
@@ -284,7 +284,7 @@ impl ShardServer {
             || self.shared_values.is_held()
     }
 
-    /// Carries out a command and answers everybody whom it lets answer, but not the caller: its
+    /// Carries out a command and writes every reply that it brings about, but not the caller's: its
     /// replies are those left in `effects.replies` under [`CURRENT`].
     pub(super) fn apply(&mut self, conns: &mut Connections, caller: Caller, command: &Command<'_>) {
         if self.late == Late::Stepped {

@@ -6,7 +6,7 @@ use super::{BODY_BYTES_MAX, Problem, UNREAD_BODY_BYTES_MAX};
 /// Longest line of a chunk's size with its extensions, and longest trailer, in bytes.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Most trailers, which nobody here reads.
+/// Most trailers; they are skipped.
 const TRAILERS_MAX: u32 = 100;
 
 /// How long a body may be, and what is said of a longer one.
@@ -165,7 +165,7 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Problem> {
     }
 }
 
-/// The size of a chunk: hexadecimal digits, then extensions that nobody here knows.
+/// The size of a chunk: hexadecimal digits, then extensions, which are ignored.
 fn size(line: &[u8]) -> Result<usize, Problem> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let behind = line[digits..].trim_ascii_start();

@@ -1,4 +1,4 @@
-//! Questions about what was told of a job: its progress, its log.
+//! Queries of what workers reported about a job: its progress, its log lines.
 
 use super::job_view::text_of;
 use super::{DAMAGED, NOT_FOUND};

@@ -1,5 +1,5 @@
 //! Answers with jobs in full, once their records are at hand. Which jobs, others have found out. A long list is
-//! written slice by slice, a slice a turn, so that everybody else is served in between.
+//! written slice by slice, a slice a turn, so that other requests are served in between.
 
 use super::dlq::write_letter;
 use super::job_view::{records_of, write_job};

@@ -15,7 +15,7 @@ pub struct Guard {
 pub struct NoRandomness;
 
 impl Guard {
-    /// Accepts `tokens`; everybody, if there are none.
+    /// Accepts `tokens`; every client, if there are none.
     pub fn new<'a>(tokens: impl Iterator<Item = &'a str>) -> Result<Self, NoRandomness> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| NoRandomness)?;
@@ -23,7 +23,7 @@ impl Guard {
         Ok(Self { key, tags })
     }
 
-    /// Whether anybody has to show a token.
+    /// Whether clients have to show a token.
     pub fn is_on(&self) -> bool {
         !self.tags.is_empty()
     }

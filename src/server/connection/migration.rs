@@ -211,7 +211,7 @@ impl ShardServer {
             conns.adopt(socket)
         };
         session.conn = conn;
-        // Nobody here knows that it waits.
+        // Nothing on this shard knows that it waits.
         session.quota = TurnQuota::default();
         session.paused = false;
         self.sessions.take_in(session);

@@ -26,7 +26,7 @@ impl ShardServer {
         let protocol = if dest == self.me { self.sessions.protocol(origin.conn) } else { None };
         let mut scratch = Vec::new();
         let out = if dest == self.me {
-            // Nobody waits at a connection that is gone, or only listens.
+            // A connection that is gone, or only listens, waits for no reply.
             let Some(protocol) = protocol.filter(|protocol| *protocol != Protocol::Events) else {
                 return;
             };

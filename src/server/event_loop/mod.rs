@@ -135,7 +135,7 @@ impl EventLoop {
         }
     }
 
-    /// Runs until the end is wanted and everybody has an answer.
+    /// Runs until the end is wanted and every command has its answer.
     pub fn run(mut self) -> Result<(), Fatal> {
         self.server.send_all_names();
         self.server.send_all_crons();
@@ -169,7 +169,7 @@ impl EventLoop {
                     break;
                 }
             }
-            // Nothing else tells of output that has been sent, which the end waits for.
+            // Nothing else signals that output has been sent, which the end waits for.
             let ending_ms =
                 if self.server.stopping { self.server.now_ms + ENDING_PAUSE_MS } else { u64::MAX };
             self.sleep(next_ms.min(ending_ms))?;

@@ -10,7 +10,7 @@
 use crate::api::spec::{COMMANDS, Op};
 use crate::server::shard_server::ShardServer;
 
-/// What no command does, or what is left of one that nobody waits for.
+/// What no command does, or what is left of one without a waiting client.
 const BESIDE: [&str; 5] = ["due", "news", "disconnect", "json", "other"];
 
 const KINDS: usize = COMMANDS.len() + BESIDE.len();

@@ -42,7 +42,7 @@ pub const EVENT_BYTES_MAX: usize = 1 << 20;
 const LATE_MAX: usize = 10_000;
 const LATE_BYTES_MAX: usize = 16 << 20;
 
-/// A connection that there never is: nobody waits for the answer.
+/// A connection that never exists: for work that has no client.
 pub(super) const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
 
 /// What the shards tell each other about events.

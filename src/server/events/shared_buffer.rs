@@ -2,7 +2,7 @@
 //! form that goes out, however many listen.
 //!
 //! A shared buffer knows positions and events, and no connection: who has how much is what its [`Place`]s say.
-//! While everybody has everything it holds no memory. What it has dropped a client finds out by its place.
+//! While all clients have all events it holds no memory. By its place a client finds out what was dropped.
 
 use crate::protocol::{event_frame, sse, websocket};
 use corq_io::net::{Shared, Tally};
@@ -100,7 +100,7 @@ impl SharedBuffer {
         self.first += 1;
     }
 
-    /// Forgets all events: everybody has them.
+    /// Forgets all events: all clients have them.
     pub fn clear(&mut self) {
         self.first = self.end().0;
         self.bytes = 0;

@@ -384,7 +384,7 @@ impl ShardServer {
                 Progress::Took(head.raw.len())
             }
             (Err(error), whole) => {
-                // A body that nobody reads would be taken for the next request.
+                // A body that is not read would be taken for the next request.
                 manner.stay &= whole.is_some();
                 self.object(conns, conn, &error, manner);
                 Progress::Took(head.raw.len() + whole.unwrap_or(0))

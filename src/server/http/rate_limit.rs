@@ -90,7 +90,7 @@ pub struct Limiter {
 type Clients = Table<(Box<[u8]>, Window)>;
 
 impl Limiter {
-    /// Nobody has come yet. Forgets every `cleanup_ms`, or every window if that is longer. Clients choose what
+    /// No client is counted yet. Forgets every `cleanup_ms`, or every window if that is longer. Clients choose what
     /// they are called: `key` is the secret of their table.
     pub fn new(rule: Rule, cleanup_ms: u64, key: HashKey) -> Self {
         Self {

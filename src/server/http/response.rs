@@ -299,7 +299,7 @@ pub fn date_of(now_s: u64) -> String {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Two decimals are all that anybody reads.
+/// People read two decimals.
 pub fn megabytes(bytes: u64) -> f64 {
     (bytes as f64 / f64::from(1 << 20) * 100.0).round() / 100.0
 }

@@ -1,5 +1,5 @@
 //! Who may have how many of the files that the process may have open: what the log and the shards need comes
-//! first, connections get the rest. So nobody who only connects can keep the log from its next file.
+//! first, connections get the rest. So connections alone cannot keep the log from its next file.
 //!
 //! Knows numbers only.
 

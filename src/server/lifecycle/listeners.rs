@@ -1,5 +1,5 @@
 //! Where the server listens: two ports that every shard accepts from, and paths of which one shard takes in
-//! everybody and seats them with all shards in turn, since the kernel spreads connections over ports only.
+//! all connections and deals them out to the shards in turn, since the kernel spreads connections over ports only.
 
 use super::error::StartError;
 use crate::config::Config;
@@ -27,7 +27,7 @@ const PORTER: usize = 0;
 pub struct Port {
     /// What is spoken there.
     pub protocol: Protocol,
-    /// Whether this shard takes in everybody who comes there, as through a path.
+    /// Whether this shard accepts all its connections, as through a path.
     pub seats: bool,
 }
 

@@ -88,7 +88,7 @@ fn failed(what: impl fmt::Display, error: impl fmt::Display) -> Halt {
     Halt::Failed(format!("{what}: {error}"))
 }
 
-/// Moves everything in `data` to the shards that `slots` tells of. `watch` is shown every step, and ends
+/// Moves everything in `data` to the shards of `slots`. `watch` is shown every step, and ends
 /// all of it by saying false.
 pub fn reshard(
     config: &Config,

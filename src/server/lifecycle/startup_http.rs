@@ -58,7 +58,7 @@ impl StartupHttp {
         thread::Builder::new().name("corq-startup".into()).spawn(move || {
             let outcome =
                 StartupServer::new(keeper, rules, permits).and_then(|it| it.run(listeners, &goes));
-            // Nobody waits for the end of what follows the leave.
+            // The start does not wait for what follows the leave.
             let _ = goes.send(outcome);
         })?;
         Ok(Self { told, gone })
@@ -69,7 +69,7 @@ impl StartupHttp {
         *self.told.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 
-    /// The shards take over. Returns when everybody here has an answer, and nobody else is let in.
+    /// The shards take over. Returns when every client here has its answer, and no further one is accepted.
     pub fn leave(self) -> io::Result<()> {
         self.told.leave.store(true, Ordering::Release);
         self.gone.recv().unwrap_or_else(|_| Err(io::Error::other("it has gone without a word")))

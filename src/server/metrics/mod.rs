@@ -195,7 +195,7 @@ impl Metrics {
         }
         for (name, measure) in measures {
             writer.str(name);
-            // Two decimals are all that anybody reads.
+            // People read two decimals.
             writer.number((measure * 100.0).round() / 100.0);
         }
         writer.str("durations");

@@ -2,7 +2,7 @@
 //! a state the server could have been killed in.
 //!
 //! ```text
-//! client --BackupPoint--> any shard --Ask--> every shard     each cuts its log at the first it hears of it,
+//! client --BackupPoint--> any shard --Ask--> every shard     each cuts its log at the first message about it,
 //!                                  every shard --Cut--> every other     and tells the others before all else
 //! ```
 //!

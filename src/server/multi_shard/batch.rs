@@ -51,7 +51,7 @@ pub(crate) fn jobs_task(
     }
 }
 
-/// The answer that tells of completions which came too late, by place and id.
+/// The answer with the completions that came too late, by place and id.
 pub(crate) fn write_ignored<'a>(
     sink: &mut ReplyWriter<'_>,
     req_id: Option<&[u8]>,

@@ -52,7 +52,7 @@ pub struct CronTask {
     to: usize,
     data_bytes: u64,
     act: Act,
-    /// Why it could not be set. The client hears of it last, when whatever was held goes on: a schedule
+    /// Why it could not be set. The client gets it last, when what was held goes on: a schedule
     /// that is held is in no listing, and one that comes right behind the refusal must find it.
     refused: Option<Box<str>>,
 }
@@ -240,7 +240,7 @@ impl ShardServer {
         if let Act::Set { .. } = task.act
             && let Some(entry) = self.crons.entries.get_mut(&task.name)
         {
-            // The room that was reserved is now either the new payload's or nobody's.
+            // The space that was reserved is now either the new payload's or free.
             let freed = match state {
                 Some((_, version)) => {
                     entry.owner = task.to;

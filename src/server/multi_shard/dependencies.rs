@@ -2,7 +2,7 @@
 //!
 //! Names become ids, the shards of the ids say how those jobs stand, and the push carries along what is
 //! still unmet. A job that completes between that answer and the push is not missed, since the shard
-//! that pushes subscribes to the end of each, and hears of past ends, too.
+//! that pushes subscribes to the end of each, and gets past ends, too.
 
 use super::custom_ids::jobs_of;
 use super::messages::UnmetOf;
@@ -57,7 +57,7 @@ pub struct FoundDependencies {
     pub unmet: UnmetOf<Vec<u8>>,
     /// Which children of theirs they wait for.
     pub open: UnmetOf<Vec<u8>>,
-    /// Jobs, by place, that name a job nobody knows, and the error that says so: the push is refused
+    /// Jobs, by place, that name an unknown job, and the error that says so: the push is refused
     /// unless their custom ids are taken.
     pub refusals: Vec<(usize, Box<str>)>,
 }

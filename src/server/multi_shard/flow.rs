@@ -33,7 +33,7 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::{Pushed, Record};
 use std::collections::BTreeMap;
 
-/// Most bytes that the answer to a flow may be estimated at: it tells of every job.
+/// Most bytes that the answer to a flow may be estimated at: it names every job.
 const ANSWER_BYTES_MAX: usize = 60 << 20;
 
 /// What one job takes in the answer beside its payload and its lists, at most, but for its texts.
@@ -305,7 +305,7 @@ impl ShardServer {
         self.decide(conns, flow, Fate::Committed, durable);
         self.open_flows.0.insert(flow, (others.len(), Some(step)));
         for dest in others {
-            // Behind the record: nobody hears the word before the log has it.
+            // Behind the record: no shard hears the decision before the log has it.
             let message = FlowMessage::Decided { shard, flow, fate: Fate::Released };
             self.outbox.after_commit(dest).messages.push(Message::Flow(message));
         }

@@ -468,7 +468,7 @@ impl ShardServer {
     }
 }
 
-/// The first job that depends on one nobody knows, unless another bears its name.
+/// The first job that depends on an unknown one, unless another bears its name.
 fn unknown_need(push: &PushWork) -> Option<(usize, String)> {
     push.needed.iter().find_map(|(from, needed)| {
         let is_taken = |place: &usize| push.taken.get(from + place).copied().unwrap_or(false);

@@ -24,7 +24,7 @@ impl ShardServer {
         self.note_received(conns, conn);
     }
 
-    /// Looks how far the disk and the notices are behind, and whether there is room. Once there is, everybody goes on.
+    /// Looks how far the disk and the notices are behind, and whether there is space. Once there is, connections go on.
     pub fn note_saturation(&mut self) {
         let was = self.saturated;
         self.saturated = self.must_pause() || self.waits_for_disk();

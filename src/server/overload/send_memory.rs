@@ -1,7 +1,7 @@
 //! Send memory: the budget of what connections have yet to take, for all of a shard together. Each has bounds of its own; a
 //! thousand that are each within theirs must not add up to gigabytes. Beyond half of what there may be, a connection
 //! that has something to read is served no further; beyond all of it, those are ended from which the kernel has taken
-//! nothing for the longest, and it is asked first: who reads comes last. What waits for the log is nobody's fault: while that
+//! nothing for the longest, and it is asked first: clients that read come last. What waits for the log is no client's fault: while that
 //! alone is too much, no more commands are taken. What becomes text is no connection's fault either and has a bound of its
 //! own (`connection/transcode.rs`): none is ended for it. When there was much and is no more, the allocator gives back what it keeps.
 
@@ -41,7 +41,7 @@ impl SendMemory {
     }
 }
 
-/// Whether there is so much that nobody gets more who has not taken what he has.
+/// Whether there is so much that a connection gets no more before it has taken what it has.
 pub fn is_tight(conns: &Connections) -> bool {
     conns.output_bytes() > OUTPUT_BYTES_MAX / 2
 }

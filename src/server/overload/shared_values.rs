@@ -156,7 +156,7 @@ pub struct SharedValues {
     alive: LiveValues,
     /// Who waits for what is being read, by the place of its record.
     reading: BTreeMap<u64, Vec<Waiting>>,
-    /// What has been read, or could not be, with those who have not been told of it.
+    /// What has been read, or could not be, with the clients that have yet to get it.
     read: VecDeque<Arrived>,
     /// Values that were read from the disk, so far.
     reads: u64,
@@ -326,7 +326,7 @@ impl ShardServer {
     }
 }
 
-/// The value that an ending tells of: a result as it is, an error as a text.
+/// The value of an ending: a result as it is, an error as a text.
 fn value_bytes(ending: Ending, payload: &[u8]) -> Arc<Vec<u8>> {
     if !matches!(ending, Ending::Failed(_)) {
         return Arc::new(payload.to_vec());

@@ -84,8 +84,8 @@ impl ShardServer {
         !self.stopping && journal.is_stalled(shard)
     }
 
-    /// Says so, once, if there is no room left for what is to be written: it waits in memory, and nobody
-    /// gets an answer that tells of it.
+    /// Logs, once, if there is no space left for what is to be written: it waits in memory, and so do the answers that depend
+    /// on it.
     pub fn note_exhaustion(&mut self) {
         let log = &self.engine.journal.log;
         let lack = log.lack();

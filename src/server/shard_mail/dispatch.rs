@@ -124,7 +124,7 @@ impl ShardServer {
         let owner = match (queue, ctx.id_of(job)) {
             (Some(queue), _) => self.slots.of_queue(queue),
             (None, Some(id)) => self.slots.of_job(id),
-            // Nobody knows it: this shard can say so.
+            // No shard knows it: this one can say so.
             (None, None) => self.me,
         };
         self.hand_over(conns, ctx, body, owner);

@@ -1,4 +1,4 @@
-//! What messages between shards have in common, whatever they say: whom an answer goes to, which step of a task waits for
+//! What messages between shards have in common, whatever they say: where an answer goes, which step of a task waits for
 //! it, and one batch per destination and turn, whose texts and frames lie in one buffer behind the messages.
 //!
 //! A ground type: it imports nothing of the server.

@@ -118,7 +118,7 @@ pub enum Message {
     Leave {
         /// Which client.
         client: ClientId,
-        /// Whether nobody reads what it is sent, either.
+        /// Whether it reads nothing more, either.
         gone: bool,
     },
     /// Asks the directory for custom ids on behalf of a push: all of them or, for now, none.

@@ -3,7 +3,7 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `dispatch` | brings a frame to the shard that carries it out |
-//! | `envelope` | whom an answer goes to, who waits for it, a batch of messages |
+//! | `envelope` | where an answer goes, which step waits for it, a batch of messages |
 //! | `inbox` | reads batches of other shards |
 //! | `message` | the messages |
 //! | `outbox` | what a turn sends to each shard |

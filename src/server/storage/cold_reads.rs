@@ -109,7 +109,7 @@ impl ColdReplies {
             | Continuation::SharedValue(_) => {
                 of_records().map(|one| one.record_bytes as usize).sum()
             }
-            // These answer nobody.
+            // These answer no client.
             Continuation::PostWebhook { .. }
             | Continuation::Report(_)
             | Continuation::ParentLink { .. }

@@ -54,7 +54,7 @@ impl Compaction {
 }
 
 /// Between a read that failed and the next attempt, at first and at most: a disk that answers again is made use of soon,
-/// and one that does not is asked, and told of in the log, once a minute.
+/// and one that does not is asked, and logged, once a minute.
 const RETRY_MS: u64 = 1000;
 const RETRY_MS_MAX: u64 = 60_000;
 

@@ -108,7 +108,7 @@ impl Bed {
         );
     }
 
-    /// Waits as everybody does while there is too little room.
+    /// Waits as every command does while there is too little space.
     fn wait(&mut self) {
         let mut turns = 0;
         while self.journal.is_stalled(&self.shard) {

@@ -70,7 +70,7 @@ impl<D: Disk> LogJournal<D> {
         }
     }
 
-    /// Once per turn: what room there must be from now on, and how far nobody need ask for it.
+    /// Once per turn: what space there must be from now on, and how far no command need ask for it.
     pub fn note_needs(&mut self, space_forecast: &SpaceForecast) {
         let room = self.room();
         let reserve = room.for_more(self.pressure.reserved_bytes, space_forecast);

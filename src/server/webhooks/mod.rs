@@ -144,7 +144,7 @@ impl Webhooks {
         self.of_all.wants != 0 || !self.by_queue.is_empty()
     }
 
-    /// Those that want to know of an event of `queue`, among others; none if nobody does. `kind` is
+    /// Those that want to know of an event of `queue`, among others; none if no webhook does. `kind` is
     /// the bit of the event.
     pub fn watching(&self, queue: &str, kind: u32) -> Option<Hooks> {
         let of_queue = self.by_queue.get(queue);
@@ -367,7 +367,7 @@ impl ShardServer {
 /// Every shard's part.
 impl ShardServer {
     /// For metrics: events delivered, failed attempts, events abandoned and lost; events that wait, their
-    /// memory, and threads. All shards share what delivers, so that one of them tells of it.
+    /// memory, and threads. All shards share what delivers, so that one of them reports it.
     pub(super) fn load_of_webhooks(&self) -> [u64; 7] {
         if self.me != REGISTRY_SHARD {
             return [0; 7];

@@ -1,5 +1,5 @@
 //! From the events of a shard to the webhooks that watch its queues: what is posted about an event, and
-//! when it may be. Nothing leaves before the log has what it tells of, and everything leaves in order.
+//! when it may be. Nothing leaves before the log has the change, and everything leaves in order.
 //!
 //! The shard does no more than copy the payload; the text is written by the thread that posts it.
 
@@ -28,7 +28,7 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 /// What an event takes in memory beside its payload, about.
 const EVENT_BYTES: usize = 512;
 
-/// A connection that there never is: nobody waits for the record.
+/// A connection that never exists: for reads that have no client.
 const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
 
 /// `MessagePack` for nothing.
