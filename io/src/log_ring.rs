@@ -108,6 +108,9 @@ impl Disk for Store {
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         both!(self, disk => disk.erase(segment, offset, bytes))
     }
+    fn reopen(&mut self, segment: u64) -> io::Result<()> {
+        both!(self, disk => disk.reopen(segment))
+    }
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         both!(self, disk => disk.remove(segment))
     }

@@ -237,7 +237,8 @@ pub struct Log<D> {
 
 impl<D: Disk> Log<D> {
     /// Replays all records in order through `replay` (position and body), cuts off a torn tail, and
-    /// continues in a fresh segment. Blocking; meant for the start of the server.
+    /// continues in a fresh segment; or in the last one, where that would leave fewer files set aside. Blocking;
+    /// meant for the start of the server.
     pub fn open<E: Display>(
         config: &LogConfig,
         mut disk: D,
@@ -247,7 +248,8 @@ impl<D: Disk> Log<D> {
         let geometry = config.geometry();
         let recoverer = Recoverer::new(config, &mut disk, replay);
         let (from, recovery) = recoverer.run(config.first_segment)?;
-        let oldest = geometry.start_of(from.oldest.unwrap_or(from.fresh));
+        let current = from.resumed.as_ref().map_or(from.fresh, |resumed| resumed.header.segment);
+        let oldest = geometry.start_of(from.oldest.unwrap_or(current));
         let key = disk.secret();
         let key = key.map_err(|source| OpenError::Io { what: "drawing a salt".into(), source })?;
         let salts = Arc::new(Salts::new(key, from.fresh, from.salts));
@@ -273,18 +275,25 @@ impl<D: Disk> Log<D> {
         };
         let spares = disk.spares(config.segment_bytes).map_err(making)?;
         // What was set aside is used first: there may be no other room.
-        let header = SegmentHeader { recycled: spares > 0, ..header };
-        disk.create(from.fresh, config.segment_bytes, &header.encode(), spares > 0)
-            .and_then(|()| disk.settle(from.fresh))
-            .map_err(making)?;
+        let recycled = from.resumed.is_none() && spares > 0;
+        let fresh = SegmentHeader { recycled, ..header };
+        let header = from.resumed.as_ref().map_or(fresh, |resumed| resumed.header);
+        if from.resumed.is_none() {
+            disk.create(from.fresh, config.segment_bytes, &header.encode(), recycled)
+                .and_then(|()| disk.settle(from.fresh))
+                .map_err(making)?;
+        }
         let ending = |source| OpenError::Io { what: "retiring the last segment".into(), source };
         from.rest.end(&mut disk).map_err(ending)?;
         let mut segments = from.segments;
-        let (number, file_bytes) = (from.fresh, config.segment_bytes);
-        segments.push_back(InUse { number, file_bytes, end: from.end });
+        let ends_here = segments.back().is_some_and(|last| last.number == current);
+        if !ends_here {
+            let file_bytes = config.segment_bytes;
+            segments.push_back(InUse { number: current, file_bytes, end: from.end });
+        }
         let mut pool = SegmentPool::new(geometry, segments, config.bytes_max);
-        // It was one of them, or has been made beside them.
-        pool.spares = spares.saturating_sub(1);
+        // A fresh one was one of them, or has been made beside them.
+        pool.spares = spares - u64::from(recycled);
         let disk_bytes = pool.used_bytes + pool.spares * config.segment_bytes;
 
         let chain = Chain {
@@ -295,8 +304,9 @@ impl<D: Disk> Log<D> {
             synced: from.end,
             oldest,
         };
-        let next = geometry.data_start_of(from.fresh);
+        let next = if ends_here { from.end } else { geometry.data_start_of(current) };
         let chunk_bytes = config.block_bytes;
+        let (claimed, slots) = from.slots(config.mode);
         let start = WriterStart {
             end: from.end,
             header,
@@ -304,6 +314,8 @@ impl<D: Disk> Log<D> {
             mode: config.mode,
             fsync_interval_ms: config.fsync_interval_ms,
             reserve_bytes: config.reserve_bytes,
+            claimed,
+            slots,
         };
         let log = Self {
             record_bytes_max: config.record_bytes_max,
@@ -320,8 +332,8 @@ impl<D: Disk> Log<D> {
             cold_reads: ColdReads::new(geometry, salts, config.cold_reads_max),
             disk,
             counters: Counters {
-                segments: 1,
-                recycled: u64::from(spares > 0),
+                segments: u64::from(from.resumed.is_none()),
+                recycled: u64::from(recycled),
                 disk_bytes,
                 ..Counters::default()
             },

@@ -116,6 +116,9 @@ impl Disk for Failing {
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         self.now("erase", |disk| disk.erase(segment, offset, bytes))
     }
+    fn reopen(&mut self, segment: u64) -> io::Result<()> {
+        self.now("reopen", |disk| Disk::reopen(disk, segment))
+    }
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.now("remove", |disk| Disk::remove(disk, segment))
     }

@@ -15,6 +15,7 @@ mod model;
 mod named;
 mod newest;
 mod recovery;
+mod resume;
 mod writing;
 
 use corq_io::log::{

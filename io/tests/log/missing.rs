@@ -240,6 +240,9 @@ impl Disk for Recording {
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         self.after(|disk| disk.erase(segment, offset, bytes))
     }
+    fn reopen(&mut self, segment: u64) -> io::Result<()> {
+        self.after(|disk| disk.reopen(segment))
+    }
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.after(|disk| disk.remove(segment))
     }

@@ -84,6 +84,9 @@ impl Disk for BlockingDisk {
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         self.0.erase(segment, offset, bytes)
     }
+    fn reopen(&mut self, segment: u64) -> io::Result<()> {
+        self.0.reopen(segment)
+    }
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.0.remove(segment)
     }

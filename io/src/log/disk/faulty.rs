@@ -464,6 +464,10 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
+    fn reopen(&mut self, _segment: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.segments.remove(&segment);
         Ok(())

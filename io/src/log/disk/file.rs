@@ -366,8 +366,20 @@ impl Disk for FileDisk {
 
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         let file = self.handles.get(segment)?;
-        file.buffered.write_all_at(&vec![0; bytes], offset)?;
+        let zeros = vec![0; bytes.min(REWRITE_BYTES)];
+        for at in (0..bytes).step_by(REWRITE_BYTES) {
+            let zeros = &zeros[..zeros.len().min(bytes - at)];
+            file.buffered.write_all_at(zeros, offset + at as u64)?;
+        }
         file.buffered.sync_all()
+    }
+
+    fn reopen(&mut self, segment: u64) -> io::Result<()> {
+        let Self { directory, mode, handles, .. } = self;
+        let open = || Handle::open(directory, &file_name(segment), *mode);
+        let handle = handles.with_descriptor(open)?;
+        handles.insert(segment, handle);
+        Ok(())
     }
 
     fn remove(&mut self, segment: u64) -> io::Result<()> {

@@ -106,6 +106,10 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn reopen(&mut self, _segment: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.segments.remove(&segment);
         Ok(())

@@ -105,6 +105,9 @@ pub trait Disk {
     /// Writes zeros over some bytes of a segment, durably.
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()>;
 
+    /// A segment that is there will take blocks again. For the start.
+    fn reopen(&mut self, segment: u64) -> io::Result<()>;
+
     /// Removes a segment, durably.
     fn remove(&mut self, segment: u64) -> io::Result<()>;
 

@@ -135,6 +135,18 @@ impl Slots {
         }
     }
 
+    /// The same where the log goes on in a segment that it has, of which this is the header page: the slot that says
+    /// more stays until the other one has been written.
+    pub(crate) fn of_page(mode: Mode, claimed: Position, segment: u64, page: &[u8]) -> Self {
+        let mut slots = Self::new(mode, claimed);
+        slots.page.copy_from_slice(page);
+        slots.segment = Some(segment);
+        let said = |at: usize| page.get(at..).and_then(|bytes| Slot::decode(bytes).ok());
+        let [first, second] = SLOTS_AT.map(|at| said(at).map(|slot| slot.synced));
+        slots.turn = usize::from(first > second);
+        slots
+    }
+
     /// Whether what was to be said last found no room.
     pub(crate) fn found_no_room(&self) -> bool {
         self.no_room

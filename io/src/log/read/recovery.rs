@@ -71,6 +71,18 @@ pub(crate) struct Continuation {
     pub(crate) salts: BTreeMap<u64, Salt>,
     /// What is left to be done once the fresh segment is on the disk.
     pub(crate) rest: Rest,
+    /// The segment that it goes on in instead of a fresh one, for want of room.
+    pub(crate) resumed: Option<Resumed>,
+}
+
+/// The segment that a log goes on in.
+#[derive(Clone, Debug)]
+pub(crate) struct Resumed {
+    pub(crate) header: SegmentHeader,
+    /// Its header page, as it lies there.
+    pub(crate) page: Vec<u8>,
+    /// Everything below is known to be on the disk by what is not overwritten.
+    pub(crate) claimed: Position,
 }
 
 /// Until the log can go on elsewhere, the last file stays as one that may be the last.
@@ -94,9 +106,9 @@ impl Rest {
 }
 
 /// A segment of which at least one block belongs to the log, or the first one.
-struct Walked {
-    number: u64,
-    after: Mark,
+pub(crate) struct Walked {
+    pub(crate) number: u64,
+    pub(crate) after: Mark,
     records: u64,
     fault: String,
     /// The bytes behind the last block look never written, so the next block may be elsewhere.
@@ -115,6 +127,8 @@ pub(crate) struct Recoverer<'a, D, F> {
     pub(crate) shard: u16,
     pub(crate) log_id: u64,
     is_begun: bool,
+    /// Of all files.
+    pub(crate) bytes_max: u64,
     pub(crate) disk: &'a mut D,
     pub(crate) replay: F,
     pub(crate) reader: BlockReader,
@@ -133,6 +147,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             shard: config.shard,
             log_id: config.log_id,
             is_begun: config.is_begun,
+            bytes_max: config.bytes_max,
             disk,
             replay,
             reader: BlockReader::new(geometry, config.shard),
@@ -146,7 +161,8 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
     /// the next segment is made. That one is `first_segment` if there is none yet.
     pub(crate) fn run(mut self, first_segment: u64) -> Result<(Continuation, Recovery), OpenError> {
         let (found, walked) = self.read()?;
-        let continuation = self.cut(&found, &walked, first_segment)?;
+        let resumed = self.choose_resumed(&found, &walked);
+        let continuation = self.cut(&found, &walked, first_segment, resumed)?;
         Ok((continuation, self.summary))
     }
 
@@ -438,16 +454,18 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         found: &[Found],
         walked: &[Walked],
         first_segment: u64,
+        resumed: Option<usize>,
     ) -> Result<Continuation, OpenError> {
         let kept = kept(walked);
         let fresh = found.last().map_or(first_segment, |last| last.number + 1);
         if fresh >= self.geometry.segments_max() {
             return Err(OpenError::Config("the log's address space is used up".into()));
         }
-        let beginning = Mark { end: self.geometry.data_start_of(fresh), sequence: 0, prev: 0 };
+        let first = resumed.map_or(fresh, |place| found[place].number);
+        let beginning = Mark { end: self.geometry.data_start_of(first), sequence: 0, prev: 0 };
         let mark = walked[..kept].last().map_or(beginning, |segment| segment.after);
         // One file stays until the log can go on in the next one: a log that has been begun is never without.
-        let stays = kept.max(1);
+        let stays = kept.max(1).max(resumed.map_or(0, |place| place + 1));
         if let Some(last) = found.get(stays - 1).filter(|_| found.len() > stays) {
             self.make_last(last).map_err(|error| failed(&file_name(last.number), error))?;
         }
@@ -456,11 +474,12 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             self.disk.remove(number).map_err(|error| failed(&file_name(number), error))?;
         }
         let mut segments = VecDeque::new();
-        let mut rest = found.first().map_or(Rest::Nothing, |first| Rest::Remove(first.number));
+        let only = found.first().filter(|_| resumed.is_none());
+        let mut rest = only.map_or(Rest::Nothing, |first| Rest::Remove(first.number));
         for (index, segment) in walked[..kept].iter().enumerate() {
             let name = file_name(segment.number);
             let mut bytes = self.disk.len(segment.number).map_err(|e| failed(&name, e))?;
-            if index + 1 == kept {
+            if index + 1 == kept && resumed.is_none() {
                 bytes = segment.after.end.0 - self.geometry.start_of(segment.number).0;
                 rest = Rest::Cut(segment.number, bytes);
             }
@@ -468,6 +487,10 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             let (number, end) = (segment.number, segment.after.end);
             segments.push_back(InUse { number, file_bytes: bytes, end });
         }
+        let resumed = match resumed {
+            Some(place) => Some(self.resume(found, kept, place, mark)?),
+            None => None,
+        };
         let salts = found.iter().filter_map(|segment| Some((segment.number, segment.salt?)));
         let salts = salts.collect();
         self.summary.segments = kept as u64;
@@ -477,7 +500,18 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             [ref first, ..] => (Some(first.number), Some(walked[kept - 1].number)),
         };
         let Mark { end, sequence, prev } = mark;
-        Ok(Continuation { end, sequence, prev, oldest, last, fresh, segments, salts, rest })
+        Ok(Continuation {
+            end,
+            sequence,
+            prev,
+            oldest,
+            last,
+            fresh,
+            segments,
+            salts,
+            rest,
+            resumed,
+        })
     }
 
     /// Writes again what no claim says is on the disk, and syncs it. That it can be read proves nothing: a page whose
@@ -520,7 +554,12 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         Ok(())
     }
 
-    fn bytes(&mut self, number: u64, offset: u64, bytes: usize) -> Result<&[u8], OpenError> {
+    pub(super) fn bytes(
+        &mut self,
+        number: u64,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<&[u8], OpenError> {
         self.reader.bytes(self.disk, number, offset, bytes)
     }
 }
@@ -543,10 +582,10 @@ fn is_there(found: &[Found]) -> Result<(), OpenError> {
 
 /// How many segments belong to the log. One at the end without a record has done its part; idle restarts
 /// must not pile up.
-fn kept(walked: &[Walked]) -> usize {
+pub(super) fn kept(walked: &[Walked]) -> usize {
     walked.iter().rposition(|segment| segment.records > 0).map_or(0, |at| at + 1)
 }
 
-fn failed(what: &str, source: io::Error) -> OpenError {
+pub(super) fn failed(what: &str, source: io::Error) -> OpenError {
     OpenError::Io { what: what.into(), source }
 }

@@ -64,16 +64,19 @@ pub(crate) enum Closing {
 }
 
 /// What the writer continues from.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct WriterStart {
     /// The end of the log.
     pub(crate) end: Position,
-    /// The fresh segment that the next block goes to; durable already.
+    /// The segment that the next block goes to; durable already.
     pub(crate) header: SegmentHeader,
     pub(crate) salts: Arc<Salts>,
     pub(crate) mode: Mode,
     pub(crate) fsync_interval_ms: u64,
     pub(crate) reserve_bytes: u64,
+    /// Everything below is said to be on the disk by what lies there.
+    pub(crate) claimed: Position,
+    pub(crate) slots: Slots,
 }
 
 #[derive(Debug)]
@@ -126,13 +129,13 @@ impl Writer {
             fsync_interval_ms: start.fsync_interval_ms,
             written: start.end,
             synced: start.end,
-            claimed: start.end,
+            claimed: start.claimed,
             records_end: start.end,
             segment: start.header.segment,
             header: start.header,
             next_header: start.header,
             next: None,
-            slots: Slots::new(start.mode, start.end),
+            slots: start.slots,
             named: start.header.segment,
             pool,
             reserve_bytes: start.reserve_bytes,
