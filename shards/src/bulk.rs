@@ -233,6 +233,29 @@ impl Shard {
         self.begin_bulk(now_ms, caller, old, Work::Empty, out);
     }
 
+    /// Removes those of some jobs that an obliterate has yet to reach, since their names are wanted: to
+    /// clients their queue has been empty for a while.
+    pub(crate) fn give_back_names<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        jobs: &[JobId],
+        out: &mut Out<'_, J>,
+    ) {
+        for &id in jobs {
+            if self.is_obliterated(id)
+                && let Some(job) = self.jobs.find(id)
+            {
+                self.remove_one(now_ms, job, out);
+            }
+        }
+    }
+
+    /// Whether a job is there only because an obliterate has yet to reach it.
+    pub fn is_obliterated(&self, id: JobId) -> bool {
+        let job = self.jobs.find(id);
+        job.is_some_and(|job| self.queues[self.jobs.slab[job].queue].detached)
+    }
+
     fn clear_settings<J: Journal>(&mut self, queue: u32, out: &mut Out<'_, J>) {
         let name = self.queues[queue].name.clone();
         if self.queues[queue].is_paused() {

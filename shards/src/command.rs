@@ -468,6 +468,11 @@ pub enum Command<'a> {
     },
     /// What another shard tells of jobs that depend on each other. Nobody waits for an answer.
     Notice(Notice),
+    /// The custom ids of jobs are wanted for others: those whose queues are being obliterated go at once.
+    GiveBackNames {
+        /// The jobs.
+        jobs: &'a [JobId],
+    },
     /// Takes a part of a flow, which nobody sees before [`Command::Decide`].
     Stage {
         /// Records of kind [`crate::log_record::Record::Staged`].

@@ -365,6 +365,7 @@ impl Shard {
             }
             Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
+            Command::GiveBackNames { jobs } => self.give_back_names(now_ms, jobs, out),
             Command::Stage { records, group_max, durable } => {
                 self.stage(caller, (records, group_max), *durable, out);
             }
@@ -435,6 +436,10 @@ impl Shard {
                 Met::Nobody => None,
                 Met::Goes(holder) => Some(holder),
                 Met::Stays(holder) => {
+                    // It stands for this one, which was to outlive a power loss.
+                    if job.durable {
+                        out.journal.require_sync();
+                    }
                     out.effects.pushed.push(holder);
                     continue;
                 }

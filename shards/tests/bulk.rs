@@ -4,7 +4,9 @@
 
 mod support;
 
-use corq_shards::command::{Clean, Command, Pull, RequestId};
+use corq_shards::command::{Clean, Command, Pull, RequestId, Sifting, Token};
+use corq_shards::dead_letter::scan::{FailedFilter, SiftFor};
+use corq_shards::dependency::Standing;
 use corq_shards::effect::{Ending, KnownAs, Refusal, Reply};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
@@ -315,6 +317,26 @@ fn bulk_operations_of_one_queue_follow_each_other_and_those_of_others_take_turns
     let counts: Vec<Reply> = bed.pass(0).into_iter().map(|(_, reply)| reply).collect();
     assert_eq!(counts, [Reply::Count(1300), Reply::Count(5)]);
     assert!(dead.iter().all(|&job| bed.state(job) == Some(State::Waiting)), "after the drain");
+}
+
+/// Guards against a push that is answered with a job which the obliterate has yet to reach.
+#[test]
+fn a_job_that_an_obliterate_has_yet_to_reach_gives_its_custom_id_back_when_it_is_wanted() {
+    let mut bed = Bed::new();
+    push_many(&mut bed, "q", 1500);
+    let last = bed.push("q", NewJob { custom_id: Some("last"), ..NewJob::default() });
+    let beside = bed.push("beside", NewJob { custom_id: Some("other"), ..NewJob::default() });
+    bed.run(1, &Command::GiveBackNames { jobs: &[last, beside] });
+    assert!(bed.effects.names.is_empty(), "their queues are there");
+    assert_eq!(bed.ask(1, &OBLITERATE), None);
+    assert_eq!(bed.shard.standing(last), Standing::Unknown, "nothing can depend on it any more");
+    bed.run(1, &Command::GiveBackNames { jobs: &[last, last, beside] });
+    let freed: Vec<&str> = bed.effects.names.iter().map(|change| &*change.name).collect();
+    assert_eq!(freed, ["last"]);
+    assert_eq!((bed.state(last), bed.state(beside)), (None, Some(State::Waiting)));
+    assert_eq!(bed.replayed().facts(), bed.shard.facts(), "a start knows it, too");
+    assert_eq!(bed.pass(0).pop().map(|(_, reply)| reply), Some(Reply::Done));
+    bed.shard.audit().unwrap();
 }
 
 #[test]

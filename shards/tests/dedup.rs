@@ -217,3 +217,15 @@ fn a_key_that_one_holds_is_taken_from_it_at_once() {
     assert_eq!(bed.ask(1, &Command::FreeKey { queue: "q", key: "t" }), Some(Reply::Count(0)));
     bed.shard.audit().unwrap();
 }
+
+/// Guards against an answer with a job that a power loss may still take.
+#[test]
+fn a_durable_push_that_finds_its_key_held_waits_for_the_disk() {
+    let mut bed = Bed::new();
+    let held = bed.push("q", NewJob { unique_key: Some("k"), ..plain() });
+    assert_eq!(bed.journal.syncs, 0);
+    assert_eq!(bed.push("q", NewJob { unique_key: Some("k"), ..plain() }), held);
+    assert_eq!(bed.journal.syncs, 0, "as durable as it was asked for");
+    assert_eq!(bed.push("q", NewJob { unique_key: Some("k"), durable: true, ..plain() }), held);
+    assert_eq!(bed.journal.syncs, 1);
+}

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::{Client, Start};
 use crate::{client, queue};
 
 const YEAR_MS: u64 = 365 * 24 * 3_600_000;
@@ -173,6 +174,37 @@ fn the_record_of_a_job_carries_what_it_was_pushed_with() {
     assert_eq!(job["state"], "waiting");
     assert!(job["createdAt"].as_u64().unwrap() > 1_600_000_000_000);
     assert_eq!(job["runAt"], job["createdAt"]);
+}
+
+/// Guards against a durable push that is answered with a job which a power loss may still take.
+#[test]
+fn a_durable_push_that_finds_a_job_in_its_place_waits_until_that_one_is_on_the_disk() {
+    let start = Start::new().env("DURABILITY", "written").env("FSYNC_INTERVAL_MS", 60_000);
+    let server = start.env("SHARDS", 2).start();
+    let mut client = server.client();
+    let syncs = |client: &mut Client| crate::space::metrics(client)["corq_log_syncs_total"];
+    let first = |n: usize| match n % 2 {
+        0 => json!({"uniqueKey": format!("key-{n}")}),
+        _ => json!({"jobId": format!("id-{n}")}),
+    };
+    for n in 0..12 {
+        let before = syncs(&mut client);
+        let id = client.push_with(&format!("q{}", n / 2 % 3), 1, first(n));
+        let mut second = first(n);
+        second["durable"] = json!(true);
+        // By its custom id it is found in another queue, too.
+        let queue = format!("q{}", (n / 2 + n / 6) % 3);
+        let queue = if n % 2 == 0 { format!("q{}", n / 2 % 3) } else { queue };
+        let again = if n % 4 < 2 {
+            client.push_with(&queue, 2, second)
+        } else {
+            second["data"] = json!(2);
+            let reply = client.ok("PUSHB", json!({"queue": queue, "jobs": [second]}));
+            reply["ids"][0].as_str().unwrap().to_owned()
+        };
+        assert_eq!(again, id);
+        assert!(syncs(&mut client) > before, "{n}: {}", first(n));
+    }
 }
 
 #[test]

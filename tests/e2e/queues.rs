@@ -205,6 +205,41 @@ fn custom_ids_are_named_by_a_clean_up_and_free_after_it() {
     }
 }
 
+/// Guards against a push that is answered with the id of a job which goes a moment later.
+#[test]
+fn a_push_during_an_obliterate_may_use_the_custom_ids_of_the_jobs_that_go() {
+    let (mut client, queue, elsewhere) = (client(), queue("going-ids"), queue("elsewhere"));
+    let ids: Vec<String> = (0..4000).map(|n| format!("{queue}-{n}")).collect();
+    for ids in ids.chunks(1000) {
+        let jobs: Vec<Value> = ids.iter().map(|id| json!({"data": "old", "jobId": id})).collect();
+        client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}));
+    }
+    let last = |back: usize| &ids[ids.len() - back];
+    let push = |queue: &str, back: usize| {
+        ("PUSH", json!({"queue": queue, "data": "new", "jobId": last(back)}))
+    };
+    let batch: Vec<Value> =
+        (4..8).map(|back| json!({"data": "new", "jobId": last(back)})).collect();
+    let replies = client.at_once([
+        ("Obliterate", json!({"queue": queue})),
+        push(&queue, 1),
+        push(&elsewhere, 2),
+        ("PUSH", json!({"queue": elsewhere, "data": "new", "dependsOn": [last(3)]})),
+        ("PUSHB", json!({"queue": elsewhere, "jobs": batch})),
+    ]);
+    for (place, reply) in replies.iter().enumerate() {
+        let refused = place == 3;
+        assert_eq!(reply["ok"], !refused, "{place}: {reply}");
+    }
+    let error = replies[3]["error"].as_str().unwrap();
+    assert!(error.starts_with("Dependency job not found"), "{error}");
+    for back in [1, 2, 4, 5, 6, 7] {
+        assert_eq!(client.state(last(back)), "waiting", "{back} from the end");
+    }
+    assert_eq!(client.pull(&queue)["id"], **last(1));
+    assert_eq!(client.counted(&elsewhere, "waiting"), 5);
+}
+
 #[test]
 fn an_obliterate_goes_on_when_its_client_is_gone() {
     let (mut client, mut other, queue) = (client(), crate::client(), queue("left"));

@@ -378,10 +378,13 @@ impl<D: Disk> Log<D> {
         self.buffer.append(body_bytes)
     }
 
-    /// The record appended last must be on the disk before it counts as released. In `synced` mode
-    /// that is so anyway. Everything behind it waits, too.
+    /// All that was appended must be on the disk before what comes counts as released, and before the record appended
+    /// last does. In `synced` mode that is so anyway. Everything behind it waits, too.
     pub fn require_sync(&mut self) {
-        self.buffer.require_sync();
+        let (synced, mode) = (self.writer.synced(), self.writer.mode);
+        if self.buffer.require_sync(synced, mode) {
+            self.counters.notes += 1;
+        }
     }
 
     /// Ends the block that is being filled: what was appended before lies in other blocks than what

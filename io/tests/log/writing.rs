@@ -55,6 +55,28 @@ fn a_block_that_must_be_synced_holds_back_all_that_follows() {
     assert_eq!(log.synced(), durable, "a sync covers what was written when it started");
 }
 
+/// Guards against an answer about a record that was written before, and that a power loss may take.
+#[test]
+fn what_was_written_before_can_be_required_to_be_synced() {
+    for mode in [Mode::Written, Mode::Synced] {
+        let mut log = new_log(mode, late(true));
+        append(&mut log, 10, 1);
+        settle(&mut log, 0);
+        let record = log.head();
+        log.require_sync();
+        let answer = log.head();
+        log.flush(0).unwrap();
+        assert_eq!(log.released() < answer, mode == Mode::Written, "{mode:?}");
+        settle(&mut log, 0);
+        assert!(log.released() >= answer && log.synced() >= record, "{mode:?}");
+        let syncs = log.counters().syncs;
+        log.require_sync();
+        assert_eq!(log.head(), log.released(), "all of it is on the disk");
+        settle(&mut log, 0);
+        assert_eq!(log.counters().syncs, syncs);
+    }
+}
+
 #[test]
 fn a_sync_in_flight_does_not_cover_a_later_block() {
     let mut log = new_log(Mode::Written, late(true));

@@ -142,6 +142,7 @@ impl Shard {
     pub fn standing(&mut self, id: JobId) -> Standing {
         match self.jobs.find(id).map(|job| self.jobs.slab[job].state) {
             Some(State::Completed) => Standing::Completed,
+            Some(_) if self.is_obliterated(id) => Standing::Unknown,
             Some(_) => Standing::Open,
             None if self.completed_ids.has(id) => Standing::Completed,
             None => match self.unreported.get(id).map(|left| left.end) {

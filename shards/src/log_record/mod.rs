@@ -67,7 +67,7 @@ const VERSION: u8 = 1;
 pub trait Journal {
     /// Appends a record.
     fn append(&mut self, record: &Record<'_>) -> LogRef;
-    /// The record appended last, and all after it, may not be shown before the disk has it.
+    /// All that was appended, and the answers to this command, may not be shown before the disk has it.
     fn require_sync(&mut self);
     /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
     /// `space_forecast` is what those there are may still take; it goes before.

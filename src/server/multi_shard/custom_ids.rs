@@ -19,8 +19,10 @@ use corq_shards::Caller;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{PushedJob, Refusal, Reply};
+use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use corq_shards::log_record::Journal as _;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A push that waits until another one says what came of a name that both want.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub struct WaitingClaim {
     names: Vec<Box<str>>,
     /// The jobs that bear some of the names are still there, as far as could be known when it came.
     sounded: bool,
+    /// Those jobs have to be on the disk before it is answered.
+    durable: bool,
 }
 
 /// Claims of names that jobs of other shards bear. Such a job may be gone, and its client know that, while
@@ -142,13 +146,14 @@ impl ShardServer {
         let batch = self.outbox.immediate(*owner);
         let name = |&place: &usize| jobs[place].custom_id.unwrap_or_default();
         let names = places.iter().map(|place| batch.keep(name(place).as_bytes())).collect();
-        batch.messages.push(Message::Claim { step, names });
+        let durable = places.iter().any(|&place| jobs[place].durable);
+        batch.messages.push(Message::Claim { step, names, durable });
     }
 
     /// The directory's part: grants all names or lets the push wait.
-    pub(crate) fn claim(&mut self, batch: &Batch, step: Step, names: &[Span]) {
+    pub(crate) fn claim(&mut self, batch: &Batch, step: Step, names: &[Span], durable: bool) {
         let names = names.iter().map(|name| batch.text(name).into()).collect();
-        self.grant_or_wait(WaitingClaim { step, names, sounded: false });
+        self.grant_or_wait(WaitingClaim { step, names, sounded: false, durable });
     }
 
     fn grant_or_wait(&mut self, claim: WaitingClaim) {
@@ -158,8 +163,10 @@ impl ShardServer {
             return;
         }
         let Some(claim) = self.probe(claim) else { return };
-        let taken =
-            claim.names.iter().map(|name| self.is_jobs_id(name) || !self.directory.claim(name));
+        let taken = claim
+            .names
+            .iter()
+            .map(|name| self.jobs_id(name).is_some() || !self.directory.claim(name));
         let taken = taken.collect();
         let step = claim.step;
         self.outbox
@@ -174,16 +181,19 @@ impl ShardServer {
         if claim.sounded {
             return Some(claim);
         }
-        let mut owners = BTreeSet::new();
+        let mut owners: BTreeMap<usize, Vec<JobId>> = BTreeMap::new();
         for name in &claim.names {
-            let Some(job) = self.directory.find(name) else { continue };
+            let Some(job) = self.directory.find(name).or_else(|| self.jobs_id(name)) else {
+                continue;
+            };
             let owner = self.slots.of_job(job);
-            if owner != self.me {
-                owners.insert(owner);
-            } else if self.engine.shard.find(job).is_none() {
+            if owner == self.me && self.engine.shard.find(job).is_none() {
                 self.directory.forget(name, job);
+            } else if owner != self.me || claim.durable || self.engine.shard.is_obliterated(job) {
+                owners.entry(owner).or_default().push(job);
             }
         }
+        let durable = claim.durable;
         let claim = WaitingClaim { sounded: true, ..claim };
         if owners.is_empty() {
             return Some(claim);
@@ -191,15 +201,26 @@ impl ShardServer {
         self.claim_probes.begun += 1;
         let number = self.claim_probes.begun;
         let from = self.me as u16;
-        for &owner in &owners {
-            self.outbox.immediate(owner).messages.push(Message::Probe { from, number });
-        }
         self.claim_probes.waiting.insert(number, (owners.len(), claim));
+        for (owner, jobs) in owners {
+            let probe = Message::Probe { from, number, jobs, durable };
+            self.outbox.immediate(owner).messages.push(probe);
+        }
         None
     }
 
-    /// A shard wants to have read what this one has said before.
-    pub(crate) fn answer_probe(&mut self, from: u16, number: u64) {
+    /// A shard wants to have read what this one has said before, and the names of some jobs if they are to go.
+    pub(crate) fn answer_probe(
+        &mut self,
+        conns: &mut Connections,
+        (from, number): (u16, u64),
+        jobs: &[JobId],
+        durable: bool,
+    ) {
+        if durable {
+            self.engine.journal.require_sync();
+        }
+        self.apply(conns, Caller::default(), &Command::GiveBackNames { jobs });
         // With the news, which wait for the log as well.
         self.outbox.after_commit(usize::from(from)).messages.push(Message::Probed { number });
     }
@@ -215,9 +236,10 @@ impl ShardServer {
         }
     }
 
-    /// Whether a name is the id of a job that has it from the server. Such a job would be on this shard.
-    fn is_jobs_id(&self, name: &str) -> bool {
-        matches!(JobRef::of(name), JobRef::Id(id) if self.engine.shard.find(id).is_some())
+    /// The job that has a name as its id from the server. Such a job would be on this shard.
+    fn jobs_id(&self, name: &str) -> Option<JobId> {
+        let JobRef::Id(id) = JobRef::of(name) else { return None };
+        self.engine.shard.find(id).map(|_| id)
     }
 
     /// It has been said what came of a name: those who wait for it go on until one has claimed it again.
@@ -322,6 +344,7 @@ impl ShardServer {
         self.apply(conns, caller, &Command::Push { queue, jobs: &granted });
         let known = all.iter().zip(taken).filter(|(_, taken)| **taken);
         self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
+        self.sync_duplicates(all, taken);
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         let pushed = match own {
             Some((_, Reply::Pushed(pushed))) => pushed.clone(),
@@ -358,6 +381,13 @@ impl ShardServer {
         });
         self.effects = effects;
         self.answered(origin);
+    }
+
+    /// A job that was pushed with a name twice is as durable as the second one wants it.
+    pub(crate) fn sync_duplicates(&mut self, all: &[NewJob<'_>], taken: &[bool]) {
+        if all.iter().zip(taken).any(|(job, taken)| *taken && job.durable) {
+            self.engine.journal.require_sync();
+        }
     }
 
     /// Names that were granted to jobs which another job stood in the way of (its unique key).
@@ -413,7 +443,7 @@ impl ShardServer {
         self.retry_claims(name);
     }
 
-    pub(crate) fn named(&mut self, name: &str, id: corq_shards::job::id::JobId, known: bool) {
+    pub(crate) fn named(&mut self, name: &str, id: JobId, known: bool) {
         if known {
             self.directory.settle(name, id);
         } else {

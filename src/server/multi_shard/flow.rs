@@ -153,7 +153,7 @@ impl ShardServer {
         let (owner, places) = &task.name_owners[task.answered];
         let batch = self.outbox.immediate(*owner);
         let names = places.iter().map(|&place| batch.keep(jobs[place].id.as_bytes())).collect();
-        batch.messages.push(Message::Claim { step, names });
+        batch.messages.push(Message::Claim { step, names, durable: false });
     }
 
     /// An owner shard has answered.

@@ -42,6 +42,8 @@ pub struct PushWork {
     bytes: u64,
     /// Some of its jobs let their groups be only so large.
     is_grouped: bool,
+    /// Some of its jobs with custom ids are to outlive a power loss.
+    is_durable: bool,
     /// Jobs that its jobs depend on.
     dependencies: usize,
     /// The pieces, by their first jobs, that have any and are not looked at yet.
@@ -81,6 +83,7 @@ impl PushWork {
             stage: Stage::DependencyLookup,
             bytes: 0,
             is_grouped: false,
+            is_durable: false,
             dependencies: 0,
             needy: VecDeque::new(),
             needed: BTreeMap::new(),
@@ -136,6 +139,7 @@ impl ShardServer {
                 push.taken = vec![false; items];
             }
             self.meter.note(1);
+            push.is_durable |= job.durable;
             let place = from + place;
             let key = (self.slots.of_name(name), name.into());
             if let Some(&first) = push.names.get(&key) {
@@ -255,7 +259,7 @@ impl ShardServer {
             push.asked.push((name, place));
         }
         self.meter.note(names.len());
-        batch.messages.push(Message::Claim { step, names });
+        batch.messages.push(Message::Claim { step, names, durable: push.is_durable });
     }
 
     /// An owner shard has answered.
@@ -454,6 +458,7 @@ impl ShardServer {
         self.long_commands.reservations.use_up(piece.step, bytes, pressure);
         let known = all.iter().zip(&piece.taken).filter(|(_, taken)| **taken);
         self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
+        self.sync_duplicates(all, &piece.taken);
         let Some(Reply::Pushed(pushed)) = self.own_reply() else { return };
         let effects = std::mem::take(&mut self.effects);
         let made = &effects.pushed[pushed];

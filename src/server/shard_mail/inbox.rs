@@ -122,14 +122,16 @@ impl ShardServer {
             Message::Leave { client, gone } => self.leave(conns, *client, *gone),
             Message::Carried { from, bytes } => self.carried(*from, *bytes),
             Message::Taken { bytes } => self.large_replies.note_taken(*bytes),
-            Message::Claim { step, names } => self.claim(batch, *step, names),
+            Message::Claim { step, names, durable } => self.claim(batch, *step, names, *durable),
             Message::Claimed { step, taken } => self.claimed(conns, *step, taken),
             Message::Reserve { name } => self.reserve(batch.text(name)),
             Message::Unclaim { name } => self.unclaimed(batch.text(name)),
             Message::Named { name, id, known } => {
                 self.named(batch.text(name), *id, *known);
             }
-            Message::Probe { from, number } => self.answer_probe(*from, *number),
+            Message::Probe { from, number, jobs, durable } => {
+                self.answer_probe(conns, (*from, *number), jobs, *durable);
+            }
             Message::Probed { number } => self.probed(*number),
             Message::Seen { client } => self.saw_client(*client),
             Message::Attend { from, queues } => {

@@ -127,6 +127,8 @@ pub enum Message {
         step: Step,
         /// The ids.
         names: Vec<Span>,
+        /// Whether jobs that bear them have to be on the disk before the answer.
+        durable: bool,
     },
     /// The directory's answer.
     Claimed {
@@ -166,12 +168,17 @@ pub enum Message {
         /// How many.
         names: usize,
     },
-    /// Asks for an answer that comes behind all that the receiver has told so far.
+    /// Asks for an answer that comes behind all that the receiver has told so far, and behind the news of those of
+    /// some jobs that only wait to be removed.
     Probe {
         /// Who asks.
         from: u16,
         /// What for.
         number: u64,
+        /// The jobs.
+        jobs: Vec<JobId>,
+        /// Whether the answer waits until all that the receiver has done is on the disk.
+        durable: bool,
     },
     /// The answer.
     Probed {

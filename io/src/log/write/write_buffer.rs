@@ -5,6 +5,7 @@
 //! image of a stretch of the address space, so that a block is written from where it was built.
 
 use super::aligned::{Buffer, PAGE_BYTES};
+use crate::log::Mode;
 use crate::log::format::address::{Geometry, Position};
 use crate::log::format::block::{
     BLOCK_HEADER_BYTES, BlockHeader, FLAG_SYNC, RECORD_HEADER_BYTES, seal_records, u32_at,
@@ -146,9 +147,18 @@ impl WriteBuffer {
         self.geometry
     }
 
-    /// The block that holds the record appended last must be synced before it is released.
-    pub(crate) fn require_sync(&mut self) {
-        self.flags |= FLAG_SYNC;
+    /// The block that holds the record appended last must be synced before it is released. If that one has been closed,
+    /// and maybe only written, a note behind it waits for its sync. True if there is such a note.
+    pub(crate) fn require_sync(&mut self, synced: Position, mode: Mode) -> bool {
+        if self.records > 0 {
+            self.flags |= FLAG_SYNC;
+            return false;
+        }
+        let notes = mode == Mode::Written && synced < self.end;
+        if notes {
+            self.note(FLAG_SYNC);
+        }
+        notes
     }
 
     /// After the last record; the end of the last block when none is open.
