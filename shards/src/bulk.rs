@@ -34,7 +34,7 @@ pub(crate) struct BulkOperation {
 
 enum Work {
     /// Jobs that have ended are to run anew, oldest first.
-    Revive { ended: State, left: u64, until_ms: u64 },
+    Revive { ended: State, below: u64, left: u64, until_ms: u64 },
     /// Some jobs go.
     Remove(Box<Removal>),
     /// The delays of some jobs end.
@@ -53,7 +53,7 @@ enum Work {
 
 /// Which jobs go, and how far the search for them has come.
 struct Removal {
-    /// Those that ended, to be taken in order of their age; how many there were of each.
+    /// Those that ended, to be taken in order of their age; of each, before which place among the ends.
     ended: Vec<(State, u64)>,
     /// Those that have not, to be taken in the order they were made.
     pending: States,
@@ -103,14 +103,10 @@ impl Shard {
         let ended = retry.ended;
         let queue = self.queues.find(retry.queue);
         let Some(id) = retry.job else {
-            let left = queue.map_or(0, |queue| self.queues[queue].count(ended)).min(retry.count);
-            self.take_up(
-                now_ms,
-                caller,
-                retry.queue,
-                Work::Revive { ended, left, until_ms: retry.until_ms },
-                out,
-            );
+            let below = queue.map_or(0, |queue| self.end_of(queue, ended));
+            let (left, until_ms) = (retry.count, retry.until_ms);
+            let work = Work::Revive { ended, below, left, until_ms };
+            self.take_up(now_ms, caller, retry.queue, work, out);
             return;
         };
         let job = self.jobs.find(id).filter(|&job| {
@@ -191,10 +187,10 @@ impl Shard {
     fn removal(&mut self, now_ms: u64, name: &str, states: &[State]) -> Removal {
         let queue = self.queues.find(name);
         let is_end = |state: &State| matches!(state, State::Completed | State::Failed);
-        let count = |state| queue.map_or(0, |queue| self.queues[queue].count(state));
+        let below = |state| queue.map_or(0, |queue| self.end_of(queue, state));
         let ended = states.iter().copied().filter(is_end);
         Removal {
-            ended: ended.map(|state| (state, count(state))).collect(),
+            ended: ended.map(|state| (state, below(state))).collect(),
             pending: states.iter().copied().filter(|state| !is_end(state)).collect(),
             after: JobId::default(),
             newest: self.ids.highest(),
@@ -205,6 +201,13 @@ impl Shard {
             id_bytes: 0,
             drains: false,
         }
+    }
+
+    /// The place behind all jobs that have come to an end: those that are there may leave and come back.
+    pub(crate) fn end_of(&self, queue: u32, state: State) -> u64 {
+        let about = &self.queues[queue];
+        let ended = if state == State::Completed { &about.completed } else { &about.failed };
+        ended.end(&self.jobs)
     }
 
     /// The name changes hands at once: what was in the queue stays behind in a detached one, which
@@ -431,10 +434,13 @@ impl Shard {
     ) -> bool {
         let queue = bulk_operation.queue;
         match &mut bulk_operation.work {
-            Work::Revive { ended, left, until_ms } => {
+            Work::Revive { ended, below, left, until_ms } => {
                 for _ in 0..self.config.bulk_slice.min(*left) {
                     let oldest = self.queues[queue].oldest(*ended, &self.jobs);
-                    let Some(job) = oldest.filter(|&job| self.since_ms(job) <= *until_ms) else {
+                    let meant = |&job: &u32| {
+                        self.jobs.end_order(job) < *below && self.since_ms(job) <= *until_ms
+                    };
+                    let Some(job) = oldest.filter(meant) else {
                         *left = 0;
                         break;
                     };
@@ -531,16 +537,16 @@ impl Shard {
         let (grace_ms, began_ms) = (removal.grace_ms, removal.began_ms);
         // Ids can run ahead of the clock by a little, and no grace means no question of age.
         let is_old = |since_ms: u64| grace_ms == 0 || since_ms.saturating_add(grace_ms) <= began_ms;
-        while let Some((state, left)) = removal.ended.last_mut() {
+        while let Some((state, below)) = removal.ended.last() {
             let about = &self.queues[queue];
             let ended = if *state == State::Completed { &about.completed } else { &about.failed };
-            let enough = |&job: &u32| is_old(self.since_ms(job));
-            for job in ended.iter(&self.jobs).take_while(enough).take(*left as usize) {
+            let meant =
+                |&job: &u32| self.jobs.end_order(job) < *below && is_old(self.since_ms(job));
+            for job in ended.iter(&self.jobs).take_while(meant) {
                 if victims.len() == most {
                     return (victims, false);
                 }
                 victims.push(job);
-                *left -= 1;
             }
             removal.ended.pop();
         }

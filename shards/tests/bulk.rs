@@ -130,6 +130,75 @@ fn a_bulk_operation_is_about_the_jobs_that_were_there_and_ends_while_producers_p
     }
 }
 
+/// Guards against one that takes a job which came later for each that has left meanwhile.
+#[test]
+fn a_chore_about_ended_jobs_takes_none_that_ended_later_in_place_of_those_that_left() {
+    let failed = Clean { queue: "q", grace_ms: 0, states: &[State::Failed], limit: u64::MAX };
+    let sifting = Sifting {
+        queue: "q",
+        filter: FailedFilter::default(),
+        offset: 0,
+        limit: u64::MAX,
+        purpose: SiftFor::Retry,
+    };
+    for command in [PURGE, RETRY, Command::Clean(failed), Command::Sift(&sifting)] {
+        let mut bed = Bed::new();
+        let old = bury_many(&mut bed, "q", 1200);
+        bury_many(&mut bed, "beside", 1200);
+        // The turn of the command comes late.
+        assert_eq!(bed.ask(1, &Command::PurgeFailed { queue: "beside" }), None);
+        assert_eq!(bed.ask(1, &command), None);
+        for &job in &old[1150..] {
+            let retry = Command::RetryFailed { queue: "q", job: Some(job), count: 1 };
+            assert_eq!(bed.ask(1, &retry), Some(Reply::Count(1)));
+        }
+        let back: Vec<(JobId, Token)> = bed.pull(1, "q", 50);
+        assert_eq!(back.len(), 50);
+        let late = bury_many(&mut bed, "q", 50);
+        for (job, token) in back {
+            bed.fail(job, Some(token)).unwrap();
+        }
+        let replies = bed.pass(0);
+        let counted = |(_, reply): &(RequestId, Reply)| match reply {
+            Reply::Count(count) => *count,
+            Reply::Cleaned(ids) => ids.len() as u64,
+            reply => panic!("{reply:?}"),
+        };
+        let mut counts: Vec<u64> = replies.iter().map(counted).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [1150, 1200], "{command:?}");
+        for job in late.iter().chain(&old[1150..]) {
+            assert_eq!(bed.state(*job), Some(State::Failed), "{command:?}");
+        }
+        bed.shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn running_completed_jobs_anew_takes_none_that_was_completed_later() {
+    let mut bed = Bed::with(Config { completed_max: 50_000, ..config(1) });
+    let complete = |bed: &mut Bed, count: u32| {
+        push_many(bed, "q", count as usize);
+        let held = bed.pull(1, "q", count);
+        held.iter().for_each(|&(job, token)| bed.ack(job, Some(token)).unwrap());
+        held.into_iter().map(|(job, _)| job).collect::<Vec<_>>()
+    };
+    let old = complete(&mut bed, 600);
+    assert_eq!(bed.ask(1, &Command::Pause { queue: "q", paused: true }), Some(Reply::Done));
+    assert_eq!(bed.ask(1, &REDO), None);
+    for &job in &old[590..] {
+        let redo =
+            Command::RetryCompleted { queue: "q", job: Some(job), count: 1, until_ms: u64::MAX };
+        assert_eq!(bed.ask(1, &redo), Some(Reply::Count(1)));
+    }
+    bed.run(1, &Command::Pause { queue: "q", paused: false });
+    let held = bed.pull(1, "q", 5);
+    assert_eq!(held.len(), 5);
+    held.iter().for_each(|&(job, token)| bed.ack(job, Some(token)).unwrap());
+    assert_eq!(bed.pass(0).pop().map(|(_, reply)| reply), Some(Reply::Count(590)));
+    assert_eq!(count(&mut bed, "q", State::Completed), 5);
+}
+
 #[test]
 fn retrying_and_purging_end_while_workers_fail_more() {
     let mut bed = Bed::new();
@@ -250,6 +319,26 @@ fn an_obliterated_queue_is_new_at_once_while_the_rest_of_the_old_one_goes() {
     assert_eq!(bed.replayed().facts(), bed.shard.facts());
 }
 
+/// Guards against a push that is answered with a job which the obliterate has yet to reach.
+#[test]
+fn a_job_that_an_obliterate_has_yet_to_reach_gives_its_custom_id_back_when_it_is_wanted() {
+    let mut bed = Bed::new();
+    push_many(&mut bed, "q", 1500);
+    let last = bed.push("q", NewJob { custom_id: Some("last"), ..NewJob::default() });
+    let beside = bed.push("beside", NewJob { custom_id: Some("other"), ..NewJob::default() });
+    bed.run(1, &Command::GiveBackNames { jobs: &[last, beside] });
+    assert!(bed.effects.names.is_empty(), "their queues are there");
+    assert_eq!(bed.ask(1, &OBLITERATE), None);
+    assert_eq!(bed.shard.standing(last), Standing::Unknown, "nothing can depend on it any more");
+    bed.run(1, &Command::GiveBackNames { jobs: &[last, last, beside] });
+    let freed: Vec<&str> = bed.effects.names.iter().map(|change| &*change.name).collect();
+    assert_eq!(freed, ["last"]);
+    assert_eq!((bed.state(last), bed.state(beside)), (None, Some(State::Waiting)));
+    assert_eq!(bed.replayed().facts(), bed.shard.facts(), "a start knows it, too");
+    assert_eq!(bed.pass(0).pop().map(|(_, reply)| reply), Some(Reply::Done));
+    bed.shard.audit().unwrap();
+}
+
 #[test]
 fn obliterating_takes_every_state_and_setting() {
     let mut bed = Bed::new();
@@ -317,26 +406,6 @@ fn bulk_operations_of_one_queue_follow_each_other_and_those_of_others_take_turns
     let counts: Vec<Reply> = bed.pass(0).into_iter().map(|(_, reply)| reply).collect();
     assert_eq!(counts, [Reply::Count(1300), Reply::Count(5)]);
     assert!(dead.iter().all(|&job| bed.state(job) == Some(State::Waiting)), "after the drain");
-}
-
-/// Guards against a push that is answered with a job which the obliterate has yet to reach.
-#[test]
-fn a_job_that_an_obliterate_has_yet_to_reach_gives_its_custom_id_back_when_it_is_wanted() {
-    let mut bed = Bed::new();
-    push_many(&mut bed, "q", 1500);
-    let last = bed.push("q", NewJob { custom_id: Some("last"), ..NewJob::default() });
-    let beside = bed.push("beside", NewJob { custom_id: Some("other"), ..NewJob::default() });
-    bed.run(1, &Command::GiveBackNames { jobs: &[last, beside] });
-    assert!(bed.effects.names.is_empty(), "their queues are there");
-    assert_eq!(bed.ask(1, &OBLITERATE), None);
-    assert_eq!(bed.shard.standing(last), Standing::Unknown, "nothing can depend on it any more");
-    bed.run(1, &Command::GiveBackNames { jobs: &[last, last, beside] });
-    let freed: Vec<&str> = bed.effects.names.iter().map(|change| &*change.name).collect();
-    assert_eq!(freed, ["last"]);
-    assert_eq!((bed.state(last), bed.state(beside)), (None, Some(State::Waiting)));
-    assert_eq!(bed.replayed().facts(), bed.shard.facts(), "a start knows it, too");
-    assert_eq!(bed.pass(0).pop().map(|(_, reply)| reply), Some(Reply::Done));
-    bed.shard.audit().unwrap();
 }
 
 #[test]

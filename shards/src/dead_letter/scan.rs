@@ -62,8 +62,8 @@ pub enum DlqScanFor {
 /// A look through a dead-letter queue that is under way.
 pub(crate) struct DlqScan {
     filter: FailedFilter,
-    /// Jobs that are still to be looked at.
-    left: u64,
+    /// The place among the ends before which jobs are looked at: those that were there.
+    below: u64,
     skip: u64,
     limit: u64,
     pub(crate) yields: Yields,
@@ -81,10 +81,10 @@ impl Shard {
     /// A look through all that is in a dead-letter queue now.
     pub(crate) fn scan(&mut self, scan_request: &DlqScanRequest<'_>) -> DlqScan {
         let queue = self.queues.find(scan_request.queue);
-        let left = queue.map_or(0, |queue| self.queues[queue].count(State::Failed));
+        let below = queue.map_or(0, |queue| self.end_of(queue, State::Failed));
         DlqScan {
             filter: scan_request.filter,
-            left,
+            below,
             skip: scan_request.offset,
             limit: scan_request.limit,
             yields: match scan_request.purpose {
@@ -100,9 +100,9 @@ impl Shard {
 
     /// The same, to set the deadlines of all.
     pub(crate) fn rearming(&self, queue: u32) -> DlqScan {
-        let left = self.queues[queue].count(State::Failed);
+        let below = self.end_of(queue, State::Failed);
         let filter = FailedFilter::default();
-        DlqScan { filter, left, skip: 0, limit: u64::MAX, yields: Yields::Rearmed }
+        DlqScan { filter, below, skip: 0, limit: u64::MAX, yields: Yields::Rearmed }
     }
 
     /// One slice; how many were found, and whether it was the last.
@@ -116,14 +116,14 @@ impl Shard {
         let mut found = 0;
         for _ in 0..LOOKS_MAX {
             // What is found may change: then a slice is as long as those of other bulk operations.
-            if scan.left == 0 || scan.limit == 0 || found == self.config.bulk_slice {
+            if scan.limit == 0 || found == self.config.bulk_slice {
                 break;
             }
-            let Some(job) = self.queues[queue].failed.walk_on(&self.jobs) else {
-                scan.left = 0;
+            let next = self.queues[queue].failed.walk_on(&self.jobs);
+            let Some(job) = next.filter(|&job| self.jobs.end_order(job) < scan.below) else {
+                scan.limit = 0;
                 break;
             };
-            scan.left -= 1;
             if !self.is_meant(now_ms, job, &scan.filter) {
                 continue;
             }
@@ -140,7 +140,7 @@ impl Shard {
                 Yields::Stats(stats) => self.count_failed(now_ms, job, stats),
             }
         }
-        let last = scan.left == 0 || scan.limit == 0;
+        let last = scan.limit == 0;
         if matches!(scan.yields, Yields::Retried) {
             self.serve(now_ms, queue, out);
         }

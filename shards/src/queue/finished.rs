@@ -32,6 +32,13 @@ impl Ended {
         }
     }
 
+    /// Whatever comes to its end from now on comes at this place or behind it.
+    pub fn end(&self, jobs: &Jobs) -> u64 {
+        let listed = self.list.back().map(|back| jobs.end_order(back));
+        let stray = self.strays.last_key_value().map(|(&order, _)| order);
+        listed.max(stray).map_or(0, |last| last + 1)
+    }
+
     /// Adds a job, whose outcome is set.
     pub fn insert(&mut self, jobs: &mut Jobs, index: u32) {
         let order = jobs.end_order(index);
