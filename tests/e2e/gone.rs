@@ -101,6 +101,23 @@ fn a_stop_right_after_the_removal_ends_with_an_error() {
     assert!(said.contains(server.data.to_str().unwrap()), "{said}");
 }
 
+/// Guards against a server that takes jobs into a directory which the next start refuses.
+#[test]
+fn a_server_whose_manifest_was_removed_takes_no_jobs_until_it_is_back() {
+    let mut server = Server::start_default();
+    let (mut client, mut web) = (server.client(), server.web());
+    push(&mut client).unwrap();
+    let manifest = server.data.join("MANIFEST");
+    let text = fs::read(&manifest).unwrap();
+    fs::remove_file(&manifest).unwrap();
+    is_noticed(&server, &mut client, &mut web, manifest.to_str().unwrap());
+    fs::write(&manifest, text).unwrap();
+    until("jobs are taken again", || push(&mut client).ok());
+    fs::remove_file(&manifest).unwrap();
+    until("a job is refused", || push(&mut client).err());
+    assert_eq!(server.terminate().code(), Some(1), "{}", server.output());
+}
+
 /// One file of the log, the one that is written or an older one, removed or replaced by a copy of itself.
 #[test]
 fn a_server_that_has_lost_one_file_of_its_log_takes_no_jobs() {

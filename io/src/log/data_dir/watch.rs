@@ -7,9 +7,11 @@
 use super::DataDir;
 use super::identity::Identity;
 use super::layout::shard_path;
+use super::manifest::MANIFEST;
 use crate::log::Log;
 use crate::log::format::segment::file_name;
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,6 +94,27 @@ impl Place {
     }
 }
 
+/// A small file that must go on saying what it says, under whatever inode.
+#[derive(Debug)]
+struct Text {
+    path: PathBuf,
+    says: Vec<u8>,
+}
+
+impl Text {
+    fn new(path: PathBuf) -> io::Result<Self> {
+        Ok(Self { says: fs::read(&path)?, path })
+    }
+
+    /// What cannot be read may be there.
+    fn is_there(&self) -> bool {
+        match fs::read(&self.path) {
+            Ok(found) => found == self.says,
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct OfShard {
     place: Place,
@@ -117,6 +140,8 @@ pub enum Change {
 pub struct Watch {
     presence: Arc<Presence>,
     root: Place,
+    /// Without it the next start refuses the directory.
+    manifest: Text,
     shards: Vec<OfShard>,
 }
 
@@ -129,7 +154,8 @@ impl Watch {
                 Ok(OfShard { place, known: BTreeMap::new(), missed: None, next: 0 })
             })
             .collect::<io::Result<_>>()?;
-        Ok(Self { presence, root: Place::new(data.path().into())?, shards })
+        let manifest = Text::new(data.path().join(MANIFEST))?;
+        Ok(Self { presence, root: Place::new(data.path().into())?, manifest, shards })
     }
 
     /// Looks, and says what is otherwise than before.
@@ -148,6 +174,9 @@ impl Watch {
     fn missing(&mut self) -> Option<PathBuf> {
         if !self.root.is_there() {
             return Some(self.root.path.clone());
+        }
+        if !self.manifest.is_there() {
+            return Some(self.manifest.path.clone());
         }
         let presence = &self.presence;
         self.shards.iter_mut().enumerate().find_map(|(index, shard)| shard.missing(index, presence))
@@ -199,7 +228,6 @@ impl<D> Log<D> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::fs;
 
     fn watched(dir: &Path) -> (DataDir, Watch) {
         let data = DataDir::open(&dir.join("data"), 2).unwrap();
@@ -231,6 +259,26 @@ mod tests {
             assert!(!watch.presence.is_gone());
         }
         assert_eq!(watch.presence.looks(), 7);
+    }
+
+    /// The next start refuses a directory without it.
+    #[test]
+    fn a_manifest_that_is_removed_or_says_something_else_is_gone_until_it_is_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, mut watch) = watched(dir.path());
+        let path = data.path().join(MANIFEST);
+        let text = fs::read(&path).unwrap();
+        for other in [None, Some(&b""[..]), Some(b"shards = 3")] {
+            match other {
+                None => fs::remove_file(&path).unwrap(),
+                Some(other) => fs::write(&path, other).unwrap(),
+            }
+            assert_eq!(watch.look(), Some(Change::Gone(path.clone())));
+            // A copy says the same.
+            fs::write(&path, &text).unwrap();
+            assert_eq!(watch.look(), Some(Change::Back));
+        }
+        assert!(!watch.presence.is_gone());
     }
 
     #[test]
