@@ -22,7 +22,8 @@ use std::collections::BTreeMap;
 /// Sets of limits that pulls of one queue may bring at a time.
 pub const VIEWS_MAX: usize = 8;
 
-/// A set of limits that nobody has pulled with for so long, and nobody waits with, makes room for another.
+/// A set of limits that nobody has pulled with for so long, and nobody waits with, makes room for another, unless its
+/// rate still counts what was pulled with it.
 const VIEW_IDLE_MS: u64 = 10_000;
 
 /// Groups that a new view looks at with each pull until it has seen all.
@@ -50,6 +51,8 @@ pub(crate) struct View {
     /// These, and those that wait for one group's jobs.
     pub(crate) waiting: u32,
     used_at_ms: u64,
+    /// When the last span ends in which jobs of some group have left, as its rate counts them.
+    counts_until_ms: u64,
     /// Tells seats in this view from those in an earlier one at its place.
     epoch: u32,
     /// The next group that has to be looked at, until all have been.
@@ -60,6 +63,15 @@ impl View {
     /// Whether there are groups that it has not looked at yet.
     pub(crate) fn is_unseen(&self) -> bool {
         self.unseen != NONE
+    }
+
+    /// Whether it may make room for another one.
+    fn is_spare(&self, now_ms: u64) -> bool {
+        let unused_for = |ms: u64| self.used_at_ms.saturating_add(ms) <= now_ms;
+        // What others have pulled since is counted as well, but bounds nothing that was pulled here.
+        let span_ms = self.terms.rate.map_or(0, |rate| rate.span_ms);
+        let counts = self.counts_until_ms > now_ms && !unused_for(span_ms);
+        self.waiting == 0 && unused_for(VIEW_IDLE_MS) && !counts
     }
 }
 
@@ -140,10 +152,8 @@ impl Rotation {
             self.views.push(View::default());
             self.views.len() - 1
         } else {
-            let spare = |view: &View| {
-                view.waiting == 0 && view.used_at_ms.saturating_add(VIEW_IDLE_MS) <= now_ms
-            };
-            let others = self.views.iter().enumerate().skip(1).filter(|(_, view)| spare(view));
+            let others = self.views.iter().enumerate().skip(1);
+            let others = others.filter(|(_, view)| view.is_spare(now_ms));
             others.min_by_key(|(_, view)| view.used_at_ms)?.0
         };
         self.epoch += 1;
@@ -314,6 +324,9 @@ impl Groups {
                 let seat = self.slab[group].seat_mut(view);
                 if seat.epoch == epoch {
                     seat.window.note(now_ms, rate);
+                    let until_ms = seat.window.began_ms.saturating_add(rate.span_ms);
+                    let view = &mut rotation.views[view];
+                    view.counts_until_ms = view.counts_until_ms.max(until_ms);
                 }
             }
         }
