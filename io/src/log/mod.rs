@@ -252,6 +252,7 @@ impl<D: Disk> Log<D> {
         let oldest = geometry.start_of(from.oldest.unwrap_or(current));
         let key = disk.secret();
         let key = key.map_err(|source| OpenError::Io { what: "drawing a salt".into(), source })?;
+        let (claimed, slots) = from.slots(config.mode);
         let salts = Arc::new(Salts::new(key, from.fresh, from.salts));
         let header = SegmentHeader {
             shard: config.shard,
@@ -306,7 +307,6 @@ impl<D: Disk> Log<D> {
         };
         let next = if ends_here { from.end } else { geometry.data_start_of(current) };
         let chunk_bytes = config.block_bytes;
-        let (claimed, slots) = from.slots(config.mode);
         let start = WriterStart {
             end: from.end,
             header,

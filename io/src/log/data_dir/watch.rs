@@ -6,8 +6,7 @@
 
 use super::DataDir;
 use super::identity::Identity;
-use super::layout::shard_path;
-use super::manifest::MANIFEST;
+use super::layout::{MANIFEST, shard_path};
 use crate::log::Log;
 use crate::log::format::segment::file_name;
 use std::collections::BTreeMap;
