@@ -5,7 +5,7 @@
 //! What a worker does is counted where its jobs are, by the connection that pulled them: two workers
 //! that share a connection share its numbers.
 
-use super::worker_presence::{WorkerPresence, each_once};
+use super::worker_presence::{SLICE, WorkerPresence, each_once};
 use super::write_alive;
 use crate::api::request::{Body, RegisterWorker};
 use crate::protocol::msgpack::Texts;
@@ -13,11 +13,13 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
 use crate::server::multi_shard::row_pages::{PAGE_BYTES, PAGE_ROWS};
-use crate::server::shard_mail::message::Message;
+use crate::server::shard_mail::envelope::Span;
+use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
-use corq_shards::command::ClientId;
+use corq_shards::Caller;
+use corq_shards::command::{ClientId, Command};
 use corq_shards::query::Activity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -81,7 +83,7 @@ pub struct Workers {
     /// Workers let go of to make room for others.
     crowded_out: u64,
     /// Which queues they work on, and what the owners of these know of it.
-    pub(super) presence: WorkerPresence,
+    pub presence: WorkerPresence,
     /// A worker that was silent since before then counts as gone.
     silent_before_ms: u64,
 }
@@ -202,11 +204,6 @@ impl Workers {
     /// Bytes that they take, as they are counted.
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Names of queues that have yet to be counted, or to be told to the owners of the queues.
-    pub fn presence_waiting(&self) -> usize {
-        self.presence.waiting()
     }
 
     /// How many have been let go of to make room for others.
@@ -330,6 +327,47 @@ fn write_worker(writer: &mut Writer<'_>, id: &str, worker: &Worker, done: Activi
 }
 
 impl ShardServer {
+    /// Counts a slice of the registrations that came or went, and tells the owners of a slice of the queues that got
+    /// their first worker or lost their last. True if there is more to do.
+    fn tell_worker_presence(&mut self) -> bool {
+        let Self { workers: Workers { presence, .. }, outbox, slots, meter, .. } = self;
+        if !presence.has_left() {
+            return false;
+        }
+        let from = self.me as u16;
+        let mut steps = presence.count(SLICE);
+        for _ in 0..SLICE {
+            let Some((queue, came)) = presence.next_change() else { break };
+            steps += 1;
+            let batch = outbox.after_commit(slots.of_queue(&queue));
+            let change = (batch.keep(queue.as_bytes()), came);
+            match batch.messages.last_mut() {
+                Some(Message::Attend { queues, .. }) => queues.push(change),
+                _ => batch.messages.push(Message::Attend { from, queues: vec![change] }),
+            }
+        }
+        meter.note(steps);
+        presence.has_left()
+    }
+
+    /// Another shard has told of workers for queues of this one.
+    pub(crate) fn attend(
+        &mut self,
+        conns: &mut Connections,
+        batch: &Batch,
+        from: u16,
+        queues: &[(Span, bool)],
+    ) {
+        let names = queues.len();
+        self.meter.note(names);
+        for (queue, came) in queues {
+            let command = Command::Attend { queue: batch.text(queue), came: *came };
+            self.apply(conns, Caller::default(), &command);
+        }
+        let answers = self.outbox.after_commit(usize::from(from));
+        answers.messages.push(Message::Attended { names });
+    }
+
     /// Tells the shards that may keep workers of a connection that it lives.
     pub(crate) fn send_seen(&mut self, client: ClientId) {
         for shard in 0..self.slots.shards() {
@@ -382,7 +420,7 @@ impl ShardServer {
             Body::UnregisterWorker(id) => self.workers.unregister(id),
             _ => false,
         };
-        self.pay_for_workers(uncounted);
+        self.meter.note(self.workers.presence.count_excess(uncounted));
         if !known {
             self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
             return;
@@ -421,7 +459,7 @@ impl ShardServer {
             attends: true,
         };
         self.workers.register(id, registration);
-        self.pay_for_workers(uncounted);
+        self.meter.note(self.workers.presence.count_excess(uncounted));
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
                 let mut writer = reply::head(sink.out, true, ctx.req_id, 1);

@@ -8,16 +8,11 @@
 
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::msgpack::{Reader, Texts};
-use crate::server::shard_mail::message::Message;
-use crate::server::shard_server::ShardServer;
-use corq_io::net::Connections;
-use corq_shards::Caller;
-use corq_shards::command::Command;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Names that a turn counts, and names that it tells.
-const SLICE: usize = 500;
+pub const SLICE: usize = 500;
 
 /// Names that owners may have yet to read.
 const IN_FLIGHT_MAX: usize = 2000;
@@ -82,8 +77,14 @@ impl WorkerPresence {
         self.uncounted
     }
 
+    /// After a command before which so many names were uncounted: if too many are, counts as many as it has brought.
+    /// Returns how many.
+    pub fn count_excess(&mut self, uncounted_before: usize) -> usize {
+        self.count(self.uncounted.saturating_sub(uncounted_before.max(UNCOUNTED_MAX)))
+    }
+
     /// Counts so many names, or all. Returns how many.
-    fn count(&mut self, names: usize) -> usize {
+    pub fn count(&mut self, names: usize) -> usize {
         let mut counted = 0;
         while counted < names
             && let Some(front) = self.moves.front_mut()
@@ -130,7 +131,7 @@ impl WorkerPresence {
     }
 
     /// The next queue whose owner is to be told, and whether it has a worker, if the owners have read enough.
-    fn next_change(&mut self) -> Option<(Arc<str>, bool)> {
+    pub fn next_change(&mut self) -> Option<(Arc<str>, bool)> {
         if self.in_flight >= IN_FLIGHT_MAX {
             return None;
         }
@@ -147,12 +148,12 @@ impl WorkerPresence {
     }
 
     /// Owners have read so many names.
-    fn note_read(&mut self, names: usize) {
+    pub fn note_read(&mut self, names: usize) {
         self.in_flight -= names;
     }
 
     /// Whether a turn has something to do for it.
-    fn has_left(&self) -> bool {
+    pub fn has_left(&self) -> bool {
         !self.moves.is_empty() || !self.changes.is_empty() && self.in_flight < IN_FLIGHT_MAX
     }
 }
@@ -187,60 +188,6 @@ pub fn each_once(names: Texts<'_>) -> Arc<[u8]> {
         writer.str(name);
     }
     bytes.into()
-}
-
-impl ShardServer {
-    /// After a command that registered workers or ended registrations, before which so many names were uncounted: if
-    /// too many wait, it counts as many as it brought.
-    pub(crate) fn pay_for_workers(&mut self, uncounted_before: usize) {
-        let most = uncounted_before.max(UNCOUNTED_MAX);
-        let over = self.workers.presence.uncounted.saturating_sub(most);
-        let counted = self.workers.presence.count(over);
-        self.meter.note(counted);
-    }
-
-    /// Counts a slice of the registrations that came or went, and tells the owners of a slice of the queues that got
-    /// their first worker or lost their last. True if there is more to do.
-    pub(crate) fn tell_worker_presence(&mut self) -> bool {
-        if !self.workers.presence.has_left() {
-            return false;
-        }
-        let from = self.me as u16;
-        let mut steps = self.workers.presence.count(SLICE);
-        for _ in 0..SLICE {
-            let Some((queue, came)) = self.workers.presence.next_change() else { break };
-            steps += 1;
-            let batch = self.outbox.after_commit(self.slots.of_queue(&queue));
-            let change = (batch.keep(queue.as_bytes()), came);
-            match batch.messages.last_mut() {
-                Some(Message::Attend { queues, .. }) => queues.push(change),
-                _ => batch.messages.push(Message::Attend { from, queues: vec![change] }),
-            }
-        }
-        self.meter.note(steps);
-        self.workers.presence.has_left()
-    }
-
-    /// Another shard has told of workers for queues of this one.
-    pub(crate) fn attend<'a>(
-        &mut self,
-        conns: &mut Connections,
-        from: u16,
-        queues: impl ExactSizeIterator<Item = (&'a str, bool)>,
-    ) {
-        let names = queues.len();
-        self.meter.note(names);
-        for (queue, came) in queues {
-            self.apply(conns, Caller::default(), &Command::Attend { queue, came });
-        }
-        let batch = self.outbox.after_commit(usize::from(from));
-        batch.messages.push(Message::Attended { names });
-    }
-
-    /// An owner has read what it was told.
-    pub(crate) fn attended(&mut self, names: usize) {
-        self.workers.presence.note_read(names);
-    }
 }
 
 #[cfg(test)]

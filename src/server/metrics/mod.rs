@@ -376,7 +376,7 @@ impl ShardServer {
             self.workers.len() as u64,
             self.workers.bytes() as u64,
             self.workers.crowded_out(),
-            self.workers.presence_waiting() as u64,
+            self.workers.presence.waiting() as u64,
             shard.webhooks().len() as u64,
             of_webhooks[0],
             of_webhooks[1],

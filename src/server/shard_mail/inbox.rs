@@ -134,11 +134,8 @@ impl ShardServer {
             }
             Message::Probed { number } => self.probed(*number),
             Message::Seen { client } => self.saw_client(*client),
-            Message::Attend { from, queues } => {
-                let queues = queues.iter().map(|(queue, came)| (batch.text(queue), *came));
-                self.attend(conns, *from, queues);
-            }
-            Message::Attended { names } => self.attended(*names),
+            Message::Attend { from, queues } => self.attend(conns, batch, *from, queues),
+            Message::Attended { names } => self.workers.presence.note_read(*names),
             Message::Resolve { step, names } => self.resolve(batch, *step, names),
             Message::Resolved { step, jobs } => self.resolved(conns, *step, jobs),
             Message::Stand { step, jobs } => self.stand(*step, jobs),
