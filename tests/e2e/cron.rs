@@ -233,6 +233,35 @@ fn racing_settings_of_one_name_leave_one_schedule() {
     assert_eq!(listed(&mut client, &name), None);
 }
 
+/// Those that have to wait for another are taken up some at a time, in their order and before those that come later.
+#[test]
+fn commands_that_wait_for_a_schedule_are_answered_also_where_many_are_refused() {
+    let server = Start::new().env("SHARDS", 2).start();
+    let mut client = server.client();
+    let set = |schedule: &str| json!({"name": "c", "queue": "q", "data": 1, "schedule": schedule});
+    for round in 0..5 {
+        let mut expected = Vec::new();
+        let mut send = |cmd: &str, fields: Value, outcome: &str| {
+            expected.push((client.send(cmd, fields).unwrap(), outcome.to_owned()));
+        };
+        send("Cron", set("@yearly"), "");
+        (0..40).for_each(|_| send("Cron", set("0 0 31 6 *"), "schedule has no run in the future"));
+        send("CronGet", json!({"name": "c"}), "");
+        send("CronDelete", json!({"name": "c"}), "");
+        (0..5).for_each(|_| send("CronGet", json!({"name": "c"}), "Cron not found"));
+        send("Cron", set("@monthly"), "");
+        for _ in 0..expected.len() {
+            let reply = client.recv().unwrap();
+            let place = expected.iter().position(|(request, _)| reply["reqId"] == *request);
+            let (_, outcome) = expected.swap_remove(place.unwrap());
+            assert_eq!(reply["error"].as_str().unwrap_or_default(), outcome, "{round}: {reply}");
+        }
+        assert_eq!(listed(&mut client, "c").unwrap()["schedule"], "@monthly");
+    }
+    let numbers = crate::space::metrics(&mut client);
+    assert_eq!((numbers["corq_crons_waiting"], numbers["corq_crons_waiting_bytes"]), (0, 0));
+}
+
 #[test]
 fn many_schedules_of_one_connection_may_be_under_way() {
     let mut client = client();

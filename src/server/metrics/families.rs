@@ -70,6 +70,12 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("flows_open", Kind::Gauge, "Committed flows whose jobs are not visible on all shards yet"),
     ("crons", Kind::Gauge, "Schedules"),
     (
+        "crons_waiting",
+        Kind::Gauge,
+        "Commands on schedules that wait for another on the same schedule",
+    ),
+    ("crons_waiting_bytes", Kind::Gauge, "Memory of their frames"),
+    (
         "notices_waiting",
         Kind::Gauge,
         "Notices to the jobs that jobs here depend on, in line; beyond 4,000 of a shard no other command is begun",

@@ -370,6 +370,8 @@ impl ShardServer {
             held.unreported_dropped,
             self.open_flows.len() as u64,
             held.crons as u64,
+            self.crons.backlog.len() as u64,
+            self.crons.backlog.bytes() as u64,
             shard.notices_waiting(),
             held.scheduled_put_off,
             held.attended as u64,

@@ -9,12 +9,14 @@
 //! A crash between Set and Remove leaves two; the registry shard finds them at the start and drops the older.
 //! What it knows is derived from the schedules, as a directory is, and never logged by itself.
 
+use super::cron_backlog::CronBacklog;
 use super::cron_view::write_cron;
 use super::messages::{Act, CronMessage};
 use super::task::Task;
 use crate::api::request::{Body, Cadence, Cron, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
+use crate::server::commands::BUSY;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::envelope::{Origin, Step};
@@ -26,7 +28,7 @@ use corq_shards::Caller;
 use corq_shards::command::{Command, SetCron};
 use corq_shards::cron::expression::{BadPlan, Plan};
 use corq_shards::effect::Reply;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// The shard that keeps the names of all schedules, and all webhooks. One is enough for what changes
 /// so rarely, and lets the limits be those of the server.
@@ -38,7 +40,85 @@ pub const CRONS_MAX: usize = 10_000;
 /// Payloads of all schedules together: they stay in memory.
 pub const CRON_DATA_BYTES_MAX: u64 = 64 << 20;
 
+/// Commands that waited for a name and are taken up in a turn, if the first of them are refused.
+const TAKEN_UP_PER_TURN: usize = 16;
+
 const NOT_FOUND: &str = "Cron not found";
+
+/// What the shards tell each other about schedules.
+#[derive(Debug)]
+pub enum CronMessage {
+    /// Work for the shard that has the queue of a schedule.
+    Act {
+        /// Who waits.
+        step: Step,
+        /// Who asked.
+        origin: Origin,
+        /// What to do.
+        act: Act,
+        /// The client's command.
+        frame: Span,
+    },
+    /// What came of it: runs and version of the schedule, if there is one.
+    Acted {
+        /// Who waits.
+        step: Step,
+        /// The schedule.
+        state: Option<(u64, u64)>,
+        /// Why it could not be set.
+        refused: Option<Span>,
+    },
+    /// The sender has this schedule, found in its log.
+    Known {
+        /// Its name.
+        name: Span,
+        /// Its version.
+        version: u64,
+        /// Bytes of its payload.
+        data_bytes: u64,
+        /// The sender.
+        owner: u16,
+    },
+    /// A schedule of the sender has ended by itself.
+    Ended {
+        /// The sender.
+        owner: u16,
+        /// Its name.
+        name: Span,
+    },
+    /// The receiver's schedule of this name is older than another.
+    Drop {
+        /// Its name.
+        name: Span,
+    },
+    /// More commands wait for this name than were taken up.
+    GoOn {
+        /// The name.
+        name: Span,
+    },
+    /// All names are known: schedules run from now on.
+    Start,
+}
+
+/// What the owner of a queue has to do with a schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// Stop it: it moves to another shard.
+    Hold,
+    /// Let it go on: it did not move after all.
+    LetGo,
+    /// Set it and answer the client, or say why not: the registry shard answers the client.
+    Set {
+        /// Runs and version it had on another shard.
+        moved: Option<(u64, u64)>,
+    },
+    /// Remove it: it has moved.
+    Leave,
+    /// Remove it and answer the client.
+    Delete,
+    /// Answer the client with it.
+    Show,
+}
 
 /// A command on a schedule, as seen by the registry shard.
 #[derive(Debug)]
@@ -67,8 +147,6 @@ struct Entry {
     busy: bool,
     /// It ended by itself while one was.
     ended: bool,
-    /// Commands that wait for that one. Each is one of the fifty its connection may have.
-    waiting: VecDeque<(Origin, Box<[u8]>)>,
 }
 
 /// What the registry shard knows; empty on all other shards.
@@ -79,19 +157,14 @@ pub struct CronNames {
     data_bytes: u64,
     /// Schedules found twice: the shard of the older, and the name.
     older: Vec<(usize, Box<str>)>,
+    /// Commands that wait for a name that is busy.
+    pub backlog: CronBacklog,
 }
 
 impl CronNames {
     /// Notes a schedule that a shard has found in its log.
     fn found(&mut self, owner: usize, name: &str, version: u64, data_bytes: u64) {
-        let entry = Entry {
-            owner,
-            version,
-            data_bytes,
-            busy: false,
-            ended: false,
-            waiting: VecDeque::new(),
-        };
+        let entry = Entry { owner, version, data_bytes, busy: false, ended: false };
         match self.entries.get_mut(name) {
             Some(known) if known.version >= version => self.older.push((owner, name.into())),
             Some(known) => {
@@ -124,10 +197,14 @@ impl CronNames {
             data_bytes: 0,
             busy: true,
             ended: false,
-            waiting: VecDeque::new(),
         });
         entry.busy = true;
         Ok(())
+    }
+
+    /// Whether a command is at work on a name.
+    fn is_busy(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.busy)
     }
 }
 
@@ -156,13 +233,17 @@ impl ShardServer {
         else {
             return;
         };
-        if let Some(entry) = self.crons.entries.get_mut(*name)
-            && entry.busy
-        {
-            entry.waiting.push_back((ctx.origin, ctx.frame.into()));
+        if !self.crons.is_busy(name) && !self.crons.backlog.has(name) {
+            self.start_cron(conns, ctx, body);
+        } else if self.crons.backlog.push(name, ctx.origin, ctx.frame) {
             self.deferred(ctx.origin);
-            return;
+        } else {
+            self.refuse(conns, ctx.origin, ctx.req_id, BUSY);
         }
+    }
+
+    /// Starts a command whose name is not busy.
+    fn start_cron(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, body: &Body<'_>) {
         match self.plan_cron_task(ctx, body) {
             Ok(task) => {
                 self.deferred(ctx.origin);
@@ -273,32 +354,35 @@ impl ShardServer {
         if task.act == Act::Delete || entry.ended || entry.version == 0 {
             self.crons.data_bytes -= entry.data_bytes;
             entry.data_bytes = 0;
-            if let Some(entry) = self.crons.entries.remove(&task.name) {
-                self.go_on_with(conns, &task.name, entry.waiting);
-            }
-        } else {
-            let waiting = std::mem::take(&mut entry.waiting);
-            self.go_on_with(conns, &task.name, waiting);
+            self.crons.entries.remove(&task.name);
         }
+        self.go_on_with(conns, &task.name);
     }
 
-    /// Starts the next of the commands that waited for a name.
-    fn go_on_with(
-        &mut self,
-        conns: &mut Connections,
-        name: &str,
-        mut waiting: VecDeque<(Origin, Box<[u8]>)>,
-    ) {
-        while let Some((origin, frame)) = waiting.pop_front() {
-            let ctx = RequestContext { origin, req_id: None, frame: &frame, lookup: Lookup::Fresh };
-            self.requested(conns, ctx);
-            if let Some(entry) = self.crons.entries.get_mut(name)
-                && entry.busy
-            {
-                waiting.append(&mut entry.waiting);
-                entry.waiting = waiting;
+    /// Starts the next of the commands that waited for a name. If many are refused, the rest of them goes on with the
+    /// next mail: as long as one waits, what comes for the name waits behind it.
+    fn go_on_with(&mut self, conns: &mut Connections, name: &str) {
+        for _ in 0..TAKEN_UP_PER_TURN {
+            if self.crons.is_busy(name) {
                 return;
             }
+            let Some((origin, frame)) = self.crons.backlog.pop(name) else { return };
+            self.answered(origin);
+            // It was decoded before it had to wait.
+            let Ok(Request { op, req_id, body, .. }) = &decode(&frame) else { continue };
+            self.meter_command(*op, frame.len());
+            let (req_id, lookup) = (*req_id, Lookup::Fresh);
+            let ctx = RequestContext { origin, req_id, frame: &frame, lookup };
+            if self.must_defer(origin, body) {
+                self.defer_large(conns, ctx, body);
+            } else {
+                self.start_cron(conns, ctx, body);
+            }
+        }
+        if !self.crons.is_busy(name) && self.crons.backlog.has(name) {
+            let batch = self.outbox.immediate(self.me);
+            let name = batch.keep(name.as_bytes());
+            batch.messages.push(Message::Cron(CronMessage::GoOn { name }));
         }
     }
 
@@ -355,6 +439,7 @@ impl ShardServer {
                 let command = Command::RemoveCron { name: batch.text(name) };
                 self.apply(conns, Caller::default(), &command);
             }
+            CronMessage::GoOn { name } => self.go_on_with(conns, batch.text(name)),
             CronMessage::Start => self.apply(conns, Caller::default(), &Command::StartCrons),
         }
     }

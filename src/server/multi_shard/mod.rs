@@ -7,6 +7,7 @@
 //! | `child_results` | tells the shard of a parent how its children ended |
 //! | `child_values` | the results of many children, written slice by slice |
 //! | `cron` | schedules |
+//! | `cron_backlog` | commands on schedules that wait for another on the same |
 //! | `cron_interval` | how often schedules may run |
 //! | `cron_view` | a schedule as clients see it |
 //! | `custom_ids` | claims custom ids before a push |
@@ -27,6 +28,7 @@ pub(super) mod batch;
 pub(super) mod child_results;
 pub(super) mod child_values;
 pub(super) mod cron;
+pub(super) mod cron_backlog;
 pub(super) mod cron_interval;
 pub(super) mod cron_view;
 pub(super) mod custom_ids;
