@@ -18,6 +18,7 @@ use super::events::subscribers::Subscribers;
 use super::http::HttpState;
 use super::metrics::Durations;
 use super::multi_shard::backup_point::BackupPoints;
+use super::multi_shard::child_patches::ChildPatches;
 use super::multi_shard::child_values::ChildValueReads;
 use super::multi_shard::cron::CronNames;
 use super::multi_shard::custom_ids::{ClaimProbes, WaitingClaims};
@@ -74,6 +75,7 @@ pub struct ShardServer {
     pub(super) job_record_lists: JobRecordLists,
     pub(super) priority_counts: PriorityCounts,
     pub(super) child_value_reads: ChildValueReads,
+    pub(super) child_patches: ChildPatches,
     pub(super) outbox: Outbox,
     pub(super) large_replies: LargeReplies,
     pub(super) transcodings: Transcodings,
@@ -215,6 +217,7 @@ impl ShardServer {
             job_record_lists: JobRecordLists::default(),
             priority_counts: PriorityCounts::default(),
             child_value_reads: ChildValueReads::default(),
+            child_patches: ChildPatches::default(),
             outbox,
             large_replies: LargeReplies::default(),
             transcodings: Transcodings::default(),
@@ -280,6 +283,7 @@ impl ShardServer {
             || self.saturated && !self.waits_for_disk() && !self.waits_for_wakeup()
             || !self.stalled_messages.is_empty() && !self.waits_for_wakeup()
             || self.has_deferred()
+            || self.has_child_patches()
             || self.has_transcodings()
             || self.shared_values.is_held()
     }

@@ -157,3 +157,41 @@ fn counts_of_many_priorities_are_written_in_slices_and_are_those_of_all() {
     is_sliced(&mut client, "GetCountsPerPriority");
     client.ok("GetCountsPerPriority", json!({"queue": "none"}));
 }
+
+/// The data of a child is written anew with its parent in it.
+#[test]
+fn a_turn_writes_a_parent_into_one_large_child_only() {
+    const CHILDREN: usize = 4;
+    const BYTES: usize = 3_000_000;
+    let server = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4).start();
+    let mut client = server.client();
+    client.push_with("whole", 1, json!({"jobId": "root"}));
+    for n in 0..CHILDREN {
+        let data = json!({"text": "x".repeat(BYTES)});
+        client.push_with("parts", data, json!({"jobId": format!("c{n}")}));
+    }
+    let of = |n: usize| json!({"childId": format!("c{n}"), "parentId": "root"});
+    let linked: [Value; CHILDREN] =
+        client.at_once(std::array::from_fn(|n| ("UpdateParent", of(n))));
+    assert!(linked.iter().all(|reply| reply["ok"] == true), "{linked:?}");
+    let one = BYTES as u64 / 4096;
+    let steps = steps_of(&mut client, "UpdateParent");
+    assert!((one..2 * one).contains(&steps), "{steps}");
+    // Their records are on the disk only, by now.
+    for _ in 0..12 {
+        client.push("other", "x".repeat(1 << 20));
+    }
+    let removed: [Value; CHILDREN] = client.at_once(std::array::from_fn(|n| {
+        ("RemoveChildDependency", json!({"id": format!("c{n}")}))
+    }));
+    assert!(removed.iter().all(|reply| reply["removed"] == true), "{removed:?}");
+    let steps = steps_of(&mut client, "UpdateParent");
+    assert!((one..2 * one).contains(&steps), "{steps}");
+    for n in 0..CHILDREN {
+        let job = client.ok("GetJob", json!({"id": format!("c{n}")}))["job"].clone();
+        assert_eq!(job["data"]["text"].as_str().map(str::len), Some(BYTES));
+        assert_eq!(job["data"]["__parentId"], Value::Null);
+    }
+    let waiting = crate::space::metrics(&mut client)["corq_child_patches_waiting"];
+    assert_eq!(waiting, 0);
+}

@@ -4,36 +4,44 @@
 use super::Reader;
 use super::writer::Writer;
 
-/// `map` with these entries, each a text or, to be gone, none. `None` if it is no map.
-pub fn patched(map: &[u8], entries: &[(&str, Option<&str>)]) -> Option<Vec<u8>> {
-    let mut reader = Reader::new(map);
-    let count = reader.map().ok()??;
-    let mut kept = Vec::new();
-    for _ in 0..count {
-        let before = reader.rest();
-        let is_meant = {
-            let mut key = Reader::new(before);
-            let text = key.text_bytes().ok().flatten();
-            text.is_some_and(|text| entries.iter().any(|(name, _)| name.as_bytes() == text))
-        };
-        reader.pass().ok()?;
-        reader.pass().ok()?;
-        if !is_meant {
-            kept.push(&before[..before.len() - reader.rest().len()]);
-        }
-    }
+/// An entry of a map to be changed: its key, and its new value or, to be gone, none.
+type Entry<'a> = (&'a str, Option<&'a str>);
+
+/// `map` with these entries. `None` if it is no map.
+///
+/// The map is walked twice, once to count its entries and once to copy them, so that nothing is remembered of each: it may
+/// have millions.
+pub fn patched(map: &[u8], entries: &[Entry<'_>]) -> Option<Vec<u8>> {
+    let mut kept = 0;
+    each_kept(map, entries, |_| kept += 1)?;
     let given = entries.iter().filter_map(|(name, value)| Some((name, (*value)?)));
-    let mut bytes = Vec::with_capacity(map.len() + 64);
+    let more: usize = given.clone().map(|(name, value)| name.len() + value.len() + 10).sum();
+    let mut bytes = Vec::with_capacity(map.len() + more + 10);
     let mut writer = Writer::new(&mut bytes);
-    writer.map(kept.len() + given.clone().count());
-    for entry in kept {
-        writer.raw(entry);
-    }
+    writer.map(kept + given.clone().count());
+    each_kept(map, entries, |entry| writer.raw(entry))?;
     for (name, value) in given {
         writer.str(name);
         writer.str(value);
     }
     Some(bytes)
+}
+
+/// Calls `see` with the bytes of each entry of `map` that is not one of `entries`.
+fn each_kept(map: &[u8], entries: &[Entry<'_>], mut see: impl FnMut(&[u8])) -> Option<()> {
+    let mut reader = Reader::new(map);
+    for _ in 0..reader.map().ok()?? {
+        let before = reader.rest();
+        let text = Reader::new(before).text_bytes().ok().flatten();
+        let is_meant =
+            text.is_some_and(|text| entries.iter().any(|(name, _)| name.as_bytes() == text));
+        reader.pass().ok()?;
+        reader.pass().ok()?;
+        if !is_meant {
+            see(&before[..before.len() - reader.rest().len()]);
+        }
+    }
+    Some(())
 }
 
 #[cfg(test)]

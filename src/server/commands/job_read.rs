@@ -155,7 +155,7 @@ impl ShardServer {
             Continuation::PostWebhook { place } => self.trigger_record_arrived(place, &fetched),
             Continuation::Report(report) => self.report_record_arrived(report, &fetched),
             Continuation::ParentLink { step, link } => {
-                self.patch_child(conns, step, link, &fetched);
+                self.child_record_arrived(conns, step, link, &fetched);
             }
             Continuation::PublishEvent { place } => self.told_record_arrived(place, &fetched),
         }

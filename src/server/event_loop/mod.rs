@@ -210,6 +210,7 @@ impl EventLoop {
         }
         self.server.transcode_in_turn(&mut self.reactor.conns);
         self.server.go_on_with_long(&mut self.reactor.conns);
+        self.server.patch_children_in_turn(&mut self.reactor.conns);
         self.server.resume_deferred(&mut self.reactor.conns);
         while self.server.go_on_unblocked(&mut self.reactor.conns) {}
         self.server.move_connections(&mut self.reactor.conns);

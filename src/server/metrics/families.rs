@@ -67,6 +67,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Counter,
         "Children of which too many were unheard, so that the oldest were given up",
     ),
+    (
+        "child_patches_waiting",
+        Kind::Gauge,
+        "Children that wait to have a parent written into their data",
+    ),
     ("flows_open", Kind::Gauge, "Committed flows whose jobs are not visible on all shards yet"),
     ("crons", Kind::Gauge, "Schedules"),
     (

@@ -369,6 +369,7 @@ impl ShardServer {
             held.unreported as u64,
             held.unreported_dropped,
             self.open_flows.len() as u64,
+            self.child_patches.len() as u64,
             held.crons as u64,
             self.crons.backlog.len() as u64,
             self.crons.backlog.bytes() as u64,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `backup_point` | where the logs of all shards can be cut at once |
 //! | `batch` | commands on many jobs: check all, then act |
+//! | `child_patches` | parents that are written into the data of children, some per turn |
 //! | `child_results` | tells the shard of a parent how its children ended |
 //! | `child_values` | the results of many children, written slice by slice |
 //! | `cron` | schedules |
@@ -25,6 +26,7 @@
 
 pub(super) mod backup_point;
 pub(super) mod batch;
+pub(super) mod child_patches;
 pub(super) mod child_results;
 pub(super) mod child_values;
 pub(super) mod cron;

@@ -2,7 +2,7 @@
 //! parent has no use for it. Each takes steps over the shards of both, one after the other; what has been
 //! written down of one is carried on with by the other after a crash.
 
-use super::messages::{AboutChild, Link, ParentLinkMessage};
+use super::child_patches::Link;
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;
@@ -64,6 +64,82 @@ enum Stage {
     Edge,
     Patch,
     Rest,
+}
+
+/// What the shard of a child says of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AboutChild {
+    known: bool,
+    parent: Option<Box<str>>,
+}
+
+/// What shards tell each other about it.
+#[derive(Debug)]
+pub enum ParentLinkMessage {
+    /// To the shard of a child: what is known of it?
+    AskChild {
+        /// Who waits.
+        step: Step,
+        /// The child.
+        child: JobId,
+    },
+    /// The answer.
+    Child {
+        /// Who waits.
+        step: Step,
+        /// What is known.
+        about: AboutChild,
+    },
+    /// To the shard of a parent: what is known of it, and whether it names the child.
+    AskParent {
+        /// Who waits.
+        step: Step,
+        /// The parent.
+        parent: JobId,
+        /// The child's name.
+        child: Span,
+    },
+    /// The answer.
+    Parent {
+        /// Who waits.
+        step: Step,
+        /// What is known.
+        about: Option<AboutParent>,
+    },
+    /// To the shard of a parent: it has one more child from now on, or waits for one no longer.
+    Edge {
+        /// Who waits.
+        step: Step,
+        /// The parent.
+        parent: JobId,
+        /// The child.
+        child: JobId,
+        /// The child's name.
+        name: Span,
+        /// One more, or one less.
+        adopt: bool,
+    },
+    /// To the shard of a child: it has this parent from now on, or none.
+    Patch {
+        /// Who waits.
+        step: Step,
+        /// What is to be written.
+        link: Link,
+    },
+    /// To the shard of a child: its parent has no use for it.
+    Abandon {
+        /// Who waits.
+        step: Step,
+        /// The child.
+        child: JobId,
+    },
+    /// It was done, or why not.
+    Done {
+        /// Who waits.
+        step: Step,
+        /// What came of it.
+        outcome: Result<bool, Box<str>>,
+    },
 }
 
 fn text_of(job: JobRef<'_>) -> Box<str> {
@@ -398,7 +474,7 @@ impl ShardServer {
                 self.change_parent_link(conns, *step, *child, Change::Abandon);
             }
             ParentLinkMessage::Patch { step, link } => {
-                self.patch_child(conns, *step, link.clone(), &[]);
+                self.child_patches.push(*step, link.clone());
             }
             ParentLinkMessage::Child { step, about } => {
                 if let Some(task) = self.parent_link_task(*step) {
@@ -460,40 +536,84 @@ impl ShardServer {
         self.reply_parent_link(step, ParentLinkMessage::Done { step, outcome });
     }
 
-    /// Writes a parent into a child, or takes it out: into its data, too, where clients look for it.
-    /// `fetched` has the child's record if it was read for that.
-    pub(crate) fn patch_child(
+    /// Whether a child can be patched in another turn that nothing else would begin.
+    pub(crate) fn has_child_patches(&self) -> bool {
+        self.child_patches.has_left() && !self.is_disk_behind() && !self.waits_for_word()
+    }
+
+    /// Patches the next children, as far as a turn goes.
+    pub fn patch_children_in_turn(&mut self, conns: &mut Connections) {
+        let mut bytes = 0;
+        while !self.must_pause()
+            && !self.is_disk_behind()
+            && let Some((step, link)) = self.child_patches.next(bytes)
+        {
+            bytes += self.patch_child(conns, step, link, &[]);
+        }
+    }
+
+    /// A child's record has been read.
+    pub(crate) fn child_record_arrived(
         &mut self,
         conns: &mut Connections,
         step: Step,
         link: Link,
         fetched: &[Fetched],
     ) {
+        self.child_patches.reads = false;
+        self.patch_child(conns, step, link, fetched);
+    }
+
+    /// Writes a parent into a child, or takes it out: into its data, too, where clients look for it.
+    /// `fetched` has the child's record if it was read for that. Returns how many bytes it has.
+    fn patch_child(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        link: Link,
+        fetched: &[Fetched],
+    ) -> usize {
+        let before = self.meter_work(Work::of(Op::UpdateParent));
+        let bytes = self.patch_record(conns, step, link, fetched);
+        self.meter.note_bytes(bytes);
+        self.meter_work(before);
+        bytes
+    }
+
+    fn patch_record(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        link: Link,
+        fetched: &[Fetched],
+    ) -> usize {
         let Some(index) = self.engine.shard.find(link.child) else {
             self.reply_parent_link(step, ParentLinkMessage::Done { step, outcome: Ok(false) });
-            return;
+            return 0;
         };
         let stored = self.engine.shard.view(index).data;
+        let bytes = stored.record_bytes as usize;
         let record = match Records::new(&self.engine.journal, fetched).record(&stored) {
             Ok(record) => record.to_vec(),
             Err(Absent::Cold) => {
                 let client = corq_shards::command::ClientId::default();
                 let (shard, conn) = (self.me as u16, crate::server::events::NOBODY);
                 let origin = Origin { shard, conn, client, tokenless: false, lists: false };
+                self.child_patches.reads = true;
                 self.read_first(
                     origin,
                     Continuation::ParentLink { step, link },
                     &[stored],
                     fetched.to_vec(),
                 );
-                return;
+                return bytes;
             }
             Err(Absent::Damaged) => {
                 self.reply_parent_link(
                     step,
                     ParentLinkMessage::Done { step, outcome: Err(DAMAGED.into()) },
                 );
-                return;
+                return bytes;
             }
         };
         let Ok(pushed) = pushed_of(&record) else {
@@ -501,7 +621,7 @@ impl ShardServer {
                 step,
                 ParentLinkMessage::Done { step, outcome: Err(DAMAGED.into()) },
             );
-            return;
+            return bytes;
         };
         let parent = link.parent.as_ref();
         let entries = [
@@ -513,6 +633,7 @@ impl ShardServer {
         let new = NewJob { data, ..pushed.job };
         let parent = parent.map(|(parent, _)| &**parent);
         self.change_parent_link(conns, step, link.child, Change::Link { job: &new, parent });
+        bytes
     }
 }
 
