@@ -35,8 +35,8 @@ impl Ended {
     /// Whatever comes to its end from now on comes at this place or behind it.
     pub fn end(&self, jobs: &Jobs) -> u64 {
         let listed = self.list.back().map(|back| jobs.end_order(back));
-        let stray = self.out_of_order.last_key_value().map(|(&order, _)| order);
-        listed.max(stray).map_or(0, |last| last + 1)
+        let unlisted = self.out_of_order.last_key_value().map(|(&order, _)| order);
+        listed.max(unlisted).map_or(0, |last| last + 1)
     }
 
     /// Adds a job, whose outcome is set.

@@ -4,23 +4,14 @@
 //!
 //! A ground type: of the server it imports the envelope only.
 
+use super::messages::Link;
 use crate::server::shard_mail::envelope::Step;
-use corq_shards::job::id::JobId;
 use std::collections::VecDeque;
 
 /// Bytes of records after which a turn patches no other.
 pub const TURN_BYTES_MAX: usize = 256 << 10;
 
-/// A child and the parent that it gets.
-#[derive(Clone, Debug)]
-pub struct Link {
-    /// The child.
-    pub child: JobId,
-    /// The parent as the child knows it, and its queue; none if it loses its own.
-    pub parent: Option<(Box<str>, Box<str>)>,
-}
-
-/// See the module.
+/// The children that are still to be patched, in their order.
 #[derive(Debug, Default)]
 pub struct ChildPatches {
     waiting: VecDeque<(Step, Link)>,
@@ -56,6 +47,7 @@ impl ChildPatches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corq_shards::job::id::JobId;
 
     #[test]
     fn a_turn_patches_one_large_child_and_many_small_ones() {

@@ -239,6 +239,11 @@ pub enum CronMessage {
         /// Its name.
         name: Span,
     },
+    /// More commands wait for this name than were taken up.
+    GoOn {
+        /// The name.
+        name: Span,
+    },
     /// All names are known: schedules run from now on.
     Start,
 }

@@ -2,7 +2,7 @@
 //! parent has no use for it. Each takes steps over the shards of both, one after the other; what has been
 //! written down of one is carried on with by the other after a crash.
 
-use super::child_patches::Link;
+use super::messages::{AboutChild, Link, ParentLinkMessage};
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;
@@ -64,82 +64,6 @@ enum Stage {
     Edge,
     Patch,
     Rest,
-}
-
-/// What the shard of a child says of it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct AboutChild {
-    known: bool,
-    parent: Option<Box<str>>,
-}
-
-/// What shards tell each other about it.
-#[derive(Debug)]
-pub enum ParentLinkMessage {
-    /// To the shard of a child: what is known of it?
-    AskChild {
-        /// Who waits.
-        step: Step,
-        /// The child.
-        child: JobId,
-    },
-    /// The answer.
-    Child {
-        /// Who waits.
-        step: Step,
-        /// What is known.
-        about: AboutChild,
-    },
-    /// To the shard of a parent: what is known of it, and whether it names the child.
-    AskParent {
-        /// Who waits.
-        step: Step,
-        /// The parent.
-        parent: JobId,
-        /// The child's name.
-        child: Span,
-    },
-    /// The answer.
-    Parent {
-        /// Who waits.
-        step: Step,
-        /// What is known.
-        about: Option<AboutParent>,
-    },
-    /// To the shard of a parent: it has one more child from now on, or waits for one no longer.
-    Edge {
-        /// Who waits.
-        step: Step,
-        /// The parent.
-        parent: JobId,
-        /// The child.
-        child: JobId,
-        /// The child's name.
-        name: Span,
-        /// One more, or one less.
-        adopt: bool,
-    },
-    /// To the shard of a child: it has this parent from now on, or none.
-    Patch {
-        /// Who waits.
-        step: Step,
-        /// What is to be written.
-        link: Link,
-    },
-    /// To the shard of a child: its parent has no use for it.
-    Abandon {
-        /// Who waits.
-        step: Step,
-        /// The child.
-        child: JobId,
-    },
-    /// It was done, or why not.
-    Done {
-        /// Who waits.
-        step: Step,
-        /// What came of it.
-        outcome: Result<bool, Box<str>>,
-    },
 }
 
 fn text_of(job: JobRef<'_>) -> Box<str> {
@@ -538,7 +462,7 @@ impl ShardServer {
 
     /// Whether a child can be patched in another turn that nothing else would begin.
     pub(crate) fn has_child_patches(&self) -> bool {
-        self.child_patches.has_left() && !self.is_disk_behind() && !self.waits_for_word()
+        self.child_patches.has_left() && !self.is_disk_behind() && !self.waits_for_wakeup()
     }
 
     /// Patches the next children, as far as a turn goes.

@@ -5,8 +5,8 @@
 use super::engine::Fetched;
 use crate::server::commands::job_record::Show;
 use crate::server::connection::reply_writer::Placeholder;
-use crate::server::multi_shard::child_patches::Link;
 use crate::server::multi_shard::child_values::ChildValueRead;
+use crate::server::multi_shard::messages::Link;
 use crate::server::numbered::Entries;
 use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::request_context::Lookup;
