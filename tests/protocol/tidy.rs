@@ -93,3 +93,42 @@ fn what_only_its_folder_uses_says_super_and_all_else_that_is_not_public_says_cra
         [2]
     );
 }
+
+/// Where documents leave out the beginning of a path.
+const BEGINNINGS: [&str; 6] = ["", "src", "src/server", "shards/src", "io/src", "io/src/log"];
+
+/// The paths of source files in backticks that a text names, folder included.
+fn source_files(text: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    quoted
+        .filter(|name| name.ends_with(".rs") && name.contains('/') && name.chars().all(is_part))
+        .collect()
+}
+
+fn is_there(path: &str) -> bool {
+    BEGINNINGS.iter().any(|beginning| Path::new(ROOT).join(beginning).join(path).is_file())
+}
+
+#[test]
+fn every_source_file_that_a_document_names_exists() {
+    let mut named = 0;
+    let mut wrong = Vec::new();
+    for path in all_files() {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        if path.extension().is_none_or(|suffix| suffix != "md") || path.ends_with("CHANGELOG.md") {
+            continue;
+        }
+        let files = source_files(&text);
+        named += files.len();
+        let absent = files.into_iter().filter(|file| !is_there(file));
+        wrong.extend(absent.map(|file| format!("{}: {file}", path.display())));
+    }
+    assert!(named > 50, "{named} files are named");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // It sees one that is not there.
+    let text = "see `server/absent.rs`, `main.rs` and `src/main.rs`";
+    let files = source_files(text);
+    assert_eq!(files, ["server/absent.rs", "src/main.rs"]);
+    assert!(!is_there(files[0]) && is_there(files[1]));
+}
