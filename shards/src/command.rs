@@ -482,6 +482,13 @@ pub enum Command<'a> {
         /// Whether the reply waits for the disk, and so does the part when it comes.
         durable: bool,
     },
+    /// Takes some of a part, whose groups and the log have room for all of it.
+    StageJudged {
+        /// As in [`Command::Stage`].
+        records: &'a [&'a [u8]],
+        /// As there.
+        durable: bool,
+    },
     /// Says what becomes of a flow.
     Decide {
         /// The flow.

@@ -6,6 +6,9 @@
 //! once, and no shard has to know the parts of others.
 //!
 //! A part that hears of itself from another part knows that the word was given, and is released by that.
+//!
+//! A part of more jobs than a slice comes, or goes, in slices, each of which has a record of its own. Until the last of
+//! them the word stays: after a crash it is passed on again, so that the rest follows.
 
 use crate::collections::hash_key::HashKey;
 use crate::collections::table::Map;
@@ -18,7 +21,7 @@ use crate::log_record::row::{self, parts};
 use crate::log_record::show::Show;
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, JOB_BYTES, Out, Shard};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 parts! {
     /// See [`Record::Staged`].
@@ -30,6 +33,31 @@ parts! {
         /// The job, as it will have been pushed.
         pushed: Pushed<'a> = "job",
     }
+}
+
+/// Some jobs of a flow that are staged here: those with ids from the first to the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slice {
+    /// The flow.
+    pub flow: JobId,
+    /// The first.
+    pub first: JobId,
+    /// The last.
+    pub last: JobId,
+    /// Whether they come, or go.
+    pub come: bool,
+}
+
+impl Slice {
+    fn record(self) -> Record<'static> {
+        let Self { flow, first, last, come } = self;
+        Record::FlowSlice { flow, first, last, come }
+    }
+}
+
+/// What a staged job may come to take in the log.
+pub fn staged_bytes(record: &[u8]) -> u64 {
+    record.len() as u64 + JOB_BYTES
 }
 
 /// What becomes of a flow.
@@ -45,11 +73,19 @@ pub enum Fate {
     Dropped,
     /// All its parts have come.
     Done,
+    /// It comes, and the part of it that is here in slices: see [`Slice`].
+    CommittedInSlices,
 }
 
 impl Fate {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Committed, Self::CommittedHere, Self::Released, Self::Dropped, Self::Done];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Committed,
+        Self::CommittedHere,
+        Self::Released,
+        Self::Dropped,
+        Self::Done,
+        Self::CommittedInSlices,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -58,6 +94,7 @@ impl Fate {
             Self::Released => "released",
             Self::Dropped => "dropped",
             Self::Done => "done",
+            Self::CommittedInSlices => "committed-in-slices",
         }
     }
 }
@@ -86,7 +123,26 @@ impl row::Part<'_> for Fate {
 struct Part {
     head: Box<[u8]>,
     stored: LogRef,
+}
+
+/// What becomes of a part, as far as it is decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Way {
+    #[default]
+    Undecided,
+    /// It comes in slices.
+    Comes,
+    /// It goes in slices.
+    Goes,
+}
+
+/// What of a flow is staged here.
+#[derive(Default)]
+struct Parts {
+    jobs: BTreeMap<JobId, Part>,
+    /// Each step of it waits for the disk.
     durable: bool,
+    way: Way,
 }
 
 /// All flows that are under way, as far as a shard knows.
@@ -97,18 +153,24 @@ pub(crate) struct Flows {
     of_job: Map<JobId, JobId>,
     /// Those that this shard has given its word on, while others may not know.
     open: Map<JobId, LogRef>,
+    /// Those whose parts here come or go in slices.
+    sliced: VecDeque<JobId>,
 }
-
-type Parts = BTreeMap<JobId, Part>;
 
 impl Flows {
     pub(crate) fn new(key: HashKey) -> Self {
-        Self { staged: Map::new(key), of_job: Map::new(key), open: Map::new(key) }
+        let sliced = VecDeque::new();
+        Self { staged: Map::new(key), of_job: Map::new(key), open: Map::new(key), sliced }
+    }
+
+    /// Whether some come or go in slices.
+    pub(crate) fn has_slices(&self) -> bool {
+        !self.sliced.is_empty()
     }
 
     /// Where the record of a staged job lies.
     pub(crate) fn staged_at(&self, flow: JobId, job: JobId) -> Option<LogRef> {
-        Some(self.staged.get(flow)?.get(&job)?.stored)
+        Some(self.staged.get(flow)?.jobs.get(&job)?.stored)
     }
 
     /// Where this shard's word on a flow lies.
@@ -118,14 +180,15 @@ impl Flows {
 
     /// Every record that is needed.
     pub(crate) fn records(&self) -> impl Iterator<Item = LogRef> {
-        let parts = self.staged.values().flat_map(Parts::values).map(|part| part.stored);
+        let parts = self.staged.values().flat_map(|parts| parts.jobs.values());
+        let parts = parts.map(|part| part.stored);
         parts.chain(self.open.values().copied())
     }
 
     /// In no order that may decide anything.
     pub(crate) fn facts(&self) -> impl Iterator<Item = String> {
-        let staged = self.staged.iter().flat_map(|(flow, jobs)| {
-            jobs.iter().map(move |(job, part)| {
+        let staged = self.staged.iter().flat_map(|(flow, parts)| {
+            parts.jobs.iter().map(move |(job, part)| {
                 format!("staged {:x} of {:x} at {}", job.0, flow.0, part.stored.position)
             })
         });
@@ -152,24 +215,53 @@ impl Shard {
             out.effects.replies.push((caller.request, refused));
             return;
         }
-        let bytes: u64 = records.iter().map(|record| record.len() as u64 + JOB_BYTES).sum();
+        let bytes: u64 = records.iter().map(|record| staged_bytes(record)).sum();
         let refusal = if out.journal.can_append_new(bytes, || self.space_forecast()) {
             None
         } else {
             Some(Refusal::Full)
         };
         let refusal = refusal.or_else(|| {
-            // Chance has made an id twice.
-            let known = |record: &&&[u8]| match Record::decode(record) {
-                Ok(Record::Staged(staged)) => self.jobs.find(staged.pushed.id).is_some(),
-                _ => true,
-            };
-            records.iter().any(|record| known(&record)).then_some(Refusal::Busy)
+            records.iter().any(|record| self.knows_staged(record)).then_some(Refusal::Busy)
         });
         if let Some(refusal) = refusal {
             out.effects.replies.push((caller.request, Reply::Refused { place: 0, refusal }));
             return;
         }
+        self.stage_all(caller, records, durable, out);
+    }
+
+    /// Stages some jobs of a flow: whether there is room for them has been found out.
+    pub(crate) fn stage_judged<J: Journal>(
+        &mut self,
+        caller: Caller,
+        records: &[&[u8]],
+        durable: bool,
+        out: &mut Out<'_, J>,
+    ) {
+        if records.iter().any(|record| self.knows_staged(record)) {
+            let refused = Reply::Refused { place: 0, refusal: Refusal::Busy };
+            out.effects.replies.push((caller.request, refused));
+            return;
+        }
+        self.stage_all(caller, records, durable, out);
+    }
+
+    /// Whether chance has made an id twice.
+    fn knows_staged(&self, record: &[u8]) -> bool {
+        match Record::decode(record) {
+            Ok(Record::Staged(staged)) => self.jobs.find(staged.pushed.id).is_some(),
+            _ => true,
+        }
+    }
+
+    fn stage_all<J: Journal>(
+        &mut self,
+        caller: Caller,
+        records: &[&[u8]],
+        durable: bool,
+        out: &mut Out<'_, J>,
+    ) {
         for bytes in records {
             let Ok(record) = Record::decode(bytes) else { continue };
             let stored = out.journal.append(&record);
@@ -177,6 +269,7 @@ impl Shard {
                 if durable {
                     out.journal.require_sync();
                 }
+                self.steps += 1;
                 self.note_staged(staged, bytes, stored, durable);
             }
         }
@@ -194,11 +287,9 @@ impl Shard {
         let (flow, id) = (staged.flow, staged.pushed.id);
         self.ids.rise_above(id);
         let head = stored.parted(bytes).map_or(bytes, |(head, _)| head).into();
-        let before = self
-            .flows
-            .staged
-            .get_or_insert_with(flow, Parts::new)
-            .insert(id, Part { head, stored, durable });
+        let parts = self.flows.staged.get_or_insert_with(flow, Parts::default);
+        parts.durable |= durable;
+        let before = parts.jobs.insert(id, Part { head, stored });
         self.flows.of_job.insert(id, flow);
         self.live.replace(before.map(|part| part.stored), Some(stored));
     }
@@ -211,9 +302,10 @@ impl Shard {
         (flow, fate, durable): (JobId, Fate, bool),
         out: &mut Out<'_, J>,
     ) {
+        let is_undecided = |parts: &Parts| parts.way == Way::Undecided;
         let known = match fate {
-            Fate::Committed | Fate::CommittedHere => true,
-            Fate::Released | Fate::Dropped => self.flows.staged.contains(flow),
+            Fate::Committed | Fate::CommittedHere | Fate::CommittedInSlices => true,
+            Fate::Released | Fate::Dropped => self.flows.staged.get(flow).is_some_and(is_undecided),
             Fate::Done => self.flows.open.contains(flow),
         };
         if known {
@@ -228,28 +320,42 @@ impl Shard {
         (flow, fate, durable): (JobId, Fate, bool),
         out: &mut Out<'_, J>,
     ) {
-        let stored = out.journal.append(&Record::Flow { flow, fate });
+        let parts = self.flows.staged.get(flow);
+        let in_slices = parts.is_some_and(|it| it.jobs.len() as u64 > self.config.bulk_slice);
         // A part that outlives a loss of power, while what released it does not, would be dropped.
-        let mut parts = self.flows.staged.get(flow).into_iter().flat_map(Parts::values);
-        if !matches!(fate, Fate::Dropped | Fate::Done)
-            && (durable || parts.any(|part| part.durable))
-        {
+        let syncs = durable || parts.is_some_and(|parts| parts.durable);
+        let fate = match fate {
+            Fate::Committed | Fate::CommittedHere if in_slices => Fate::CommittedInSlices,
+            // The record of each slice is enough: without the rest it is as if the word had not come yet.
+            Fate::Released | Fate::Dropped if in_slices => {
+                self.begin_slices(flow, fate == Fate::Released);
+                return;
+            }
+            fate => fate,
+        };
+        let stored = out.journal.append(&Record::Flow { flow, fate });
+        if syncs && !matches!(fate, Fate::Dropped | Fate::Done) {
             out.journal.require_sync();
         }
-        for job in self.meet_fate(flow, fate, stored) {
+        let come = self.meet_fate(flow, fate, stored);
+        self.tell_come(now_ms, come, out);
+        if fate == Fate::CommittedInSlices {
+            self.begin_slices(flow, true);
+        }
+    }
+
+    fn tell_come<J: Journal>(&mut self, now_ms: u64, come: Vec<u32>, out: &mut Out<'_, J>) {
+        for job in come {
             self.totals.pushed += 1;
             self.emit_push(now_ms, job, out.effects);
-            let queue = self.jobs.slab[job].queue;
-            if self.with_room.last() != Some(&queue) {
-                self.with_room.push(queue);
-            }
+            self.note_ready(self.jobs.slab[job].queue);
         }
     }
 
     /// [`Record::Flow`]. Returns the jobs that have come, in the order of their ids.
     pub(crate) fn meet_fate(&mut self, flow: JobId, fate: Fate, stored: LogRef) -> Vec<u32> {
         match fate {
-            Fate::Committed => {
+            Fate::Committed | Fate::CommittedInSlices => {
                 let before = self.flows.open.insert(flow, stored);
                 self.live.replace(before, Some(stored));
             }
@@ -257,17 +363,30 @@ impl Shard {
                 if let Some(word) = self.flows.open.remove(flow) {
                     self.live.sub(&word);
                 }
-                return Vec::new();
             }
             Fate::CommittedHere | Fate::Released | Fate::Dropped => {}
         }
-        let Some(parts) = self.flows.staged.remove(flow) else { return Vec::new() };
+        if matches!(fate, Fate::Done | Fate::CommittedInSlices) {
+            return Vec::new();
+        }
+        let (first, last) = (JobId::default(), JobId(u128::MAX));
+        self.meet_slice(Slice { flow, first, last, come: fate != Fate::Dropped })
+    }
+
+    /// [`Record::FlowSlice`]. Returns the jobs that have come, in the order of their ids.
+    pub(crate) fn meet_slice(&mut self, slice: Slice) -> Vec<u32> {
         let mut come = Vec::new();
-        for (id, part) in parts {
+        while let Some(parts) = self.flows.staged.get_mut(slice.flow) {
+            let Some((&id, _)) = parts.jobs.range(slice.first..=slice.last).next() else { break };
+            let Some(part) = parts.jobs.remove(&id) else { break };
+            if parts.jobs.is_empty() {
+                self.flows.staged.remove(slice.flow);
+            }
             self.flows.of_job.remove(id);
             // The job points to the same record from now on, and counts it by itself.
             self.live.sub(&part.stored);
-            if fate != Fate::Dropped
+            self.steps += u64::from(!slice.come);
+            if slice.come
                 && let Ok(Record::Staged(staged)) = Record::decode(&part.head)
             {
                 let queue = self.queues.find_or_insert(staged.pushed.queue);
@@ -277,6 +396,44 @@ impl Shard {
         come
     }
 
+    fn begin_slices(&mut self, flow: JobId, come: bool) {
+        if let Some(parts) = self.flows.staged.get_mut(flow) {
+            parts.way = if come { Way::Comes } else { Way::Goes };
+            self.flows.sliced.push_back(flow);
+        }
+    }
+
+    /// After recovery: what was coming in slices goes on.
+    pub(crate) fn resume_slices(&mut self) {
+        for flow in self.open_flows() {
+            self.begin_slices(flow, true);
+        }
+    }
+
+    /// A slice of the flow whose turn it is.
+    pub(crate) fn go_on_with_flows<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        let Some(flow) = self.flows.sliced.pop_front() else { return };
+        // All of it may have been heard of.
+        let Some(parts) = self.flows.staged.get(flow) else { return };
+        let most = self.config.bulk_slice as usize;
+        let (mut ids, come) = (parts.jobs.keys().take(most), parts.way == Way::Comes);
+        let Some(&first) = ids.next() else { return };
+        let last = ids.next_back().copied().unwrap_or(first);
+        self.record_slice(now_ms, Slice { flow, first, last, come }, out);
+        if self.flows.staged.contains(flow) {
+            self.flows.sliced.push_back(flow);
+        }
+    }
+
+    fn record_slice<J: Journal>(&mut self, now_ms: u64, slice: Slice, out: &mut Out<'_, J>) {
+        out.journal.append(&slice.record());
+        if slice.come && self.flows.staged.get(slice.flow).is_some_and(|parts| parts.durable) {
+            out.journal.require_sync();
+        }
+        let come = self.meet_slice(slice);
+        self.tell_come(now_ms, come, out);
+    }
+
     /// A job is heard of that may be staged here: then its flow was committed.
     pub(crate) fn release_heard<J: Journal>(
         &mut self,
@@ -284,9 +441,19 @@ impl Shard {
         job: JobId,
         out: &mut Out<'_, J>,
     ) {
-        if let Some(&flow) = self.flows.of_job.get(job) {
+        let Some(&flow) = self.flows.of_job.get(job) else { return };
+        if self.flows.staged.get(flow).is_some_and(|parts| parts.way == Way::Undecided) {
             self.record_fate(now_ms, (flow, Fate::Released, false), out);
         }
+        if self.flows.staged_at(flow, job).is_some() {
+            // It comes in slices, and this one first.
+            self.record_slice(now_ms, Slice { flow, first: job, last: job, come: true }, out);
+        }
+    }
+
+    /// Whether a part of a flow is still staged here.
+    pub fn is_staged(&self, flow: JobId) -> bool {
+        self.flows.staged.contains(flow)
     }
 
     /// Flows that this shard has given its word on, which others may not have heard: to be told again
@@ -307,7 +474,17 @@ impl Shard {
     /// The custom ids of all jobs that are staged here: nobody else may be given one of them before it is
     /// known what becomes of those jobs.
     pub fn staged_names(&self) -> Vec<Box<str>> {
-        let parts = self.flows.staged.values().flat_map(Parts::values);
+        self.names_of_parts(|_| true)
+    }
+
+    /// Those of jobs of which nothing is decided.
+    pub fn undecided_names(&self) -> Vec<Box<str>> {
+        self.names_of_parts(|way| way == Way::Undecided)
+    }
+
+    fn names_of_parts(&self, wanted: impl Fn(Way) -> bool) -> Vec<Box<str>> {
+        let parts = self.flows.staged.values().filter(|parts| wanted(parts.way));
+        let parts = parts.flat_map(|parts| parts.jobs.values());
         let name = |part: &Part| match Record::decode(&part.head) {
             Ok(Record::Staged(staged)) => staged.pushed.job.custom_id.map(Into::into),
             _ => None,
@@ -331,7 +508,7 @@ impl Shard {
         match record {
             Record::Staged(staged) => {
                 let parts = self.flows.staged.get_mut(staged.flow);
-                if let Some(part) = parts.and_then(|parts| parts.get_mut(&staged.pushed.id)) {
+                if let Some(part) = parts.and_then(|parts| parts.jobs.get_mut(&staged.pushed.id)) {
                     let before = std::mem::replace(&mut part.stored, stored);
                     self.live.replace(Some(before), Some(stored));
                 }
@@ -345,10 +522,10 @@ impl Shard {
     }
 
     pub(crate) fn audit_flows(&self) -> Result<(), String> {
-        let staged: usize = self.flows.staged.values().map(Parts::len).sum();
+        let staged: usize = self.flows.staged.values().map(|parts| parts.jobs.len()).sum();
         let listed = self.flows.of_job.len();
         let agree = self.flows.of_job.iter().all(|(job, flow)| {
-            self.flows.staged.get(*flow).is_some_and(|parts| parts.contains_key(&job))
+            self.flows.staged.get(*flow).is_some_and(|parts| parts.jobs.contains_key(&job))
         });
         if staged != listed || !agree {
             return Err(format!("{staged} jobs are staged, {listed} known by their ids"));

@@ -26,8 +26,8 @@ use crate::dependency::news::Outbox;
 use crate::dependency::watchers::Watchers;
 use crate::effect::{Delivery, Effects, NameChange, PushedJob, Refusal, Reply};
 use crate::event::Listeners;
-use crate::family::Report;
 use crate::family::unreported::AllUnreported;
+use crate::family::{Orphaned, Report};
 use crate::flow::Flows;
 use crate::group::Groups;
 use crate::group::push_plan::{Coming, Foresight};
@@ -189,6 +189,8 @@ pub struct Shard {
     pub(crate) unreported: AllUnreported,
     /// Ends of children that their parents keep.
     pub(crate) child_ends: u64,
+    /// Those whose parents are gone.
+    pub(crate) orphaned: Orphaned,
     pub(crate) flows: Flows,
     /// Custom ids that came or went since effects were last handed out.
     pub(crate) names: Vec<NameChange>,
@@ -272,6 +274,7 @@ impl Shard {
             reports: Vec::new(),
             unreported: AllUnreported::new(key),
             child_ends: 0,
+            orphaned: Orphaned::default(),
             flows: Flows::new(key),
             names: Vec::new(),
             entries: Vec::new(),
@@ -368,6 +371,9 @@ impl Shard {
             Command::GiveBackNames { jobs } => self.give_back_names(now_ms, jobs, out),
             Command::Stage { records, group_max, durable } => {
                 self.stage(caller, (records, group_max), *durable, out);
+            }
+            Command::StageJudged { records, durable } => {
+                self.stage_judged(caller, records, *durable, out);
             }
             Command::Decide { flow, fate, durable } => {
                 self.decide(now_ms, caller.request, (*flow, *fate, *durable), out);

@@ -3,7 +3,6 @@
 
 mod support;
 
-use corq_shards::Config;
 use corq_shards::command::{Command, Pull};
 use corq_shards::dead_letter::policy::Rule;
 use corq_shards::dependency::Unmet;
@@ -17,6 +16,7 @@ use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::log_record::job_change::Changed;
 use corq_shards::log_record::snapshot::Kept;
 use corq_shards::log_record::{Pushed, Record, Revived, Ruled};
+use corq_shards::{Config, SLICE};
 use std::collections::{BTreeMap, BTreeSet};
 use support::life::step;
 use support::{Bed, config, locked};
@@ -90,6 +90,7 @@ kinds! {
     Record::Blocked { .. } => "blocked",
     Record::Staged(_) => "staged",
     Record::Flow { .. } => "flow",
+    Record::FlowSlice { .. } => "flow slice",
     Record::Kept(Kept::Unreported(_)) => "remains",
     Record::WebhookAdded(_) => "webhook added",
     Record::WebhookRemoved { .. } => "webhook removed",
@@ -108,7 +109,9 @@ fn live_many_lives(lives: u64, eager: u64) -> BTreeSet<&'static str> {
         let mut chance = Chance::new(seed);
         // Few completed jobs are kept in some of them, so that most are forgotten for their number.
         let completed_max = [20, 2][seed as usize % 2];
-        let mut bed = Bed::with(Config { completed_max, ..config(1) });
+        // And in some flows come in slices.
+        let bulk_slice = [SLICE, 1][seed as usize / 2 % 2];
+        let mut bed = Bed::with(Config { completed_max, bulk_slice, ..config(1) });
         let mut held = Vec::new();
         let mut late = Vec::new();
         for round in 0..250 {

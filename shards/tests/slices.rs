@@ -7,12 +7,12 @@ mod support;
 use corq_shards::command::{Ack, Clean, Command, GroupPull, Only, Pull, Token};
 use corq_shards::dependency::{News, Unmet};
 use corq_shards::effect::Reply;
-use corq_shards::family::{NewFamily, Report, Reported};
+use corq_shards::family::{End, NewFamily, Report, Reported};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::{Config, Out};
+use corq_shards::{Config, Out, SLICE};
 use support::Bed;
 
 /// As many as each of these commands is about.
@@ -592,4 +592,39 @@ fn pulls_that_are_put_off_are_served_however_much_time_brings_to_other_queues() 
     }
     let active = ["a", "b"].map(|queue| count(&mut bed, queue, State::Active));
     assert!(active.iter().all(|&active| active >= 2000), "{active:?}");
+}
+
+#[test]
+fn a_parent_that_goes_lets_go_of_what_it_knew_of_its_children_in_slices() {
+    let mut bed = Bed::new();
+    let children = 4 * SLICE;
+    let child = |n: u64| JobId(1_u128 << 100 | u128::from(n));
+    let mut open = Vec::new();
+    (0..=children).for_each(|n| Unmet::push(&mut open, child(n), ""));
+    let family = NewFamily { open: Unmet::new(&open), ..NewFamily::default() };
+    let whole = NewJob { data: b"\x01", family: Some(Box::new(family)), ..NewJob::default() };
+    let parent = bed.push("parent", whole);
+    for n in 0..children {
+        let child = child(n);
+        let (end, value) = (End::Completed, &b"\x01"[..]);
+        let (queue, known_as, is_last) = ("parts", "child", false);
+        let reported = Reported { parent, child, known_as, queue, end, value, is_last };
+        bed.run(0, &Command::Report(&reported));
+    }
+    let record = bed.journal.records.last().unwrap().len() as u64;
+    let all = bed.shard.needed_bytes();
+    assert!(all > children * record);
+    bed.run(1, &Command::Change { job: parent, change: Change::Cancel });
+    assert_eq!(bed.state(parent), None);
+    let mut needed = bed.shard.needed_bytes();
+    assert!(needed >= children * record, "nothing in the call that removes it");
+    while needed > 0 {
+        let taken = steps(&mut bed, |bed| _ = tick(bed));
+        let left = bed.shard.needed_bytes();
+        let most = SLICE * (record + 8);
+        assert!(left < needed && needed - left <= most && taken <= STEPS_MAX, "{needed} to {left}");
+        needed = left;
+        bed.shard.audit().unwrap();
+    }
+    assert!(!tick(&mut bed), "and rests");
 }

@@ -21,6 +21,9 @@ pub const DEPENDS_ON_MAX: u32 = 1000;
 /// Most dependencies of all jobs of one batch. Chosen: the push waits until each is found.
 pub const BATCH_DEPENDENCIES_MAX: usize = 100_000;
 
+/// Most dependencies of all jobs of a flow. Chosen: each takes more memory than it has bytes in the command.
+pub const FLOW_DEPENDENCIES_MAX: usize = 1_000_000;
+
 /// Most children of one job.
 pub const CHILDREN_MAX: u32 = corq_shards::family::CHILDREN_MAX as u32;
 

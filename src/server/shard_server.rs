@@ -313,6 +313,7 @@ impl ShardServer {
             self.meter.credit(parked.work, steps);
         }
         self.follow_up(conns);
+        self.tell_of_come_flows(conns);
         let next_ms = next_ms.min(self.evict_history(conns)).min(self.end_patience(conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));

@@ -98,6 +98,7 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         Record::Adopted(adopted) => vec![adopted.parent, adopted.child],
         Record::Staged(staged) => vec![staged.pushed.id],
         Record::Flow { flow, .. } => vec![*flow],
+        Record::FlowSlice { first, last, .. } => vec![*first, *last],
         Record::Kept(Kept::Unreported(left)) => vec![left.child],
         Record::Changed(changed) => vec![changed.id()],
         Record::CronRan(ran) => vec![ran.pushed.id],

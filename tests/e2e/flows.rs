@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Start, until};
+use crate::support::{Client, Start, encode, frame, until};
 
 /// Queues that are on all shards there are.
 const QUEUES: usize = 6;
@@ -277,4 +277,181 @@ fn a_parent_of_thousands_runs_after_the_last_of_them() {
     assert_eq!(values.as_object().unwrap().len(), CHILDREN);
     let about = client.ok("GetJob", json!({"id": "many"}))["job"].clone();
     assert_eq!(about["childrenCompleted"], CHILDREN);
+}
+
+/// Jobs of a flow that is done in slices, on each shard.
+const LONG: usize = 3000;
+
+/// A parent of thousands over all queues of a round.
+fn long_tree(round: &str) -> Value {
+    let children: Vec<String> = (1..LONG).map(|n| format!("{round}-{n}")).collect();
+    let queue = |n: usize| format!("long-{round}-{}", n % QUEUES);
+    let whole = json!({"data": 1, "dependsOn": children, "childrenIds": children});
+    let mut jobs = vec![json!({"id": format!("{round}-0"), "queue": queue(0), "input": whole})];
+    let input = json!({"data": "some", "parentId": format!("{round}-0"), "priority": 3});
+    jobs.extend(children.iter().zip(1..).map(|(id, n)| {
+        let queue = queue(n);
+        json!({"id": id, "queue": queue, "input": input})
+    }));
+    json!(jobs)
+}
+
+/// How many jobs of it there are.
+fn come(client: &mut Client, round: &str) -> usize {
+    let queues = (0..QUEUES).map(|n| format!("long-{round}-{n}"));
+    let states = |queue: String| {
+        let counts = client.ok("GetJobCounts", json!({"queue": queue}))["counts"].clone();
+        ["waiting", "waiting-children"]
+            .iter()
+            .map(|state| counts[state].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    queues.map(states).sum::<u64>() as usize
+}
+
+#[test]
+fn a_long_flow_is_answered_with_all_of_its_jobs_and_runs_to_its_end() {
+    for shards in [1, 2] {
+        let server = Start::new().env("SHARDS", shards).start();
+        let mut client = server.client();
+        let jobs = long_tree("r");
+        let pushed = client.ok("PUSHF", json!({"reqId": 7, "jobs": jobs}))["data"]["jobs"].clone();
+        assert_eq!(ids(&pushed), ids(&jobs));
+        assert_eq!(pushed[0]["state"], json!("waiting-children"));
+        assert_eq!(pushed[0]["dependsOn"].as_array().unwrap().len(), LONG - 1);
+        assert_eq!(come(&mut client, "r"), LONG);
+        for n in [0, 1, LONG - 1] {
+            let about = client.ok("GetJob", json!({"id": format!("r-{n}")}))["job"].clone();
+            for (name, value) in pushed[n].as_object().unwrap() {
+                assert_eq!(about[name], *value, "{name} of {n}");
+            }
+        }
+        let mut left = LONG - 1;
+        while left > 0 {
+            for n in 0..QUEUES {
+                let pull = json!({"queue": format!("long-r-{n}"), "count": 1000});
+                let pulled = client.ok("PULLB", pull)["jobs"].clone();
+                let ids = ids(&pulled);
+                left -= ids.len();
+                if !ids.is_empty() {
+                    client.ok("ACKB", json!({"ids": ids}));
+                }
+            }
+        }
+        until("the parent to wait", || (client.state("r-0") == "waiting").then_some(()));
+    }
+}
+
+#[test]
+fn a_long_flow_that_is_refused_leaves_nothing() {
+    for shards in [1, 2] {
+        let server = Start::new().env("SHARDS", shards).start();
+        let mut client = server.client();
+        client.push_with("elsewhere", 1, json!({"jobId": "r-2500"}));
+        let good = long_tree("r");
+        let text = client.refused("PUSHF", json!({"jobs": good}));
+        assert_eq!(text, "Flow job r-2500 already exists");
+        client.ok("Cancel", json!({"id": "r-2500"}));
+        let last = LONG - 1;
+        for (place, change, text) in [
+            (
+                last,
+                json!({"uniqueKey": "k"}),
+                "uniqueKey and debounceId are not for jobs of a flow",
+            ),
+            (last, json!({"dependsOn": ["x"]}), "Dependency job not found: x"),
+            (last, json!({"parentId": "x"}), "Parent job not found: x"),
+            (
+                last,
+                json!({"parentId": null}),
+                "r-2999 is a child of r-0, which its parentId must say",
+            ),
+            (0, json!({"childrenIds": []}), "parentId names r-0, whose childrenIds do not name it"),
+            (last, json!({"priority": "x"}), "input.priority must be an integer"),
+            (
+                last,
+                json!({"groupId": "g", "groupMaxSize": 1}),
+                "Group g has reached its maximum size of 1",
+            ),
+        ] {
+            let mut jobs = good.clone();
+            // Of one queue, where one job of the group waits.
+            client.push_with(&format!("long-r-{}", last % QUEUES), 1, json!({"groupId": "g"}));
+            jobs[place]["input"]
+                .as_object_mut()
+                .unwrap()
+                .extend(change.as_object().unwrap().clone());
+            let told = client.refused("PUSHF", json!({"jobs": jobs}));
+            assert!(told.ends_with(text), "{told}");
+            let queue = format!("long-r-{}", last % QUEUES);
+            client.ok("Drain", json!({"queue": queue}));
+            assert_eq!(come(&mut client, "r"), 0, "{text}");
+        }
+        let mut circle = good.clone();
+        circle[7]["input"]["dependsOn"] = json!(["r-0"]);
+        let text = client.refused("PUSHF", json!({"jobs": circle}));
+        assert_eq!(text, "jobs must not depend on each other in a circle");
+        // The ids of refused flows are free, and so is the room for them.
+        client.ok("PUSHF", json!({"jobs": good}));
+        assert_eq!(come(&mut client, "r"), LONG);
+    }
+}
+
+#[test]
+fn a_kill_at_any_moment_leaves_all_of_a_long_flow_or_nothing() {
+    for shards in [1, 2] {
+        let mut server = Start::new().env("SHARDS", shards).start();
+        for round in 0..5_u64 {
+            let name = format!("{shards}-{round}");
+            let jobs = long_tree(&name);
+            let mut pushing = server.client();
+            let pusher = std::thread::spawn(move || {
+                pushing.try_call("PUSHF", json!({"jobs": jobs})).is_ok_and(|it| it["ok"] == true)
+            });
+            // What is to hold holds at any moment: they differ from round to round.
+            std::thread::sleep(std::time::Duration::from_millis(20 + round * 30));
+            server.kill();
+            let told = pusher.join().unwrap();
+            server.start();
+            let mut client = server.client();
+            // What was committed comes in slices, also after a start.
+            until("all of the flow, or nothing", || {
+                let come = come(&mut client, &name);
+                (come == LONG || come == 0 && !told).then_some(())
+            });
+            let state = client.state(&format!("{name}-0"));
+            assert!(state == "waiting-children" || state == "unknown" && !told, "{state}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_leaves_during_its_long_flow_leaves_all_of_it_or_nothing() {
+    for shards in [1, 2] {
+        let server = Start::new().env("SHARDS", shards).start();
+        for round in 0..6 {
+            let name = format!("{shards}-{round}");
+            let jobs = long_tree(&name);
+            let command = json!({"cmd": "PUSHF", "jobs": jobs});
+            let mut leaving = server.client();
+            leaving.send_bytes(&frame(&encode(&command))).unwrap();
+            drop(leaving);
+            // A push of the same id waits until it is known what becomes of the flow.
+            let mut client = server.client();
+            let last = format!("{name}-{}", LONG - 1);
+            let id = client.push_with("beside", 1, json!({"jobId": last}));
+            assert_eq!(id, last);
+            let has_come = client.ok("GetJob", json!({"id": last}))["job"]["queue"] != "beside";
+            if has_come {
+                until("all of the flow", || (come(&mut client, &name) == LONG).then_some(()));
+            } else {
+                // One of its ids is another's: it cannot come any more, and holds no other id.
+                let first = format!("{name}-0");
+                client.push_with("beside", 1, json!({"jobId": first}));
+                let about = client.ok("GetJob", json!({"id": first}))["job"].clone();
+                assert_eq!(about["queue"], json!("beside"));
+                assert_eq!(come(&mut client, &name), 0);
+            }
+        }
+    }
 }

@@ -82,7 +82,12 @@ impl World {
                 while matches!(finish_one(&mut self.nodes[node].book.log), Ok(true)) {}
                 self.turn(node, 0);
             }
-            let rests = |node: &Node| node.held.is_empty() && node.model.bulk_operations.is_empty();
+            let rests = |node: &Node| {
+                let Node { model, held, .. } = node;
+                held.is_empty()
+                    && model.bulk_operations.is_empty()
+                    && model.staged.sliced.is_empty()
+            };
             if self.mail.is_empty() && self.nodes.iter().all(rests) {
                 return;
             }

@@ -70,6 +70,8 @@ pub struct Flows {
     /// By coordinator: how many shards have yet to say that their part has come, and the push that waits
     /// for it, if one does.
     open: BTreeMap<(usize, JobId), (usize, Option<u64>)>,
+    /// Parts that come in slices: the shard, and the coordinator, which is to know when all of it has come.
+    coming: Vec<(usize, usize, JobId)>,
 }
 
 impl World {
@@ -140,6 +142,7 @@ impl World {
     fn stage_flow(&mut self, task: u64) {
         let now_ms = self.now_ms;
         let full = self.dice.one_in(8).then(|| self.dice.draw() as usize);
+        let in_pieces = self.dice.one_in(2);
         let Some(Task::Flow(flow)) = self.tasks.get_mut(&task) else { return };
         let from = flow.coordinator;
         let shard = &mut self.nodes[from].shard;
@@ -164,6 +167,11 @@ impl World {
             part.jobs.push(of_flow(job.new.job(id, &job.queue, now_ms)));
             part.records.push(record_of(name, id, job, now_ms));
         }
+        let parts = parts.into_iter().flat_map(|(owner, part)| {
+            let pieces = if in_pieces { part.in_pieces() } else { vec![part] };
+            pieces.into_iter().map(move |piece| (owner, piece))
+        });
+        let parts: Vec<(usize, Stage)> = parts.collect();
         flow.left = parts.len();
         let promise = Promise { jobs, durable, told: false, refused: false };
         self.flows.promises.insert(name, promise);
@@ -194,7 +202,8 @@ impl World {
             FlowMail::Decided { from, flow, fate } => {
                 self.decide(node, flow, fate, false);
                 if fate == Fate::Released {
-                    self.tell_flow(node, from, FlowMail::Come { flow });
+                    self.flows.coming.push((node, from, flow));
+                    self.tell_of_come_flows(node);
                 }
             }
             FlowMail::Come { flow } => self.part_has_come(node, flow),
@@ -226,14 +235,35 @@ impl World {
                 promise.refused = true;
             }
             self.refuse_flow(task);
-        } else if others.is_empty() {
-            self.decide(me, flow, Fate::CommittedHere, durable);
-            self.finish_flow(task);
         } else {
-            self.decide(me, flow, Fate::Committed, durable);
-            self.flows.open.insert((me, flow), (others.len(), Some(task)));
+            let fate = if others.is_empty() { Fate::CommittedHere } else { Fate::Committed };
+            self.decide(me, flow, fate, durable);
+            let comes = self.nodes[me].shard.is_staged(flow);
+            if others.is_empty() && !comes {
+                self.finish_flow(task);
+                return;
+            }
+            self.flows.open.insert((me, flow), (others.len() + usize::from(comes), Some(task)));
+            if comes {
+                self.flows.coming.push((me, me, flow));
+            }
             for to in others {
                 self.tell_flow(me, to, FlowMail::Decided { from: me, flow, fate: Fate::Released });
+            }
+        }
+    }
+
+    /// Says of which parts the last slice has come.
+    pub fn tell_of_come_flows(&mut self, node: usize) {
+        let shard = &self.nodes[node].shard;
+        let has_come =
+            |(at, _, flow): &mut (usize, usize, JobId)| *at == node && !shard.is_staged(*flow);
+        let come: Vec<_> = self.flows.coming.extract_if(.., has_come).collect();
+        for (_, from, flow) in come {
+            if from == node {
+                self.part_has_come(node, flow);
+            } else {
+                self.tell_flow(node, from, FlowMail::Come { flow });
             }
         }
     }
@@ -267,6 +297,7 @@ impl World {
     /// The process has ended. `all`: no part of a flow can have been lost, durable or not.
     pub fn forget_flows(&mut self, all: bool) {
         self.flows.open.clear();
+        self.flows.coming.clear();
         self.flows.promises.retain(|_, promise| all || promise.durable);
     }
 
@@ -280,9 +311,14 @@ impl World {
                 let others = (0..self.nodes.len()).filter(|&other| other != me);
                 for other in others.clone() {
                     self.decide(other, flow, Fate::Released, false);
-                    self.tell_flow(other, me, FlowMail::Come { flow });
+                    self.flows.coming.push((other, me, flow));
+                    self.tell_of_come_flows(other);
                 }
-                self.flows.open.insert((me, flow), (others.count(), None));
+                let comes = self.nodes[me].shard.is_staged(flow);
+                if comes {
+                    self.flows.coming.push((me, me, flow));
+                }
+                self.flows.open.insert((me, flow), (others.count() + usize::from(comes), None));
             }
         }
     }
@@ -290,7 +326,7 @@ impl World {
     /// After that: what is still staged has no word, and goes.
     pub fn drop_uncommitted_flows(&mut self) {
         for node in 0..self.nodes.len() {
-            let names = self.nodes[node].shard.staged_names();
+            let names = self.nodes[node].shard.undecided_names();
             let unclaim = |name: Box<str>| News::Unclaim { name: name.into() };
             self.nodes[node].news.extend(names.into_iter().map(unclaim));
             for flow in self.nodes[node].shard.staged_flows() {
@@ -303,7 +339,9 @@ impl World {
     pub fn check_flows(&self) {
         let quiet = self.mail.is_empty()
             && self.tasks.is_empty()
-            && self.nodes.iter().all(|node| node.held.is_empty() && node.news.is_empty());
+            && self.nodes.iter().all(|node| {
+                node.held.is_empty() && node.news.is_empty() && node.model.staged.sliced.is_empty()
+            });
         if !quiet {
             return;
         }

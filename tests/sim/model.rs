@@ -388,6 +388,7 @@ impl Model {
         self.watches.clear();
         self.awaits.clear();
         self.bulk_operations.clear();
+        self.staged.sliced.clear();
         self.schedules_since_ms = None;
         let mut cut: BTreeSet<JobId> = BTreeSet::new();
         while let Some(change) = self.history.pop_if(|change| change.after > kept) {
@@ -470,6 +471,7 @@ impl Model {
         self.spans = Spans::default();
         self.is_new = true;
         self.retired.clear();
+        self.resume_slices();
         for job in self.jobs.values_mut() {
             if job.is_detached() {
                 // What is left of it is there again, and its keys may have other holders by now.

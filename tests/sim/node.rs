@@ -134,13 +134,15 @@ impl Node {
         self.effects.clear();
         let mut out = Out { journal: &mut self.book, effects: &mut self.effects };
         // A long command goes on for one slice, so that others come in between.
-        let in_slices = !self.model.bulk_operations.is_empty();
+        let in_slices =
+            !self.model.bulk_operations.is_empty() || !self.model.staged.sliced.is_empty();
         while self.shard.tick(shown_ms, &mut out) <= shown_ms && !in_slices {}
         let answers = answers(&self.effects, &self.shard, flaw);
         let written = &self.book.written[..];
         let shard = &self.shard;
         let at = Moment { now_ms, client: 0, request: 0, shard, by_clock: true, written, before };
         self.model.in_steps = true;
+        self.model.follow_slices(&at);
         self.model.follow_bulk(&at);
         self.model.fall_due(&at);
         self.model.follow(&at);

@@ -222,6 +222,7 @@ impl Played {
             Command::RemoveWebhook { .. } => self.note("RemoveWebhook"),
             Command::Notice(_) => self.note("Notice"),
             Command::Stage { .. } => self.note("Stage"),
+            Command::StageJudged { .. } => self.note("Stage in pieces"),
             Command::Decide { .. } => self.note("Decide"),
             Command::Report(_) => self.note("Report"),
             Command::Disconnect => self.note("Disconnect"),

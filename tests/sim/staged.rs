@@ -16,6 +16,8 @@ pub struct Staged {
     pub parts: BTreeMap<JobId, BTreeMap<JobId, Job>>,
     /// Flows that others may not know of.
     pub words: BTreeSet<JobId>,
+    /// Parts that come, or go, in slices.
+    pub sliced: BTreeMap<JobId, bool>,
 }
 
 /// What was before a change.
@@ -25,6 +27,16 @@ pub enum OldStaged {
 }
 
 impl Staged {
+    fn take(&mut self, flow: JobId, id: JobId) -> Option<Job> {
+        let parts = self.parts.get_mut(&flow)?;
+        let job = parts.remove(&id);
+        if parts.is_empty() {
+            self.parts.remove(&flow);
+            self.sliced.remove(&flow);
+        }
+        job
+    }
+
     /// A change is lost.
     pub fn undo(&mut self, old: OldStaged) {
         match old {
@@ -66,15 +78,26 @@ impl Model {
 
     /// A shard decides what becomes of a flow, as far as it is its own.
     pub fn decide(&mut self, at: &Moment<'_>, flow: JobId, fate: Fate) {
+        let is_staged = self.staged.parts.contains_key(&flow);
         let known = match fate {
-            Fate::Committed | Fate::CommittedHere => true,
-            Fate::Released | Fate::Dropped => self.staged.parts.contains_key(&flow),
+            Fate::Committed | Fate::CommittedHere | Fate::CommittedInSlices => true,
+            Fate::Released | Fate::Dropped => is_staged && !self.staged.sliced.contains_key(&flow),
             Fate::Done => self.staged.words.contains(&flow),
         };
+        let in_slices = known && is_staged && at.shard.is_staged(flow);
         let place = at.place_of(|record| match record {
+            Record::Flow { flow: of, fate: Fate::CommittedInSlices } => *of == flow && in_slices,
             Record::Flow { flow: of, fate: its } => (*of, *its) == (flow, fate),
             _ => false,
         });
+        if in_slices {
+            let come = fate != Fate::Dropped;
+            self.staged.sliced.insert(flow, come);
+            if matches!(fate, Fate::Released | Fate::Dropped) {
+                // The records of the slices say it.
+                return;
+            }
+        }
         self.must(Check::Flow, place.is_some() == known, || {
             format!("{flow:?} is to be {fate:?}, and is it at {place:?}")
         });
@@ -82,7 +105,7 @@ impl Model {
             return;
         }
         self.record = place;
-        if matches!(fate, Fate::Committed | Fate::Done) {
+        if matches!(fate, Fate::Committed | Fate::Done) || in_slices {
             let given = self.staged.words.contains(&flow);
             self.keep(Old::Staged(OldStaged::Word { flow, given }));
             if fate == Fate::Done {
@@ -91,7 +114,7 @@ impl Model {
                 self.staged.words.insert(flow);
             }
         }
-        if fate != Fate::Done {
+        if fate != Fate::Done && !in_slices {
             for (id, job) in self.staged.parts.remove(&flow).unwrap_or_default() {
                 let old = Some(Box::new(job.clone()));
                 self.keep(Old::Staged(OldStaged::Part { flow, id, job: old }));
@@ -108,7 +131,48 @@ impl Model {
         let flow = self.staged.parts.iter().find(|(_, parts)| parts.contains_key(&job));
         if let Some(flow) = flow.map(|(&flow, _)| flow) {
             self.decide(at, flow, Fate::Released);
+            let comes = self.staged.parts.get(&flow).and_then(|parts| parts.get(&job)).is_none();
+            let told = at.place_of(|record| match record {
+                Record::FlowSlice { first, last, .. } => (*first, *last) == (job, job),
+                _ => false,
+            });
+            self.must(Check::Flow, comes || told.is_some(), || {
+                format!("{job:?} is heard of, and does not come")
+            });
+            self.follow_slices(at);
         }
+    }
+
+    /// What comes, or goes, in slices, as the shard's records say.
+    pub fn follow_slices(&mut self, at: &Moment<'_>) {
+        for (place, record) in at.records() {
+            let Record::FlowSlice { flow, first, last, come } = record else { continue };
+            let decided = self.staged.sliced.get(&flow) == Some(&come);
+            let parts = self.staged.parts.get(&flow);
+            let ids: Vec<JobId> = parts
+                .map(|parts| parts.range(first..=last).map(|(&id, _)| id).collect())
+                .unwrap_or_default();
+            self.must(Check::Flow, decided && !ids.is_empty(), || {
+                format!("from {first:?} to {last:?} of {flow:?}: {ids:?}, {:?}", self.staged.sliced)
+            });
+            self.record = Some(place);
+            for id in ids {
+                let Some(job) = self.staged.take(flow, id) else { continue };
+                let old = Some(Box::new(job.clone()));
+                self.keep(Old::Staged(OldStaged::Part { flow, id, job: old }));
+                if come {
+                    self.come(at.now_ms, job);
+                }
+            }
+            self.record = None;
+        }
+    }
+
+    /// After a start: what others may not know of comes.
+    pub fn resume_slices(&mut self) {
+        let Staged { parts, words, sliced } = &mut self.staged;
+        sliced
+            .extend(words.iter().filter(|flow| parts.contains_key(flow)).map(|&flow| (flow, true)));
     }
 
     /// What is under way is known to `shard`, and nothing else.

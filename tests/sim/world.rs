@@ -182,6 +182,8 @@ impl World {
         let one = &mut self.nodes[node];
         one.tick(now_ms);
         one.reclaim(steps);
+        self.tell_of_come_flows(node);
+        let one = &mut self.nodes[node];
         let Node { model, shard, .. } = one;
         model.compare(now_ms, shard);
         let flushed = one.flush(now_ms);

@@ -29,6 +29,7 @@ impl Shard {
         // Half of it for those who were put off: what comes before them could use up all each time.
         let kept = self.allowance.deliveries / 2;
         self.allowance.deliveries -= kept;
+        self.go_on_with_flows(now_ms, out);
         // Before anything is delivered: a job that leaves must still be there when its delivery is written.
         // What ends jobs waits while there is no room for a slice of it.
         let bytes = (self.config.bulk_slice + 2 * SLICE) * SLICE_END_BYTES;
@@ -53,6 +54,7 @@ impl Shard {
         self.run_crons(now_ms, out);
         self.fill_room(now_ms, out);
         self.end_retention(now_ms, out.journal);
+        self.forget_orphaned();
         self.queues.sweep(SWEEP_LOOKS);
         self.answer_ended(&mut out.effects.replies);
         out.effects.names.append(&mut self.names);
@@ -68,7 +70,9 @@ impl Shard {
             || !self.seeing.is_empty()
             || !self.unserved.is_empty()
             || !self.leavers.is_empty()
-            || !self.overfull.is_empty();
+            || !self.overfull.is_empty()
+            || self.flows.has_slices()
+            || !self.orphaned.is_empty();
         if busy || self.has_news() || self.end_waiters.has_ended() {
             return 0;
         }
@@ -139,6 +143,7 @@ impl Shard {
         }
         self.recovering = false;
         self.line_up_groups();
+        self.resume_slices();
         let leases: Vec<u32> = self
             .jobs
             .indices()

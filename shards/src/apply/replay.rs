@@ -1,5 +1,6 @@
 //! Recovery: applies records in the order they were written, through [`crate::apply::transitions`].
 
+use crate::flow::Slice;
 use crate::job::State;
 use crate::job::id::JobId;
 use crate::log_record::codec::Malformed;
@@ -110,6 +111,9 @@ impl Shard {
             }
             Record::Flow { flow, fate } => {
                 self.meet_fate(*flow, *fate, stored);
+            }
+            Record::FlowSlice { flow, first, last, come } => {
+                self.meet_slice(Slice { flow: *flow, first: *first, last: *last, come: *come });
             }
             Record::Blocked { id } => {
                 if let Some(job) = self.find_told(*id) {

@@ -77,10 +77,10 @@ impl Shard {
         }
         let Some(options) = self.jobs.options_of_mut(job) else { return };
         if let Some(family) = options.family.as_deref_mut()
-            && let Some(mut end) = family.ends.remove(&from)
+            && let Some(mut end) = family.ends.remove(from)
         {
             follow(&mut end.stored);
-            family.ends.insert(end.stored.position, end);
+            family.ends.insert(end);
         }
         let Some(notes) = options.notes.as_deref_mut() else { return };
         notes.message.iter_mut().for_each(&mut follow);
@@ -178,7 +178,7 @@ impl Shard {
     fn family_of_kept(given: &NewFamily<'_>, rare: &Rare<'_>) -> Family {
         let ends = rare.family.unwrap_or_default();
         let freed = ends.freed;
-        let ends = ends.iter().map(|end| (end.stored.position, end)).collect();
+        let ends = ends.iter().collect();
         Family { freed, ends, ..Family::of(given) }
     }
 }

@@ -189,6 +189,7 @@ impl Shard {
             | Record::Settled { .. }
             | Record::Adopted(_)
             | Record::Blocked { .. }
+            | Record::FlowSlice { .. }
             | Record::WebhookRemoved { .. }
             | Record::Kept(
                 Kept::Evicted { .. }
@@ -508,6 +509,7 @@ impl Shard {
                 .flat_map(|family| family.ends.values())
                 .for_each(|end| counted.add(&end.stored));
         }
+        self.orphaned.iter().for_each(|end| counted.add(&end.stored));
         self.unreported.iter().for_each(|(_, left)| counted.add(&left.stored));
         self.flows.records().for_each(|stored| counted.add(&stored));
         self.shares.records().for_each(|shared| counted.add(&shared));
@@ -535,6 +537,7 @@ impl Shard {
         let ends =
             self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.family.as_deref());
         let ends = ends.map(|family| family.ends.len() as u64).sum::<u64>();
+        let ends = ends + self.orphaned.iter().count() as u64;
         if ends != self.child_ends {
             return Err(format!("{ends} ends of children, counted as {}", self.child_ends));
         }

@@ -5,7 +5,7 @@ use crate::dead_letter::reason::Cause;
 use crate::dependency::{News, Notice};
 use crate::effect::KnownAs;
 use crate::family::unreported::Unreported;
-use crate::family::{ChildEnd, ChildEnded, End, How, Policy, Report, Reported};
+use crate::family::{ChildEnd, ChildEnded, ChildEnds, End, How, Policy, Report, Reported};
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::ack::Reason;
@@ -30,6 +30,31 @@ impl Shard {
     /// What the failure of a job means for its parent, if that was said.
     pub(crate) fn policy_of(&self, job: u32) -> Option<Policy> {
         self.jobs.options_of(job)?.family.as_deref()?.policy
+    }
+
+    /// What is known of the children of a job that goes is needed no more. Of many it is let go in slices.
+    pub(crate) fn forget_ends(&mut self, mut ends: ChildEnds) {
+        if !self.recovering && ends.len() as u64 > self.config.bulk_slice {
+            self.orphaned.push(ends);
+            return;
+        }
+        while let Some(end) = ends.pop() {
+            self.forget_end(&end);
+        }
+    }
+
+    fn forget_end(&mut self, end: &ChildEnd) {
+        self.child_ends -= 1;
+        self.live.sub(&end.stored);
+    }
+
+    /// A slice of what was known of the children of jobs that are gone.
+    pub(crate) fn forget_orphaned(&mut self) {
+        for _ in 0..self.config.bulk_slice {
+            let Some(end) = self.orphaned.pop() else { return };
+            self.steps += 1;
+            self.forget_end(&end);
+        }
     }
 
     /// A job comes to an end that its parent has to know of: the payload of `stored` is the value. `goes`:
@@ -184,7 +209,7 @@ impl Shard {
         if how == How::Detached {
             family.children.remove(ended.known_as);
         } else if how != How::Dropped {
-            family.ends.insert(stored.position, ChildEnd { child, how, stored });
+            family.ends.insert(ChildEnd { child, how, stored });
             self.child_ends += 1;
             self.live.add(&stored);
         }

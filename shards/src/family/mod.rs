@@ -24,7 +24,7 @@ use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::location::LogRef;
 use crate::log_record::row::{Body, parts};
 use crate::log_record::show::Show;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Most children of one job: what is kept of them fits one record.
 pub const CHILDREN_MAX: usize = 100_000;
@@ -134,7 +134,7 @@ impl<'a> NewFamily<'a> {
     pub(crate) fn decode(from: &mut Reader<'a>) -> Result<(Self, bool), Malformed> {
         let parts = from.u8()?;
         if parts & !part::ALL != 0 {
-            return Err(Malformed("a job has kin of a sort that is not known to this release"));
+            return Err(Malformed("a job has family of a sort that is not known to this release"));
         }
         let has = |bit: u8| parts & bit != 0;
         let parent = has(part::PARENT).then(|| from.text()).transpose()?;
@@ -302,8 +302,85 @@ pub struct Family {
     pub policy: Option<Policy>,
     /// A child's failure has let it go on: it does not wait for what is still open.
     pub freed: bool,
-    /// How children ended, by the address of the record that says so.
-    pub ends: BTreeMap<u64, ChildEnd>,
+    /// How children ended.
+    pub ends: ChildEnds,
+}
+
+/// How children ended, by the address of the record that says so.
+#[derive(Clone, Debug, Default)]
+pub struct ChildEnds {
+    all: BTreeMap<u64, ChildEnd>,
+    completed: usize,
+}
+
+impl ChildEnds {
+    pub(crate) fn insert(&mut self, end: ChildEnd) {
+        self.completed += usize::from(end.how == How::Completed);
+        self.all.insert(end.stored.position, end);
+    }
+
+    pub(crate) fn remove(&mut self, position: u64) -> Option<ChildEnd> {
+        let end = self.all.remove(&position)?;
+        self.completed -= usize::from(end.how == How::Completed);
+        Some(end)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<ChildEnd> {
+        let position = *self.all.first_key_value()?.0;
+        self.remove(position)
+    }
+
+    /// How many children were completed.
+    pub fn completed(&self) -> usize {
+        self.completed
+    }
+}
+
+impl std::ops::Deref for ChildEnds {
+    type Target = BTreeMap<u64, ChildEnd>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl FromIterator<ChildEnd> for ChildEnds {
+    fn from_iter<I: IntoIterator<Item = ChildEnd>>(ends: I) -> Self {
+        let mut all = Self::default();
+        ends.into_iter().for_each(|end| all.insert(end));
+        all
+    }
+}
+
+/// What is left of parents that are gone, and is let go of in slices.
+#[derive(Default)]
+pub(crate) struct Orphaned(VecDeque<ChildEnds>);
+
+impl Orphaned {
+    /// Takes what is to be let go of in slices.
+    pub(crate) fn push(&mut self, ends: ChildEnds) {
+        self.0.push_back(ends);
+    }
+
+    /// The next one.
+    pub(crate) fn pop(&mut self) -> Option<ChildEnd> {
+        loop {
+            match self.0.front_mut()?.pop() {
+                Some(end) => return Some(end),
+                None => _ = self.0.pop_front(),
+            }
+        }
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ChildEnd> {
+        self.0.iter().flat_map(|ends| ends.values())
+    }
 }
 
 impl Family {
@@ -323,7 +400,7 @@ impl Family {
 
     /// Children that were completed.
     pub fn completed(&self) -> usize {
-        self.ends.values().filter(|end| end.how == How::Completed).count()
+        self.ends.completed()
     }
 }
 

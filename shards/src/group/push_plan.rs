@@ -5,6 +5,7 @@
 
 use crate::job::new_job::NewJob;
 use crate::job::{State, flags};
+use crate::log_record::{Pushed, Record};
 use crate::shard::Shard;
 use std::collections::BTreeMap;
 
@@ -209,6 +210,30 @@ impl Shard {
             }
         }
         overfull
+    }
+
+    /// Judges a piece of a part of a flow, jobs of any queues, in the same way. `sights` are those of the queues.
+    pub fn foresee_part(
+        &mut self,
+        now_ms: u64,
+        records: &[&[u8]],
+        group_max: &[u32],
+        sights: &mut BTreeMap<Box<str>, Foresight>,
+    ) -> Option<usize> {
+        let mut queues: BTreeMap<&str, (Vec<usize>, Vec<NewJob<'_>>)> = BTreeMap::new();
+        for (place, bytes) in records.iter().enumerate() {
+            let Ok(Record::Staged(staged)) = Record::decode(bytes) else { continue };
+            let Pushed { queue, job, .. } = staged.pushed;
+            let group_max = group_max.get(place).copied().unwrap_or(0);
+            let (places, jobs) = queues.entry(queue).or_default();
+            places.push(place);
+            jobs.push(NewJob { group_max, ..job });
+        }
+        queues.into_iter().find_map(|(queue, (places, jobs))| {
+            let sight = sights.entry(queue.into()).or_default();
+            let nth = self.foresee_piece(now_ms, queue, &jobs, sight)?;
+            places.get(nth).copied()
+        })
     }
 
     /// A piece that was judged comes now: gives back the places that its jobs take. Those that bring nothing, or replace

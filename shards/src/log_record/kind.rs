@@ -65,6 +65,8 @@ records! {
         66 "staged" => Staged(Staged<'a>),
         /// What became of a flow. Payload: none.
         67 "flow" => Flow { flow: JobId = "flow", fate: Fate = "fate" },
+        /// Some of the jobs of a flow that were staged came, or went. Payload: none.
+        69 "flow-slice" => FlowSlice { flow: JobId = "flow", first: JobId = "first", last: JobId = "last", come: bool = "come" },
         /// A schedule came, or was set anew. Payload: the data of its jobs.
         80 "cron-set" CRON_SET, 86 "cron-set-with" CRON_SET_WITH, 87 "cron-set-by" CRON_SET_BY => CronSet(CronSet<'a>),
         /// A schedule pushed a job. Payload: the job's data.

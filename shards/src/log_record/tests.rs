@@ -392,6 +392,9 @@ fn samples(give: Give<'_>) {
     schedules(give);
     families(give);
     kept(give);
+    give("flow committed in slices", Record::Flow { flow: ID, fate: Fate::CommittedInSlices });
+    let (flow, first, last, come) = (ID, ID, OTHER, true);
+    give("flow slice", Record::FlowSlice { flow, first, last, come });
 }
 
 fn hex(bytes: &[u8]) -> String {

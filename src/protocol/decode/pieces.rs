@@ -24,13 +24,15 @@ const LISTS_MAX: usize = 4;
 
 /// Whether a command is about as many jobs as its lists have items, and can be cut.
 pub fn is_cut(op: Op) -> bool {
-    matches!(op, Op::PushBatch | Op::AckBatch | Op::JobHeartbeatBatch | Op::ExtendLocks)
+    let acts = matches!(op, Op::AckBatch | Op::JobHeartbeatBatch | Op::ExtendLocks);
+    acts || matches!(op, Op::PushBatch | Op::PushFlow)
 }
 
 fn is_list(field: &FieldSpec) -> bool {
     matches!(
         field.kind,
         Kind::Jobs
+            | Kind::Flow
             | Kind::JobIds
             | Kind::Tokens
             | Kind::Results

@@ -7,7 +7,7 @@
 
 use super::messages::FlowMessage;
 use super::task::Task;
-use crate::api::flow::{FlowJob, Ties, ties};
+use crate::api::flow::{FlowJob, Shape};
 use crate::api::request::{Body, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::writer::Writer;
@@ -26,15 +26,15 @@ use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::family::{NAMED_CHILDREN_MAX, NewFamily, Policy};
-use corq_shards::flow::{Fate, Staged};
+use corq_shards::flow::{Fate, Staged, staged_bytes};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::{Pushed, Record};
 use std::collections::BTreeMap;
 
-/// Most bytes that the answer to a flow may be estimated at: it names every job.
-const ANSWER_BYTES_MAX: usize = 60 << 20;
+/// Most bytes that the answer to a flow may be estimated at: it tells of every job.
+pub(super) const ANSWER_BYTES_MAX: usize = 60 << 20;
 
 /// What one job takes in the answer beside its payload and its lists, at most, but for its texts.
 const SNAPSHOT_BYTES: usize = 560;
@@ -50,8 +50,8 @@ pub struct FlowTask {
     answered: usize,
     granted: Vec<usize>,
     taken: Option<usize>,
-    /// The name of the flow, and the ids of its jobs by place.
-    flow: JobId,
+    shape: Box<Shape>,
+    /// The ids of its jobs, by place; the first names the flow.
     ids: Vec<JobId>,
     pushed_at_ms: u64,
     /// One of its jobs has to be durable, and so all of it: it comes as a whole.
@@ -65,12 +65,16 @@ pub struct FlowTask {
 /// Flows that were committed here and are on their way to others: how many have yet to say that their
 /// part has come, and the command that waits for it, if one does.
 #[derive(Debug, Default)]
-pub struct OpenFlows(BTreeMap<JobId, (usize, Option<Step>)>);
+pub struct OpenFlows {
+    told: BTreeMap<JobId, (usize, Option<Step>)>,
+    /// Flows whose parts here come in slices, and the shards that are to know when all of it has come.
+    coming: Vec<(JobId, u16)>,
+}
 
 impl OpenFlows {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.told.len()
     }
 }
 
@@ -98,10 +102,13 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         jobs: &[FlowJob<'_>],
     ) {
-        if let Err(text) = ties(jobs) {
-            self.refuse(conns, ctx.origin, ctx.req_id, &text);
-            return;
-        }
+        let shape = match Shape::of(jobs) {
+            Ok(shape) => Box::new(shape),
+            Err(text) => {
+                self.refuse(conns, ctx.origin, ctx.req_id, &text);
+                return;
+            }
+        };
         if jobs.iter().map(answer_bytes).sum::<usize>() > ANSWER_BYTES_MAX {
             let text = format!("jobs must be answered in {} MB", ANSWER_BYTES_MAX >> 20);
             self.refuse(conns, ctx.origin, ctx.req_id, &text);
@@ -125,7 +132,7 @@ impl ShardServer {
             answered: 0,
             granted: Vec::new(),
             taken: None,
-            flow: JobId::default(),
+            shape,
             ids: Vec::new(),
             pushed_at_ms: 0,
             durable: jobs.iter().any(|one| one.job.durable),
@@ -189,15 +196,13 @@ impl ShardServer {
         let now_ms = self.now_ms;
         let shard = &mut self.engine.shard;
         let ids: Vec<JobId> = jobs.iter().map(|one| shard.reserve_id(now_ms, one.queue)).collect();
-        // Checked when the flow began.
-        let Ok(ties) = ties(jobs) else { return };
-        let flow = ids[0];
-        let durable = self.flow_task(step).is_some_and(|task| task.durable);
+        let Some(Task::Flow(task)) = self.tasks.get(step) else { return };
+        let durable = task.durable;
         let mut records: Vec<Vec<Span>> = vec![Vec::new(); self.slots.shards()];
         for (place, one) in jobs.iter().enumerate() {
             let owner = self.slots.of_queue(one.queue);
             let batch = self.outbox.immediate(owner);
-            let span = stage_one(batch, flow, (place, one), &ids, &ties[place], jobs, now_ms);
+            let span = stage_one(batch, (place, now_ms), one, &ids, &task.shape);
             records[owner].push(span);
         }
         let mut left = 0;
@@ -210,11 +215,10 @@ impl ShardServer {
             if caps.iter().all(|(_, max)| *max == 0) {
                 caps.clear();
             }
-            let message = FlowMessage::Stage { step, records, caps, durable };
+            let message = FlowMessage::Stage { step, records, caps, durable, promised: false };
             self.outbox.immediate(owner).messages.push(Message::Flow(message));
         }
-        let Some(task) = self.flow_task(step) else { return };
-        (task.flow, task.ids, task.pushed_at_ms, task.left) = (flow, ids, now_ms, left);
+        (task.ids, task.pushed_at_ms, task.left) = (ids, now_ms, left);
     }
 
     /// Messages about flows.
@@ -225,20 +229,18 @@ impl ShardServer {
         message: &FlowMessage,
     ) {
         match message {
-            FlowMessage::Stage { step, records, caps, durable } => {
+            FlowMessage::Stage { step, records, caps, durable, promised } => {
                 let records: Vec<&[u8]> =
                     records.iter().map(|span| &batch.bytes[span.clone()]).collect();
-                let caller = Caller { request: CURRENT, ..Caller::default() };
                 let group_max: Vec<u32> = caps.iter().map(|(_, max)| *max).collect();
-                let (records, group_max) = (&records, &group_max);
-                let stage = Command::Stage { records, group_max, durable: *durable };
-                self.apply(conns, caller, &stage);
-                let refused = match self.own_reply() {
-                    Some(Reply::Refused { place, refusal }) => {
-                        Some((caps.get(place).map_or(0, |(place, _)| *place), refusal))
-                    }
-                    _ => None,
+                let refused = if *promised {
+                    self.stage_promised(conns, *step, (&records, &group_max), *durable)
+                } else {
+                    let (records, group_max) = (&records, &group_max);
+                    self.stage(conns, &Command::Stage { records, group_max, durable: *durable })
                 };
+                let refused = refused
+                    .map(|(place, refusal)| (caps.get(place).map_or(0, |(it, _)| *it), refusal));
                 if refused.is_some_and(|(_, refusal)| refusal == Refusal::Full) {
                     self.compaction.refused_pushes += records.len() as u64;
                 }
@@ -247,6 +249,11 @@ impl ShardServer {
                     .after_commit(usize::from(step.shard))
                     .messages
                     .push(Message::Flow(message));
+            }
+            FlowMessage::Staged { step, refused }
+                if matches!(self.tasks.get(*step), Some(Task::Long(_))) =>
+            {
+                self.long_flow_staged(*step, *refused);
             }
             FlowMessage::Staged { step, refused } => {
                 let Some(task) = self.flow_task(*step) else { return };
@@ -259,12 +266,48 @@ impl ShardServer {
             FlowMessage::Decided { shard, flow, fate } => {
                 self.decide(conns, *flow, *fate, false);
                 if *fate == Fate::Released {
-                    let message = Message::Flow(FlowMessage::Come { flow: *flow });
-                    self.outbox.after_commit(usize::from(*shard)).messages.push(message);
+                    self.open_flows.coming.push((*flow, *shard));
+                    self.tell_of_come_flows(conns);
                 }
             }
             FlowMessage::Come { flow } => self.part_has_come(conns, *flow),
         }
+    }
+
+    /// Stages what was handed over at once. Returns why it is not, and for the sake of which record.
+    fn stage(
+        &mut self,
+        conns: &mut Connections,
+        command: &Command<'_>,
+    ) -> Option<(usize, Refusal)> {
+        let caller = Caller { request: CURRENT, ..Caller::default() };
+        self.apply(conns, caller, command);
+        match self.own_reply() {
+            Some(Reply::Refused { place, refusal }) => Some((place, refusal)),
+            _ => None,
+        }
+    }
+
+    /// Stages a piece of what has been promised room.
+    fn stage_promised(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        (records, group_max): (&[&[u8]], &[u32]),
+        durable: bool,
+    ) -> Option<(usize, Refusal)> {
+        if group_max.iter().any(|max| *max > 0) {
+            let now_ms = self.now_ms;
+            let places = &mut self.long_commands.reservations.of(step).places;
+            let overfull = self.engine.shard.foresee_part(now_ms, records, group_max, places);
+            if let Some(place) = overfull {
+                return Some((place, Refusal::GroupFull));
+            }
+        }
+        let bytes = records.iter().map(|record| staged_bytes(record)).sum();
+        let pressure = &mut self.engine.journal.pressure;
+        self.long_commands.reservations.use_up(step, bytes, pressure);
+        self.stage(conns, &Command::StageJudged { records, durable })
     }
 
     fn decide(&mut self, conns: &mut Connections, flow: JobId, fate: Fate, durable: bool) {
@@ -276,13 +319,14 @@ impl ShardServer {
     fn decide_flow(&mut self, conns: &mut Connections, step: Step) {
         let me = self.me;
         let Some(task) = self.flow_task(step) else { return };
-        let (flow, refused, durable) = (task.flow, task.refused, task.durable);
+        let flow = task.ids.first().copied().unwrap_or_default();
+        let (refused, durable) = (task.refused, task.durable);
         let frame = if refused.is_some() { task.frame.clone() } else { Box::default() };
-        let others: Vec<usize> = task.owners.iter().copied().filter(|&it| it != me).collect();
+        let owners = task.owners.clone();
         let shard = me as u16;
         if let Some((place, refusal)) = refused {
             let fate = Fate::Dropped;
-            for dest in others {
+            for dest in owners.into_iter().filter(|&it| it != me) {
                 let message = FlowMessage::Decided { shard, flow, fate };
                 self.outbox.immediate(dest).messages.push(Message::Flow(message));
             }
@@ -297,28 +341,65 @@ impl ShardServer {
             self.finish_flow(conns, step, Some(&text));
             return;
         }
-        if others.is_empty() {
-            self.decide(conns, flow, Fate::CommittedHere, durable);
+        if self.commit_flow(conns, step, (flow, durable), &owners) {
             self.finish_flow(conns, step, None);
-            return;
         }
-        self.decide(conns, flow, Fate::Committed, durable);
-        self.open_flows.0.insert(flow, (others.len(), Some(step)));
+    }
+
+    /// Gives the word on a flow. True if all of it has come by that.
+    pub(super) fn commit_flow(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        (flow, durable): (JobId, bool),
+        owners: &[usize],
+    ) -> bool {
+        let (me, shard) = (self.me, self.me as u16);
+        let others: Vec<usize> = owners.iter().copied().filter(|&it| it != me).collect();
+        let fate = if others.is_empty() { Fate::CommittedHere } else { Fate::Committed };
+        self.decide(conns, flow, fate, durable);
+        let comes = self.engine.shard.is_staged(flow);
+        if others.is_empty() && !comes {
+            return true;
+        }
+        if comes {
+            self.open_flows.coming.push((flow, shard));
+        }
+        self.open_flows.told.insert(flow, (others.len() + usize::from(comes), Some(step)));
         for dest in others {
             // Behind the record: no shard hears the decision before the log has it.
             let message = FlowMessage::Decided { shard, flow, fate: Fate::Released };
             self.outbox.after_commit(dest).messages.push(Message::Flow(message));
         }
+        false
+    }
+
+    /// Says of which parts here the last slice has come.
+    pub(crate) fn tell_of_come_flows(&mut self, conns: &mut Connections) {
+        if self.open_flows.coming.is_empty() {
+            return;
+        }
+        let shard = &self.engine.shard;
+        let has_come = |(flow, _): &mut (JobId, u16)| !shard.is_staged(*flow);
+        let come: Vec<_> = self.open_flows.coming.extract_if(.., has_come).collect();
+        for (flow, dest) in come {
+            if usize::from(dest) == self.me {
+                self.part_has_come(conns, flow);
+            } else {
+                let message = Message::Flow(FlowMessage::Come { flow });
+                self.outbox.after_commit(usize::from(dest)).messages.push(message);
+            }
+        }
     }
 
     fn part_has_come(&mut self, conns: &mut Connections, flow: JobId) {
-        let Some((left, step)) = self.open_flows.0.get_mut(&flow) else { return };
+        let Some((left, step)) = self.open_flows.told.get_mut(&flow) else { return };
         *left -= 1;
         if *left > 0 {
             return;
         }
         let step = *step;
-        self.open_flows.0.remove(&flow);
+        self.open_flows.told.remove(&flow);
         self.decide(conns, flow, Fate::Done, false);
         if let Some(step) = step {
             self.finish_flow(conns, step, None);
@@ -329,7 +410,11 @@ impl ShardServer {
     pub(crate) fn resume_flows(&mut self) {
         let others: Vec<usize> = (0..self.slots.shards()).filter(|&it| it != self.me).collect();
         for flow in self.engine.shard.open_flows() {
-            self.open_flows.0.insert(flow, (others.len(), None));
+            let comes = self.engine.shard.is_staged(flow);
+            if comes {
+                self.open_flows.coming.push((flow, self.me as u16));
+            }
+            self.open_flows.told.insert(flow, (others.len() + usize::from(comes), None));
             for &dest in &others {
                 let shard = self.me as u16;
                 let message = FlowMessage::Decided { shard, flow, fate: Fate::Released };
@@ -341,7 +426,7 @@ impl ShardServer {
     /// After recovery, when all shards have passed on what they had: what is still staged was not
     /// committed.
     pub(crate) fn drop_uncommitted_flows(&mut self, conns: &mut Connections) {
-        for name in self.engine.shard.staged_names() {
+        for name in self.engine.shard.undecided_names() {
             self.release_name(&name);
         }
         for flow in self.engine.shard.staged_flows() {
@@ -350,6 +435,10 @@ impl ShardServer {
     }
 
     fn finish_flow(&mut self, conns: &mut Connections, step: Step, error: Option<&str>) {
+        if matches!(self.tasks.get(step), Some(Task::Long(_))) {
+            self.long_flow_has_come(step);
+            return;
+        }
         let Some(Task::Flow(task)) = self.tasks.end(step) else { return };
         let Ok(Request { req_id, body: Body::PushFlow(jobs), .. }) = decode(&task.frame) else {
             return;
@@ -381,21 +470,22 @@ impl ShardServer {
 }
 
 /// A job of a flow as it will have been pushed.
-fn stage_one(
+pub(super) fn stage_one(
     batch: &mut Batch,
-    flow: JobId,
-    (place, one): (usize, &FlowJob<'_>),
+    (place, now_ms): (usize, u64),
+    one: &FlowJob<'_>,
     ids: &[JobId],
-    ties: &Ties,
-    jobs: &[FlowJob<'_>],
-    now_ms: u64,
+    shape: &Shape,
 ) -> Span {
+    let flow = ids[0];
     let (mut unmet, mut open) = (Vec::new(), Vec::new());
-    let children = ties.dependencies.iter().filter(|(_, is_child)| *is_child).count();
-    for &(other, is_child) in &ties.dependencies {
+    let dependencies = shape.dependencies(place);
+    let children = dependencies.iter().filter(|(_, is_child)| *is_child).count();
+    for &(other, is_child) in dependencies {
+        let other = other as usize;
         let named = !is_child || children <= NAMED_CHILDREN_MAX;
         let list = if is_child { &mut open } else { &mut unmet };
-        Unmet::push(list, ids[other], if named { jobs[other].id } else { "" });
+        Unmet::push(list, ids[other], if named { shape.id(other) } else { "" });
     }
     let mut job = NewJob { custom_id: Some(one.id), unmet: Unmet::new(&unmet), ..one.job.clone() };
     if let Some(family) = job.family.as_deref_mut() {
@@ -416,7 +506,7 @@ fn delay_ms(job: &NewJob<'_>, now_ms: u64) -> u64 {
     job.extras.as_ref().map_or(job.delay_ms, |extras| extras.delay_left_ms(job.delay_ms, now_ms))
 }
 
-fn answer_bytes(one: &FlowJob<'_>) -> usize {
+pub(super) fn answer_bytes(one: &FlowJob<'_>) -> usize {
     let job = &one.job;
     let family = job.family.as_deref().copied().unwrap_or_default();
     let texts =
@@ -431,7 +521,7 @@ fn answer_bytes(one: &FlowJob<'_>) -> usize {
 }
 
 /// A job that has just come, as clients look at it.
-fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms: u64) {
+pub(super) fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms: u64) {
     const NO_TEXTS: &[u8] = &[0x90];
     let job = &one.job;
     let none = NewFamily::default();

@@ -1,4 +1,4 @@
-//! Long commands on many jobs: PUSHB, ACKB, `JobHeartbeatB` and `ExtendLocks` that hold more than a turn may take.
+//! Long commands on many jobs: PUSHB, PUSHF, ACKB, `JobHeartbeatB` and `ExtendLocks` that hold more than a turn may take.
 //!
 //! The shard of the connection keeps the frame and goes over it in slices: first to find where its items begin, then to
 //! read each as a short command's would be read. Nothing of the command is done before all of it has been read and
@@ -10,10 +10,12 @@
 //! done: the leases that acknowledgements still need go back at their end.
 
 use super::long_ack::JobsWork;
+use super::long_flow::FlowWork;
 use super::long_push::PushWork;
 use super::messages::LongBatchMessage;
 use super::reservations::Reservations;
 use super::task::Task;
+use crate::api::flow::named;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::{COMMANDS, CommandSpec, Op};
 use crate::protocol::decode::beginning::{Face, LONG_BYTES, judge};
@@ -31,6 +33,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// A command on more jobs is long, however few bytes it has.
 pub const LONG_ITEMS: usize = 2000;
+
+/// A flow of more jobs is long, since its jobs are gone over several times; and one whose jobs name more than [`LONG_ITEMS`].
+const LONG_FLOW_JOBS: usize = 500;
 
 /// Steps of long commands in one turn.
 const STEPS_MAX: u64 = 1500;
@@ -73,6 +78,8 @@ pub enum Doing {
     Unknown,
     /// It pushes jobs.
     Push(Box<PushWork>),
+    /// Pushes a flow.
+    Flow(Box<FlowWork>),
     /// Completes or renews.
     Jobs(Box<JobsWork>),
 }
@@ -110,7 +117,11 @@ impl LongCommand {
 
     /// Memory held.
     fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + self.walk.bytes()
+        let work = match &self.doing {
+            Doing::Flow(work) => work.held_bytes(),
+            _ => 0,
+        };
+        self.bytes.capacity() + self.walk.bytes() + work
     }
 
     /// How many jobs it is about.
@@ -236,6 +247,10 @@ impl LongCommands {
 pub(crate) fn is_long(body: &Body<'_>) -> bool {
     match body {
         Body::PushBatch { jobs, .. } => jobs.len() > LONG_ITEMS,
+        Body::PushFlow(jobs) => {
+            jobs.len() > LONG_FLOW_JOBS
+                || jobs.iter().map(|one| named(one.lists())).sum::<usize>() > LONG_ITEMS
+        }
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
             batch.ids.len() > LONG_ITEMS
         }
@@ -414,6 +429,7 @@ impl ShardServer {
             (Phase::Walk, _) => self.walk_on(command),
             (Phase::Read, _) => self.read_piece(command),
             (_, Doing::Push(_)) => self.push_on(conns, step, command),
+            (_, Doing::Flow(_)) => self.flow_on(conns, step, command),
             (_, Doing::Jobs(_)) => self.jobs_on(conns, step, command),
             (_, Doing::Unknown) => {
                 self.refuse_long(conns, command);
@@ -489,6 +505,7 @@ impl ShardServer {
             Body::PushBatch { queue, .. } => {
                 Doing::Push(Box::new(PushWork::new(queue, self.slots.of_queue(queue))))
             }
+            Body::PushFlow(_) => Doing::Flow(Box::new(FlowWork::new(items, self.now_ms))),
             Body::AckBatch(_) => Doing::Jobs(Box::new(JobsWork::new(Op::AckBatch, items))),
             Body::JobHeartbeatBatch(_) => {
                 Doing::Jobs(Box::new(JobsWork::new(Op::JobHeartbeatBatch, 0)))
@@ -520,6 +537,11 @@ impl ShardServer {
                 if let Some(text) = self.too_often(&jobs, from) {
                     command.refuse(from, text);
                 } else if let Err(text) = self.note_read(command, from, &jobs) {
+                    command.refuse(from, text);
+                }
+            }
+            Ok(Request { body: Body::PushFlow(jobs), .. }) => {
+                if let Err(text) = self.note_flow_read(command, from, &jobs) {
                     command.refuse(from, text);
                 }
             }

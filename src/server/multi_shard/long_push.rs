@@ -29,7 +29,7 @@ use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::Journal;
-use corq_shards::{Caller, Foresight, push_bytes};
+use corq_shards::{Caller, push_bytes};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What is known of a long push.
@@ -266,6 +266,7 @@ impl ShardServer {
     pub(crate) fn long_claimed(&mut self, step: Step, taken: &[bool]) {
         let Some(command) = self.long_task(step) else { return };
         command.left -= 1;
+        Self::long_flow_claimed(command, taken);
         if let Doing::Push(push) = &mut command.doing {
             for ((name, place), &taken) in push.asked.drain(..).zip(taken) {
                 push.taken[place] = taken;
@@ -434,13 +435,11 @@ impl ShardServer {
         });
         let granted: Vec<NewJob<'_>> = granted.collect();
         let now_ms = self.now_ms;
-        let mut sight = self.long_commands.reservations.of(piece.step).places.take();
+        let sights = &mut self.long_commands.reservations.of(piece.step).places;
         if piece.judges {
-            let (_, foresight) = &mut **sight
-                .get_or_insert_with(|| Box::new(((*queue).into(), Foresight::default())));
-            let overfull = self.engine.shard.foresee_piece(now_ms, queue, &granted, foresight);
+            let sight = sights.entry((*queue).into()).or_default();
+            let overfull = self.engine.shard.foresee_piece(now_ms, queue, &granted, sight);
             let place = overfull.and_then(|nth| places.clone().nth(nth));
-            self.long_commands.reservations.of(piece.step).places = sight;
             self.tell_judged(
                 piece.step,
                 place.map(|place| (piece.from + place, Refusal::GroupFull)),
@@ -448,11 +447,10 @@ impl ShardServer {
             return;
         }
         let caller = Caller { client: piece.origin.client, request: CURRENT };
-        if let Some(sight) = &mut sight {
-            self.engine.shard.note_coming(now_ms, queue, &granted, &mut sight.1);
+        if let Some(sight) = sights.get_mut(*queue) {
+            self.engine.shard.note_coming(now_ms, queue, &granted, sight);
         }
         self.apply(conns, caller, &Command::PushJudged { queue, jobs: &granted });
-        self.long_commands.reservations.of(piece.step).places = sight;
         let bytes = push_bytes(queue, &granted);
         let pressure = &mut self.engine.journal.pressure;
         self.long_commands.reservations.use_up(piece.step, bytes, pressure);

@@ -85,6 +85,8 @@ pub enum FlowMessage {
         caps: Vec<(usize, u32)>,
         /// Whether the flow has to be durable.
         durable: bool,
+        /// Whether it is a piece of a part, for all of which space is reserved in the log.
+        promised: bool,
     },
     /// The part is written down, or why not.
     Staged {

@@ -16,6 +16,7 @@
 //! | `flow` | two-phase commit of jobs that come together |
 //! | `long_ack` | long ACKB, JobHeartbeatB, ExtendLocks |
 //! | `long_batch` | batches that are longer than a turn, in slices |
+//! | `long_flow` | long PUSHF, in slices |
 //! | `long_push` | long PUSHB to one queue |
 //! | `messages` | what shards say to each other about all this: data only |
 //! | `parent_links` | a parent for a child that is there |
@@ -38,6 +39,7 @@ pub(super) mod dependencies;
 pub(super) mod flow;
 pub(super) mod long_ack;
 pub(super) mod long_batch;
+pub(super) mod long_flow;
 pub(super) mod long_push;
 pub(super) mod messages;
 pub(super) mod parent_links;

@@ -1,5 +1,5 @@
-//! What a shard has reserved for long commands that have been judged: space in its log, and places in groups of a queue. For
-//! all other commands it is not there, so that nothing can refuse a piece of the command any more.
+//! What a shard has reserved for long commands that have been judged: space in its log, and places in groups. For all
+//! other commands it is not there, so that nothing can refuse a piece of the command any more.
 
 use crate::server::shard_mail::envelope::Step;
 use crate::server::storage::journal::SpacePressure;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 pub struct Reservation {
     /// Space in the log.
     bytes: u64,
-    /// Places in groups of a queue.
-    pub(super) places: Option<Box<(Box<str>, Foresight)>>,
+    /// Places in groups, by queue.
+    pub(super) places: BTreeMap<Box<str>, Foresight>,
 }
 
 /// The command that something is reserved for: its shard, its number there, and the round of that number.
@@ -59,7 +59,7 @@ impl Reservations {
     pub fn end(&mut self, step: Step, pressure: &mut SpacePressure) {
         if let Some(Reservation { bytes, places }) = self.of_commands.remove(&key_of(step)) {
             pressure.reserved_bytes -= bytes;
-            self.returning.extend(places.map(|places| *places));
+            self.returning.extend(places);
         }
     }
 
