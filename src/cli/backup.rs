@@ -71,6 +71,7 @@ pub fn run(context: &mut Context, backup: &Backup) -> Result<(), Failure> {
 }
 
 fn take(place: &Place) -> Result<DataDir, Failure> {
+    let _acting = place.act()?;
     DataDir::take(&place.path).map_err(|error| Fault::from(error).into())
 }
 

@@ -9,19 +9,22 @@
 //! Complete segments are immutable, so on the same file system their second names are the copy. The
 //! segment that is being written is copied up to the cut.
 //!
+//! Of two users, root and the one whose data directory it is, each touches only what is its own: in the data directory
+//! root has that user's rights, since a link there could lead it anywhere.
+//!
 //! The copy is made in a draft beside its place and gets its name last. In the data directory a second one says where it
 //! is, and has the pins if the copy goes to another file system.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use corq_io::log::{
-    About, Damage, DataDir, Draft, Inspection, Label, Owner, PINS, Position, Seen, Subject,
-    clear_claims, inspect, segment_file, shard_path,
+    About, Damage, DataDir, Draft, Inspection, Label, PINS, Position, Seen, Subject, clear_claims,
+    inspect, segment_file, shard_path,
 };
+use corq_io::privileges::{Acting, Linking, link_open, open_file};
 
 use super::leftovers;
 use super::marker::{MARKER, Marker};
@@ -62,14 +65,14 @@ pub struct Making<'a> {
     draft: Draft,
     /// In the data directory.
     pins: Draft,
-    /// The draft is on the file system of the data directory, and has the pins.
-    linked: bool,
+    /// How the draft shares files with the data directory; if it does not, the pins are there.
+    linking: Linking,
     copies: bool,
 }
 
-/// Copies the first bytes of a file, durably.
-pub(super) fn copy_file(from: &Path, to: &Path, bytes: u64) -> Result<(), Fault> {
-    let mut source = File::open(from).map_err(at(from))?.take(bytes);
+/// Copies the first bytes of `source`, which was found at `from`, durably.
+pub(super) fn copy_file(source: &File, from: &Path, to: &Path, bytes: u64) -> Result<(), Fault> {
+    let mut source = source.take(bytes);
     let mut copy = File::create(to).map_err(at(to))?;
     let copied = io::copy(&mut source, &mut copy).map_err(at(to))?;
     if copied != bytes {
@@ -93,13 +96,16 @@ impl<'a> Making<'a> {
     pub fn begin(place: &'a Place, to: &Path, copies: bool) -> Result<Self, Fault> {
         let target = Target::of(to)?;
         target.is_apart_from(&place.path, "a backup in the data directory would be no backup")?;
-        if place.path.join(MARKER).exists() {
-            Marker::read(&place.path, place.shards)?;
+        {
+            let _acting = place.act()?;
+            if place.path.join(MARKER).exists() {
+                Marker::read(&place.path, place.shards)?;
+            }
         }
         leftovers::clear(&place.path);
         let draft = target.begin("backup", Some(&place.path))?;
-        let device = |path: &Path| fs::metadata(path).map(|about| about.dev()).map_err(at(path));
-        let linked = device(draft.path())? == device(&place.path)?;
+        let linking = target.linking(&place.path)?;
+        let linked = linking != Linking::Not;
         let label = Label { purpose: "pins".into(), target: PINS.into(), linked };
         let pins = Draft::begin(&place.path, &label).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => Fault(format!(
@@ -108,28 +114,34 @@ impl<'a> Making<'a> {
             )),
             _ => at(&place.path)(error),
         })?;
-        pins.belongs_to(&draft).map_err(at(pins.path()))?;
-        // Its owner can remove what a kill leaves there.
-        let owner = Owner::within(&place.path).map_err(at(&place.path))?;
-        let give = |path: &Path| owner.give(path).map(|_| ()).map_err(at(path));
-        give(pins.path())?;
-        let making = Self { place, target, draft, pins, linked, copies: copies || !linked };
+        {
+            let _acting = place.act()?;
+            pins.belongs_to(&draft).map_err(at(pins.path()))?;
+        }
+        let making = Self { place, target, draft, pins, linking, copies: copies || !linked };
         for shard in 0..place.shards {
-            let pins = making.pins.path();
-            for directory in [making.draft.path(), making.pin_path()] {
+            let make = |directory: &Path| {
                 let path = shard_path(directory, shard);
-                fs::create_dir_all(&path).map_err(at(&path))?;
-                if directory == pins {
-                    give(&path)?;
-                }
+                fs::create_dir_all(&path).map_err(at(&path))
+            };
+            {
+                let _acting = making.target.act()?;
+                make(making.draft.path())?;
             }
+            let _acting = making.act_on_pins()?;
+            make(making.pin_path())?;
         }
         Ok(making)
     }
 
+    /// The rights with which the pins are made, read and removed.
+    fn act_on_pins(&self) -> Result<Acting, Fault> {
+        if self.linking == Linking::Not { self.place.act() } else { self.target.act() }
+    }
+
     /// Where the segments are pinned; the draft itself, if that is on the same file system.
     fn pin_path(&self) -> &Path {
-        if self.linked { self.draft.path() } else { self.pins.path() }
+        if self.linking == Linking::Not { self.pins.path() } else { self.draft.path() }
     }
 
     /// Pins all segments there are now and were not pinned before.
@@ -137,18 +149,22 @@ impl<'a> Making<'a> {
         for shard in 0..self.place.shards {
             let from = self.place.shard_path(shard);
             let pins = shard_path(self.pin_path(), shard);
-            let entries = match fs::read_dir(&from) {
+            let listed = {
+                let _acting = self.place.act()?;
+                fs::read_dir(&from).and_then(Iterator::collect::<io::Result<Vec<_>>>)
+            };
+            let entries = match listed {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(at(&from)(error)),
             };
             for entry in entries {
-                let name = entry.map_err(at(&from))?.file_name();
+                let name = entry.file_name();
                 if !name.to_string_lossy().ends_with(".seg") {
                     continue;
                 }
                 let path = from.join(&name);
-                match fs::hard_link(&path, pins.join(&name)) {
+                match self.pin_file(&path, &pins.join(&name)) {
                     Ok(()) => {}
                     // It has been given up since it was listed, or is pinned already.
                     Err(error)
@@ -167,6 +183,18 @@ impl<'a> Making<'a> {
             }
         }
         Ok(())
+    }
+
+    fn pin_file(&self, path: &Path, pin: &Path) -> io::Result<()> {
+        if self.linking != Linking::Opened {
+            let _acting = self.act_on_pins().map_err(|fault| io::Error::other(fault.0))?;
+            return fs::hard_link(path, pin);
+        }
+        let opened = {
+            let _acting = self.place.act().map_err(|fault| io::Error::other(fault.0))?;
+            open_file(path)?
+        };
+        link_open(&opened, pin)
     }
 
     /// Bytes of what is pinned, so that people can be told how far it is.
@@ -195,9 +223,11 @@ impl<'a> Making<'a> {
         }
         let Place { shards, id, .. } = *self.place;
         let draft = self.draft.path();
+        let acting = self.target.act()?;
         DataDir::describe_copy(draft, About { shards, id, is_begun }).map_err(Fault::from)?;
         write_file(&draft.join(MARKER), marker.text().as_bytes())?;
-        self.target.place(self.draft)?;
+        drop(acting);
+        self.target.place(self.draft, None)?;
         Ok(summary)
     }
 
@@ -211,12 +241,14 @@ impl<'a> Making<'a> {
     ) -> Result<(Inspection, Vec<u64>), Unfinished> {
         let directory = shard_path(self.pin_path(), shard);
         let subject = Subject { until, ..self.place.subject(shard, &directory) };
+        let acting = self.act_on_pins()?;
         let looked = inspect(subject, |seen| {
             if let Seen::Block(bytes) = seen {
                 progress(bytes);
             }
             ControlFlow::Continue(())
         });
+        drop(acting);
         let inspection = looked.map_err(Fault::from)?;
         let first = inspection.first_segment();
         let numbers = inspection.segments.iter().map(|segment| segment.number);
@@ -247,6 +279,7 @@ impl<'a> Making<'a> {
     ) -> Result<(), Fault> {
         let pins = shard_path(self.pin_path(), shard);
         let draft = shard_path(self.draft.path(), shard);
+        let acting = self.act_on_pins()?;
         for entry in fs::read_dir(&pins).map_err(at(&pins))? {
             let path = entry.map_err(at(&pins))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -254,6 +287,7 @@ impl<'a> Making<'a> {
                 fs::remove_file(&path).map_err(at(&path))?;
             }
         }
+        drop(acting);
         let used = inspection.segments.iter().filter(|it| needed.contains(&it.number));
         for segment in used {
             let name = segment.file();
@@ -262,18 +296,26 @@ impl<'a> Making<'a> {
             let is_last = Some(&segment.number) == needed.last();
             let bytes = if is_last { inspection.end.0 - start } else { segment.file_bytes };
             if is_last || self.copies {
+                let source = {
+                    let _acting = self.act_on_pins()?;
+                    open_file(&pin).map_err(at(&pin))?
+                };
+                let acting = self.target.act()?;
                 let copy = draft.join("copy.tmp");
-                copy_file(&pin, &copy, bytes)?;
+                copy_file(&source, &pin, &copy, bytes)?;
                 if is_last {
                     lengthen(&copy, inspection.segment_bytes)?;
                     // The server has gone on, and said so there.
                     clear_claims(&copy).map_err(at(&copy))?;
                 }
                 fs::rename(&copy, &place).map_err(at(&place))?;
+                drop(acting);
                 if pin != place {
+                    let _acting = self.act_on_pins()?;
                     fs::remove_file(&pin).map_err(at(&pin))?;
                 }
             } else {
+                let _acting = self.target.act()?;
                 // The server may not have synced it yet.
                 File::open(&place).and_then(|file| file.sync_all()).map_err(at(&place))?;
                 summary.linked += 1;
@@ -281,6 +323,7 @@ impl<'a> Making<'a> {
             summary.segments += 1;
             summary.bytes += bytes;
         }
+        let _acting = self.target.act()?;
         sync(&draft)
     }
 }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use corq_io::log::{
     About, DataDir, Identity, InspectError, Inspection, LockError, Position, Seen, Subject,
-    inspect, shard_path,
+    inspect, shard_path, user_of,
 };
+use corq_io::privileges::Acting;
 
 /// How often a look begins again because the server gave up what was being looked at.
 const TRIES_MAX: u32 = 5;
@@ -39,6 +40,11 @@ impl From<InspectError> for Fault {
 /// A file operation that failed, with its file.
 pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Fault + '_ {
     move |error| Fault(format!("{}: {error}", path.display()))
+}
+
+/// Has the rights of the user of a directory. That user can put links there, which would lead root anywhere.
+pub(super) fn act_in(path: &Path) -> Result<Acting, Fault> {
+    user_of(path).and_then(|user| user.act()).map_err(at(path))
 }
 
 /// Makes the names in a directory durable.
@@ -73,6 +79,7 @@ pub struct Place {
 impl Place {
     /// Reads what its manifest says.
     pub fn of(path: &Path) -> Result<Self, Fault> {
+        let _acting = act_in(path)?;
         let About { shards, id, is_begun } = DataDir::about(path)?;
         Ok(Self { path: path.into(), shards, id, is_begun })
     }
@@ -99,6 +106,11 @@ impl Place {
                 .is_some_and(|path| Identity::of(path).is_ok_and(|it| it == own)),
         };
         is_it && server.id == format!("{:016x}", self.id)
+    }
+
+    /// The rights with which all is done in it, if this process is root's: those of its user.
+    pub fn act(&self) -> Result<Acting, Fault> {
+        act_in(&self.path)
     }
 
     /// Whether a server uses it at the moment.

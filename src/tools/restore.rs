@@ -2,9 +2,11 @@
 //! given its name only then. It is a directory of its own, with another number than that of the backup's server.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use corq_io::log::{About, DataDir, Position, Seen, Segment, give_id};
+use corq_io::privileges::open_file;
 
 use super::backup::{Summary, copy_file, lengthen};
 use super::marker::Marker;
@@ -17,18 +19,22 @@ use super::target::Target;
 pub fn restore(from: &Path, to: &Path, progress: &dyn Fn(u64)) -> Result<Summary, Fault> {
     let target = Target::of(to)?;
     let source = Place::of(from)?;
-    let marker = Marker::read(from, source.shards)?;
+    let marker = {
+        let _acting = source.act()?;
+        Marker::read(from, source.shards)?
+    };
     target.is_apart_from(from, "it would become a part of the backup")?;
     let draft = target.begin("restore", None)?;
     let id = DataDir::fresh_id().map_err(at(to))?;
-    let summary = fill(&source, &marker, draft.path(), id, progress)?;
-    target.place(draft)?;
+    let summary = fill(&source, &marker, &target, draft.path(), id, progress)?;
+    target.place(draft, Some(from))?;
     Ok(summary)
 }
 
 fn fill(
     source: &Place,
     marker: &Marker,
+    target: &Target,
     draft: &Path,
     id: u64,
     progress: &dyn Fn(u64),
@@ -37,17 +43,30 @@ fn fill(
     let copy = Place { path: draft.into(), id, ..source.clone() };
     for shard in 0..source.shards {
         let (from, to) = (source.shard_path(shard), copy.shard_path(shard));
-        fs::create_dir(&to).map_err(at(&to))?;
+        {
+            let _acting = target.act()?;
+            fs::create_dir(&to).map_err(at(&to))?;
+        }
         let end = marker.ends[usize::from(shard)];
-        for entry in fs::read_dir(&from).map_err(at(&from))? {
-            let entry = entry.map_err(at(&from))?;
+        let entries = {
+            let _acting = source.act()?;
+            let entries = fs::read_dir(&from).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+            entries.map_err(at(&from))?
+        };
+        for entry in entries {
             let (path, copy) = (entry.path(), to.join(entry.file_name()));
             if path.extension().is_none_or(|it| it != "seg") {
                 continue;
             }
-            let bytes = entry.metadata().map_err(at(&path))?.len();
+            let (file, bytes) = {
+                let _acting = source.act()?;
+                let file = open_file(&path).map_err(at(&path))?;
+                let bytes = file.metadata().map_err(at(&path))?.len();
+                (file, bytes)
+            };
             let used = used_bytes(&path, bytes, end);
-            copy_file(&path, &copy, used)?;
+            let _acting = target.act()?;
+            copy_file(&file, &path, &copy, used)?;
             if used < bytes {
                 lengthen(&copy, bytes)?;
             }
@@ -56,11 +75,13 @@ fn fill(
             summary.segments += 1;
             summary.bytes += used;
         }
+        let _acting = target.act()?;
         sync(&to)?;
         check(&copy, shard, Position(end), progress)?;
     }
     let about =
         About { shards: source.shards, id, is_begun: marker.ends.iter().all(|&end| end != 0) };
+    let _acting = target.act()?;
     DataDir::describe_copy(draft, about).map_err(Fault::from)?;
     Ok(summary)
 }

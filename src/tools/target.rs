@@ -1,5 +1,7 @@
 //! Where a copy goes: a directory that does not exist, or is empty, and that is no part of what is copied.
 //!
+//! What is made in the directory of another user than root is made with that user's rights.
+//!
 //! Whatever would be in the way at the end is found before anything is copied. Directories are compared by what
 //! they are, not by what they are called.
 
@@ -9,11 +11,12 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use corq_io::log::{
-    Draft, Identity, Label, Left, Standing, discard, drafts_in, give_copy, is_draft_name,
-    make_directory,
+    Draft, Identity, Label, Left, Standing, discard, drafts_in, give_as_original, give_copy,
+    is_draft_name, make_directory, user_of,
 };
+use corq_io::privileges::{Acting, Linking, is_root, linking};
 
-use super::place::{Fault, at};
+use super::place::{Fault, act_in, at};
 
 /// A place that is made whole or not at all.
 #[derive(Debug)]
@@ -92,7 +95,10 @@ impl Target {
 
     /// Begins a draft of it. What killed processes have left of others beside it is removed.
     pub(super) fn begin(&self, purpose: &str, shares: Option<&Path>) -> Result<Draft, Fault> {
-        make_directory(self.above()).map_err(at(self.above()))?;
+        {
+            let _acting = self.act()?;
+            make_directory(self.above()).map_err(at(self.above()))?;
+        }
         for Left { path, standing } in drafts_in(self.above()).map_err(at(self.above()))? {
             match standing {
                 Standing::InUse(said) if said.is_for(self.name()) => {
@@ -107,17 +113,35 @@ impl Target {
                 Standing::InUse(_) | Standing::Unmarked => {}
             }
         }
-        let device = |path: &Path| Identity::of(path).map(|it| it.device).map_err(at(path));
         let linked = match shares {
-            Some(source) => device(source)? == device(self.above())?,
+            Some(source) => self.linking(source)? != Linking::Not,
             None => false,
         };
         let label = Label { purpose: purpose.into(), target: self.name().into(), linked };
         Draft::begin(self.above(), &label).map_err(at(self.above()))
     }
 
-    /// Puts it in place. Of an empty directory that is there it keeps owner, group and mode.
-    pub(super) fn place(&self, draft: Draft) -> Result<(), Fault> {
+    /// The rights with which all is done in the directory above: those of its user.
+    pub(super) fn act(&self) -> Result<Acting, Fault> {
+        act_in(self.above())
+    }
+
+    /// How files of `source` can be shared with what is made here.
+    pub(super) fn linking(&self, source: &Path) -> Result<Linking, Fault> {
+        let device = |path: &Path| Identity::of(path).map(|it| it.device).map_err(at(path));
+        if device(source)? != device(self.above())? {
+            return Ok(Linking::Not);
+        }
+        let user = |path: &Path| user_of(path).map_err(at(path));
+        Ok(linking(user(source)?, user(self.above())?))
+    }
+
+    /// Puts it in place. Of an empty directory that is there it keeps owner, group and mode. What is new belongs to the
+    /// user of the directory above. If root is that, it says nothing of who is to use what lies there: then the copy belongs
+    /// to the owner of `original`, if there is one.
+    pub(super) fn place(&self, draft: Draft, original: Option<&Path>) -> Result<(), Fault> {
+        let above_is_roots = user_of(self.above()).map_err(at(self.above()))?.is_root();
+        let _acting = self.act()?;
         if self.path.exists() {
             give_copy(draft.path(), &self.path).map_err(|error| match error.kind() {
                 io::ErrorKind::PermissionDenied => self.fault(
@@ -125,6 +149,11 @@ impl Target {
                 ),
                 _ => at(&self.path)(error),
             })?;
+        } else if let Some(original) = original
+            && is_root()
+            && above_is_roots
+        {
+            give_as_original(draft.path(), original).map_err(at(&self.path))?;
         }
         draft.place(&self.path).map_err(|error| match error.kind() {
             // Another process was quicker, and what is there is whole.

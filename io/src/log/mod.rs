@@ -40,7 +40,7 @@ pub use data_dir::identity::Identity;
 pub use data_dir::layout::{BACKUP_MARKER, PINS, shard_path};
 pub use data_dir::manifest::About;
 pub use data_dir::next_shards::Next;
-pub use data_dir::owner::{Owner, give_copy};
+pub use data_dir::owner::{Owner, give_as_original, give_copy, user_of, user_of_shards};
 pub use data_dir::refusal::LockError;
 pub use data_dir::watch::{Change, Presence, Watch};
 pub use data_dir::{DataDir, Leftover, make_directory};

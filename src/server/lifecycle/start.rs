@@ -25,10 +25,11 @@ use crate::server::storage::journal::LogJournal;
 use crate::server::webhooks::Webhooks;
 use crate::server::webhooks::delivery;
 use corq_io::clock::Clock;
-use corq_io::host::{self, Host};
-use corq_io::log::{DataDir, Leftover, Presence};
+use corq_io::host::{self, Host, HostError};
+use corq_io::log::{DataDir, Leftover, Presence, user_of_shards};
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Permits, Reactor};
+use corq_io::privileges::{Acting, User};
 use corq_io::runtime::{self, Shards};
 use corq_io::signal::{self, Signal, Signals};
 use corq_io::tls::CertificateStore;
@@ -36,6 +37,9 @@ use corq_io::umask;
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
+use std::fmt;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -110,7 +114,11 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let signal_handler = SignalHandler::new(signals, certificates.clone());
     let mut data = match config.data_path() {
         None => None,
-        Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
+        Some(path) => {
+            // It may end a change of the number of shards, as below.
+            let _acting = act_in(&path).map_err(|error| other("data path", error))?;
+            Some(DataDir::open(&path, shards as u16).map_err(|error| other("data path", error))?)
+        }
     };
     let ports = Listeners::bind(&config, shards, certificates.as_ref())?;
     let startup_http = open_startup_http(&config, &ports, permits.clone())
@@ -272,13 +280,22 @@ fn fit(
             None => true,
         }
     };
+    // Directories are moved and removed there, which the user of the directory could have replaced by links: root has no
+    // more rights than that user meanwhile.
+    let acting = act_in(data.path()).map_err(|error| Halt::Failed(error.to_string()))?;
     let contents = reshard(config, data, slots, &mut watch)?;
+    drop(acting);
     tracing::info!(
         "changed {path} from {before} shards to {after}: {} jobs in {} ms",
         contents.jobs_in_all(),
         began.elapsed().as_millis(),
     );
     Ok(())
+}
+
+/// Has the rights of the user whose shards lie in a directory, if this process is root's and there are any.
+fn act_in(directory: &Path) -> io::Result<Option<Acting>> {
+    user_of_shards(directory)?.map(User::act).transpose()
 }
 
 fn spawn(

@@ -19,6 +19,7 @@ mod push;
 mod queue;
 mod raw;
 mod repair;
+mod rights;
 mod schedules;
 mod terminal;
 mod webhook;

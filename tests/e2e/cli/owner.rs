@@ -12,18 +12,18 @@ use crate::support::tool::Tool;
 use crate::support::{Server, Start};
 
 /// A user that has nothing to do with the tests.
-const SERVICE: u32 = 54_321;
+pub(super) const SERVICE: u32 = 54_321;
 
 /// What counts: owner, group and mode.
-type Whose = (u32, u32, u32);
+pub(super) type Whose = (u32, u32, u32);
 
-fn whose(path: &Path) -> Whose {
+pub(super) fn whose(path: &Path) -> Whose {
     let about = fs::symlink_metadata(path).unwrap();
     (about.uid(), about.gid(), about.mode() & 0o7777)
 }
 
 /// All below a directory, and itself.
-fn all(path: &Path) -> BTreeMap<PathBuf, Whose> {
+pub(super) fn all(path: &Path) -> BTreeMap<PathBuf, Whose> {
     let mut found = BTreeMap::from([(path.to_path_buf(), whose(path))]);
     if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
@@ -35,7 +35,7 @@ fn all(path: &Path) -> BTreeMap<PathBuf, Whose> {
 
 /// Makes all of a directory the service user's, with modes that are not those of a new file. Others than root can only
 /// change the modes.
-fn hand_over(path: &Path) {
+pub(super) fn hand_over(path: &Path) {
     for path in all(path).into_keys() {
         let mode = if path.is_dir() { 0o750 } else { 0o640 };
         if !path.is_symlink() {

@@ -11,6 +11,9 @@ pub const BACKUP_MARKER: &str = "BACKUP";
 /// copy goes to another file system, and which draft they are for.
 pub const PINS: &str = "backup-pins";
 
+/// Where the shards lie that are to take the place of others.
+pub(crate) const NEXT: &str = "next-shards";
+
 /// The directory of a shard.
 pub fn shard_path(path: &Path, shard: u16) -> PathBuf {
     path.join(format!("shard-{shard:04}"))

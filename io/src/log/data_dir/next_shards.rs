@@ -6,11 +6,11 @@
 
 use super::DataDir;
 use super::identity::new_id;
-use super::layout::shard_path;
+use super::layout::{NEXT, shard_path};
 use super::manifest::Manifest;
 use super::owner::{as_far_as_allowed, as_shard};
 use super::refusal::{LockError, io_error};
-use crate::log::offline::replace_shards::{Moving, NEXT, discard, sync, sync_all};
+use crate::log::offline::replace_shards::{Moving, discard, sync, sync_all};
 use std::fs;
 use std::path::{Path, PathBuf};
 

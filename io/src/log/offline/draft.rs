@@ -4,11 +4,15 @@
 //! process lives. What has no such marker, one of another name, or one that is locked is never emptied: it is
 //! a user's own directory, or a draft that has got its place, or one that is still being made.
 //!
+//! What root does in the directory of another user is done with that user's rights.
+//!
 //! Knows names, one small file and directories; not what is put together.
 
 use crate::log::data_dir::claim;
 use crate::log::data_dir::identity::new_id;
+use crate::log::data_dir::owner::user_of;
 use crate::log::data_dir::refusal::LockError;
+use crate::privileges::Acting;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -90,6 +94,7 @@ pub struct Draft {
 impl Draft {
     /// Begins one in `above`, which must be there.
     pub fn begin(above: &Path, label: &Label) -> io::Result<Self> {
+        let _acting = user_of(above)?.act()?;
         let mut name = match &label.target {
             long if long.len() > STEM_BYTES_MAX => OsString::from("long"),
             target => target.clone(),
@@ -116,6 +121,7 @@ impl Draft {
     /// Gives it its place, whole or not at all, and durably. What is there must be an empty directory, or
     /// nothing. It stays locked until it has it.
     pub fn place(mut self, to: &Path) -> io::Result<()> {
+        let _acting = act_in(&self.path)?;
         sync(&self.path)?;
         fs::rename(&self.path, to)?;
         self.placed = true;
@@ -132,7 +138,7 @@ impl Drop for Draft {
     fn drop(&mut self) {
         if !self.placed {
             // What cannot be removed now is removed by the next tool that runs: our process will have ended.
-            let _ = remove(&self.path);
+            let _ = act_in(&self.path).and_then(|_acting| remove(&self.path));
         }
     }
 }
@@ -180,6 +186,7 @@ pub(crate) fn must_not_be(path: &Path) -> Result<(), LockError> {
 
 /// Removes a draft whose process has gone, and which no server has; false if there is none.
 pub fn discard(path: &Path) -> io::Result<bool> {
+    let _acting = act_in(path)?;
     let Some((marker, _)) = marker(path) else { return Ok(false) };
     if marker.try_lock().is_err() || !matches!(claim::is_taken(path), Ok(false)) {
         return Ok(false);
@@ -195,10 +202,16 @@ pub fn draft_of_pins(pins: &Path) -> Option<PathBuf> {
 
 /// Removes what dead pins hold, and keeps what they say.
 pub(crate) fn let_go(pins: &Path) -> io::Result<()> {
+    let _acting = act_in(pins)?;
     match marker(pins) {
         Some((marker, _)) if marker.try_lock().is_ok() => clear(pins, &[DRAFT_MARKER, LINK]),
         _ => Ok(()),
     }
+}
+
+/// Acts as the user of the directory that a draft is in.
+fn act_in(draft: &Path) -> io::Result<Acting> {
+    user_of(draft.parent().unwrap_or(Path::new("/")))?.act()
 }
 
 /// The marker last: whenever this is broken off, what is left can be told.

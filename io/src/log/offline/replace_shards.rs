@@ -8,14 +8,12 @@
 //! Knows directories and the manifest; not what is in a log.
 
 use crate::log::data_dir::inventory;
-use crate::log::data_dir::layout::{shard_of, shard_path};
+use crate::log::data_dir::layout::{NEXT, shard_of, shard_path};
 use crate::log::data_dir::manifest::Manifest;
 use crate::log::data_dir::refusal::{LockError, io_error};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-
-pub(crate) const NEXT: &str = "next-shards";
 
 /// Whether shards lie there, which may be all there is of what they hold.
 pub(crate) fn is_begun(directory: &Path) -> Result<bool, LockError> {
