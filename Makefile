@@ -29,40 +29,40 @@ fmt: ## Format the code
 
 ci: lint docs test ## Everything that a change must pass
 
-flat: ## Measure whether the cost of a job depends on the backlog
+flat: ## Measure whether the cost of a job depends on the backlog: server CPU us per job, 3 rounds
 	@scripts/setup.sh
 	cargo build --release --workspace
 	scripts/flat.sh
 
-http: ## Compare the cost of a push over HTTP and over TCP
+http: ## Compare a push over HTTP and over TCP: server CPU us per push, 5 rounds of runs of 8 s
 	scripts/http.sh
 
-backlog: ## Measure a backlog larger than memory (JOBS, default 20000000, of PAYLOAD_BYTES, default 1000)
+backlog: ## Measure a backlog larger than memory: MB, jobs/s, CPU us per job (JOBS, default 20000000, of PAYLOAD_BYTES, default 1000)
 	@scripts/setup.sh
 	cargo build --release --workspace
 	scripts/backlog.sh $${JOBS:-20000000} $${PAYLOAD_BYTES:-1000}
 
-reclaim: ## Measure whether compaction delays pushes
+reclaim: ## Measure whether compaction delays pushes: round trips in us, 5 rounds of runs of 8 s
 	@scripts/setup.sh
 	scripts/reclaim.sh
 
-recovery: ## Measure a start over JOBS waiting jobs (default 10000000)
+recovery: ## Measure a start over JOBS waiting jobs (default 10000000): seconds until ready, 3 rounds
 	@scripts/setup.sh
 	scripts/recovery.sh 3 $${JOBS:-10000000}
 
-many: ## Measure 10,000 connections, half of them waiting: memory per connection, wake-up latency
+many: ## Measure 10,000 connections, half of them waiting: bytes per connection, wake-up in us, 3 rounds of runs of 8 s
 	@scripts/setup.sh
 	scripts/many.sh
 
-floors: ## Measure the floor of this machine: an empty server, bare writes
+floors: ## Measure the floor of this machine, an empty server and bare writes: CPU us each, 3 rounds
 	@scripts/setup.sh
 	scripts/floors.sh
 
-fair: ## Measure whether a flood, a hot queue or jobs of 10 MB delay other clients
+fair: ## Measure whether a flood, a hot queue or jobs of 10 MB delay other clients: round trips in us, 3 rounds of runs of 6 s
 	@scripts/setup.sh
 	scripts/fair.sh
 
-fanout: ## Measure whether event subscribers delay pushes
+fanout: ## Measure whether event subscribers delay pushes: round trips in us, 5 rounds of runs of 8 s
 	scripts/fanout.sh
 
 release: ## Build optimised binaries in target/release, and the server with profile-guided optimisation: target/pgo/corq
@@ -70,7 +70,7 @@ release: ## Build optimised binaries in target/release, and the server with prof
 	cargo build --release --workspace
 	scripts/pgo.sh
 
-bench: ## Measure the standing figures on this machine (quiet, about ten minutes)
+bench: ## Measure the standing figures: server CPU us per job, jobs/s (a quiet machine, about ten minutes)
 	scripts/bench.sh
 
 libraries: ## Count the instructions of hand-written code and of libraries that could replace it (needs valgrind)
@@ -115,7 +115,7 @@ endif
 torture: ## Random valid commands of every kind with kills and restarts, an hour (TORTURE_SECONDS), all results compared
 	scripts/torture.sh
 
-mutants: ## Mutation tests of the engine (FILES="hold.rs pull.rs", MUTANTS_SHARD=k/n)
+mutants: ## Mutation tests of the engine: many hours for all of it (FILES="lease/ack.rs dedup.rs", MUTANTS_SHARD=k/n)
 	scripts/mutants.sh $${FILES:-}
 
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
