@@ -565,9 +565,7 @@ fn a_disabled_webhook_is_told_nothing_of_what_waited_also_after_a_restart() {
     let receiver = Receiver::always(Habit::Status(500));
     let mut client = server.client();
     let id = add(&mut client, &receiver.url(), &["job.waiting"]);
-    for n in 0..5 {
-        client.push("q", n);
-    }
+    (0..5).for_each(|n| drop(client.push("q", n)));
     until("a post", || (!receiver.posts().is_empty()).then_some(()));
     client.ok("SetWebhookEnabled", json!({"id": id, "enabled": false}));
     client.push("q", "while it is disabled");

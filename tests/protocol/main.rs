@@ -15,6 +15,7 @@ mod imports;
 mod jobs;
 mod json;
 mod json_slices;
+mod json_written;
 mod log_dump;
 mod openapi;
 mod replies;

@@ -1,12 +1,15 @@
 //! A case for every command: what it is about is as large as it can be. The `match` names all of them, so that a
 //! new command does not compile without one.
 
+mod queues;
+
 use corq::api::limits::{LIST_MAX, PULL_COUNT_MAX};
 use corq::api::spec::Op;
 use serde_json::{Value, json};
 
 use crate::support::until;
 use crate::world::World;
+use queues::{dead_letters, one_queue};
 
 /// Most lines that are kept of a job's log.
 const LOG_LINES: usize = 100;
@@ -339,183 +342,6 @@ fn family(op: Op, world: &mut World) {
             world.ok("UpdateParent", json!({"childId": child, "parentId": id}));
             let moved = world.ok("MoveToWaitingChildren", json!({"id": id, "token": token}));
             assert_eq!(moved["data"]["moved"], json!(true));
-        }
-    }
-}
-
-/// Commands on a long queue.
-fn one_queue(op: Op, world: &mut World) {
-    let sizes = world.sizes;
-    let count = sizes.jobs;
-    let queue = format!("queue-{op:?}");
-    let queue = queue.as_str();
-    let of_queue = json!({"queue": queue});
-    match op {
-        Op::GetJobs => {
-            world.fill(queue, count, &json!({"data": 1}));
-            let page = json!({"queue": queue, "limit": 1000, "offset": count - 1000});
-            let jobs = world.ok("GetJobs", page)["jobs"].clone();
-            assert_eq!(jobs.as_array().unwrap().len(), 1000);
-            world.ok("GetJobs", json!({"queue": queue, "state": "failed", "asc": false}));
-        }
-        Op::GetJobCounts | Op::Count => {
-            world.fill(queue, count, &json!({"data": 1}));
-            world.ok("GetJobCounts", of_queue.clone());
-            world.ok("Count", of_queue);
-        }
-        Op::GetCountsPerPriority => {
-            world.fill_with(queue, count, |n| json!({"data": 1, "priority": n % 1_000_001}));
-            world.ok("GetCountsPerPriority", of_queue);
-        }
-        Op::GetDeduplicationJobId | Op::RemoveDeduplicationKey => {
-            // Jobs that end free their key, and hold it again when they are tried anew.
-            let held = json!({"uniqueKey": "key", "dedup": {"ttl": 1}});
-            for _ in 0..sizes.jobs.min(100_000) {
-                let id = world.client.push_with(queue, 1, held.clone());
-                world.client.pull(queue);
-                world.ok("ACK", json!({"id": id}));
-            }
-            world.ok("RetryCompleted", of_queue);
-            world.ok("GetDeduplicationJobId", json!({"queue": queue, "deduplicationId": "key"}));
-            world.ok("RemoveDeduplicationKey", json!({"queue": queue, "deduplicationId": "key"}));
-        }
-        Op::PromoteJobs => {
-            world.fill_delayed(queue, count);
-            let reply = world.ok("PromoteJobs", of_queue);
-            assert_eq!(reply["count"], json!(count));
-        }
-        Op::Pause | Op::Resume | Op::IsPaused => {
-            world.ok("Pause", of_queue.clone());
-            world.fill(queue, count, &json!({"data": 1}));
-            world.ok("IsPaused", of_queue.clone());
-            let waiting = waiters(world, queue);
-            world.ok("Resume", of_queue);
-            served(waiting);
-        }
-        Op::Drain => {
-            world.fill(queue, count, &json!({"data": 1}));
-            assert_eq!(world.ok("Drain", of_queue)["count"], json!(count));
-        }
-        Op::Obliterate => {
-            world.fill_groups(queue);
-            world.fill(queue, count, &json!({"data": 1}));
-            world.fill_with(queue, 1000, |n| json!({"data": 1, "priority": n, "delay": 1000}));
-            world.ok("Obliterate", of_queue);
-        }
-        Op::Clean => {
-            world.fill(queue, count, &json!({"data": 1}));
-            let reply = world.ok("Clean", json!({"queue": queue, "grace": 0, "limit": count}));
-            assert_eq!(reply["count"], json!(count));
-        }
-        Op::RetryCompleted => {
-            world.fill_completed(queue, count);
-            assert_eq!(world.ok("RetryCompleted", of_queue)["count"], json!(count));
-        }
-        Op::RateLimit | Op::RateLimitClear => {
-            world.fill(queue, count, &json!({"data": 1}));
-            world.ok("RateLimit", json!({"queue": queue, "limit": 1, "duration": 86_400_000}));
-            world.client.pull(queue);
-            let waiting = waiters(world, queue);
-            world.ok("RateLimitClear", of_queue);
-            served(waiting);
-        }
-        Op::SetConcurrency | Op::ClearConcurrency => {
-            world.fill(queue, count, &json!({"data": 1}));
-            world.ok("SetConcurrency", json!({"queue": queue, "limit": 1}));
-            world.client.pull(queue);
-            let waiting = waiters(world, queue);
-            world.ok("ClearConcurrency", of_queue);
-            served(waiting);
-        }
-        Op::GetQueueLimits => {
-            world.fill(queue, count, &json!({"data": 1}));
-            world.ok("GetQueueLimits", json!({"queue": queue, "maxJobs": 100_000}));
-        }
-        Op::TrimEvents => _ = world.ok("TrimEvents", json!({"queue": queue, "maxLength": 0})),
-        _ => {
-            world.ok("SubscribeEvents", of_queue);
-            world.ok("UnsubscribeEvents", json!({}));
-        }
-    }
-}
-
-/// Connections with pulls that wait for as many jobs as they may.
-fn waiters(world: &mut World, queue: &str) -> Vec<crate::support::Client> {
-    let pull = json!({"queue": queue, "count": PULL_COUNT_MAX, "timeout": 60_000});
-    let waiting = (0..world.sizes.jobs.min(20_000) / PULL_COUNT_MAX as usize).map(|_| {
-        let mut client = world.server.client();
-        client.send("PULLB", pull.clone()).unwrap();
-        client
-    });
-    let waiting: Vec<_> = waiting.collect();
-    let family = "corq_waiting_pulls ";
-    until("all pulls to wait", || {
-        let text = world.metrics();
-        let line = text.lines().find_map(|line| line.strip_prefix(family))?;
-        (line.parse::<usize>().unwrap() >= waiting.len()).then_some(())
-    });
-    waiting
-}
-
-/// All of them have their jobs.
-fn served(waiting: Vec<crate::support::Client>) {
-    for mut client in waiting {
-        let reply = client.recv().unwrap();
-        assert!(!reply["jobs"].as_array().unwrap().is_empty(), "{reply}");
-    }
-}
-
-/// Commands on a long dead-letter queue, and rules of queues.
-fn dead_letters(op: Op, world: &mut World) {
-    let count = world.sizes.jobs;
-    let queue = format!("dead-{op:?}");
-    let queue = queue.as_str();
-    let of_queue = json!({"queue": queue});
-    match op {
-        Op::Dlq => {
-            world.fill_failed(queue, count);
-            let filter = json!({"reason": "timeout", "offset": count - 1000});
-            let page = json!({"queue": queue, "count": 1000, "filter": filter});
-            assert_eq!(world.ok("Dlq", page)["jobs"].as_array().unwrap().len(), 1000);
-            world.ok("Dlq", json!({"queue": queue, "count": 1000}));
-        }
-        Op::RetryDlq => {
-            world.fill_failed(queue, count);
-            let filter = json!({"queue": queue, "filter": {"reason": "stalled"}});
-            assert_eq!(world.ok("RetryDlq", filter)["count"], json!(0));
-            assert_eq!(world.ok("RetryDlq", of_queue)["count"], json!(count));
-        }
-        Op::PurgeDlq => {
-            world.fill_failed(queue, count);
-            assert_eq!(world.ok("PurgeDlq", of_queue)["count"], json!(count));
-        }
-        Op::GetDlqStats => {
-            world.fill_failed(queue, count);
-            world.ok("GetDlqStats", of_queue);
-        }
-        Op::SetDlqConfig | Op::GetDlqConfig => {
-            world.fill_failed(queue, count);
-            let rules = [
-                json!({"autoRetry": true, "autoRetryInterval": DAY_MS}),
-                json!({"maxAge": DAY_MS}),
-                json!({"maxEntries": 1}),
-            ];
-            for config in rules {
-                world.ok("SetDlqConfig", json!({"queue": queue, "config": config}));
-            }
-            world.ok("GetDlqConfig", of_queue);
-        }
-        Op::SetStallConfig | Op::GetStallConfig => {
-            world.fill(queue, count, &json!({"data": 1}));
-            world.pull_many(queue, count.min(100_000), true);
-            let config = json!({"stallInterval": DAY_MS});
-            world.ok("SetStallConfig", json!({"queue": queue, "config": config}));
-            world.ok("GetStallConfig", of_queue);
-        }
-        _ => {
-            world.fill_failed(queue, 1);
-            let id = world.ok("Dlq", of_queue)["jobs"][0]["id"].clone();
-            world.ok("RemoveDlqJob", json!({"queue": queue, "jobId": id}));
         }
     }
 }
