@@ -211,7 +211,6 @@ impl Played {
             Command::PurgeFailed { .. } => self.note("PurgeFailed"),
             Command::Clean(_) => self.note("Clean"),
             Command::Obliterate { .. } => self.note("Obliterate"),
-            // The imitated registries ask each shard for its names instead.
             Command::GiveBackNames { .. } => self.note("GiveBackNames"),
             Command::SetCron(_) => self.note("SetCron"),
             Command::HoldCron { .. } => self.note("HoldCron"),

@@ -194,3 +194,32 @@ fn groups_that_are_remembered_for_a_rate_only_have_a_limit() {
     bed.shard.audit().unwrap();
     assert_eq!((bed.shard.holdings().groups, bed.shard.holdings().queues), (0, 0));
 }
+
+/// Guards against a rate that is forgotten because workers of other limits have come.
+#[test]
+fn a_rate_that_pulls_bring_is_kept_while_it_counts_and_makes_room_after_that() {
+    let mut bed = Bed::new();
+    fill(&mut bed, &[("a", 1), ("a", 2), ("a", 3)]);
+    let slow = GroupPull { rate: Some(GroupRate { jobs: 1, span_ms: 60_000 }), ..ANY };
+    assert_eq!(numbers(&mut bed, 9, slow), [1]);
+    let none = |bed: &mut Bed, max| {
+        let odd = GroupPull { active_max: Some(max), only: Only::Group("none"), ..ANY };
+        bed.ask(1, &Command::Pull(Pull { group: Some(&odd), ..locked("q") }))
+    };
+    bed.pass(10_000);
+    for max in 2..VIEWS_MAX as u64 {
+        assert_eq!(none(&mut bed, max), Some(Reply::Pulled(0..0)));
+    }
+    let refused = Some(Reply::Refused { place: 0, refusal: Refusal::GroupTerms });
+    assert_eq!(none(&mut bed, 99), refused);
+    bed.pass(1);
+    assert!(numbers(&mut bed, 9, slow).is_empty(), "one of them in a minute");
+    bed.pass(50_000);
+    assert_eq!(numbers(&mut bed, 9, slow).len(), 1);
+    // What is not used for its own span any more makes room.
+    bed.pass(60_000);
+    for max in 2..=VIEWS_MAX as u64 {
+        assert_eq!(none(&mut bed, 100 + max), Some(Reply::Pulled(0..0)), "{max}");
+    }
+    bed.shard.audit().unwrap();
+}

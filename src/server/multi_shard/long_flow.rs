@@ -193,7 +193,7 @@ impl ShardServer {
             (_, Stage::Claims) if work.names.is_empty() => {
                 work.stage = Stage::Room;
                 for (&owner, &Share { jobs, bytes }) in &work.shares {
-                    let message = LongPushMessage::Promise { step, bytes, jobs };
+                    let message = LongPushMessage::Reserve { step, bytes, jobs };
                     self.outbox
                         .immediate(owner)
                         .messages
@@ -295,7 +295,7 @@ impl ShardServer {
             work.asked.push(place);
         }
         self.meter.note(names.len());
-        batch.messages.push(Message::Claim { step, names });
+        batch.messages.push(Message::Claim { step, names, durable: false });
     }
 
     /// Hands every shard its part of the next piece.
