@@ -63,9 +63,9 @@ pub enum Kind {
         /// Most bytes.
         bytes_max: u32,
     },
-    /// Base of the backoff in milliseconds: a whole number, or an object with [`super::spec::BACKOFF_FIELDS`].
+    /// Base of the backoff in milliseconds: a whole number, or an object with [`super::objects::BACKOFF_FIELDS`].
     Backoff,
-    /// An object with [`super::spec::REPEAT_FIELDS`].
+    /// An object with [`super::objects::REPEAT_FIELDS`].
     Repeat,
     /// The id of a job, given by the server or by the client: 1 to 256 characters.
     JobId,
@@ -86,27 +86,27 @@ pub enum Kind {
         /// The largest value.
         max: i64,
     },
-    /// A list of objects with [`super::spec::JOB_FIELDS`].
+    /// A list of objects with [`super::objects::JOB_FIELDS`].
     Jobs,
-    /// An object with [`super::spec::DEDUP_FIELDS`].
+    /// An object with [`super::objects::DEDUP_FIELDS`].
     Dedup,
     /// A whole number. Its bounds are others for a job in a group; who puts the job together minds them.
     Priority,
-    /// An object with [`super::spec::GROUP_PULL_FIELDS`].
+    /// An object with [`super::objects::GROUP_PULL_FIELDS`].
     GroupPull,
-    /// An object with [`super::spec::GROUP_RATE_FIELDS`].
+    /// An object with [`super::objects::GROUP_RATE_FIELDS`].
     GroupRate,
-    /// An object with [`super::spec::CRON_JOB_FIELDS`].
+    /// An object with [`super::objects::CRON_JOB_FIELDS`].
     CronJob,
-    /// An object with [`super::spec::DLQ_CONFIG_FIELDS`].
+    /// An object with [`super::objects::DLQ_CONFIG_FIELDS`].
     DlqConfig,
-    /// An object with [`super::spec::STALL_CONFIG_FIELDS`].
+    /// An object with [`super::objects::STALL_CONFIG_FIELDS`].
     StallConfig,
-    /// An object with [`super::spec::DLQ_FILTER_FIELDS`].
+    /// An object with [`super::objects::DLQ_FILTER_FIELDS`].
     DlqFilter,
-    /// A list of objects with [`super::spec::FLOW_FIELDS`].
+    /// A list of objects with [`super::objects::FLOW_FIELDS`].
     Flow,
-    /// An object with [`super::spec::FLOW_JOB_FIELDS`].
+    /// An object with [`super::objects::FLOW_JOB_FIELDS`].
     FlowJob,
 }
 

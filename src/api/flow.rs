@@ -516,7 +516,9 @@ mod tests {
             let text = format!(r#"{{"cmd":"PUSHF","jobs":[{jobs}]}}"#);
             let mut frame = Vec::new();
             json::to_msgpack(text.as_bytes(), &mut frame).unwrap();
-            let Ok(Request { body: Body::PushFlow(jobs), .. }) = decode(&frame) else { panic!() };
+            let Ok(Request { body: Body::PushFlow { jobs }, .. }) = decode(&frame) else {
+                panic!()
+            };
             let at_once = judged(&jobs, usize::MAX);
             for most in [1, 2, 7] {
                 assert_eq!(judged(&jobs, most), at_once, "{text}");

@@ -2,15 +2,17 @@
 //! and in which words a wrong one is refused.
 //!
 //! Nothing here knows how a command travels (`MessagePack`, JSON, a command line) nor what the server
-//! does with it. The table in [`spec`] is the only place where a bound or a default is written;
+//! does with it. The table in [`commands`] is the only place where a bound or a default is written;
 //! the decoder, the documentation's test and every later surface read it there.
 
+pub mod commands;
 mod field;
+mod field_type;
 pub mod flow;
 pub mod limits;
+pub mod objects;
 pub mod request;
 pub mod size;
-pub mod spec;
 mod words;
 
 /// The newest version of the protocol that is spoken here. Its jobs have names of their own.

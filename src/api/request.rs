@@ -3,10 +3,11 @@
 //!
 //! How it travelled is not known here, nor what the server does about it.
 
+use super::commands::{COMMANDS, CommandSpec, Op, command_table};
+use super::field_type::{FieldType, Held, field_types};
 use super::flow::FlowJob;
-use super::spec::Op;
-use corq_shards::command::{GroupLimit, GroupPull, Stack, Token};
-use corq_shards::dead_letter::policy::RulePatch;
+use corq_shards::command::{GroupPull, Stack, Token};
+use corq_shards::dead_letter::policy::{DlqPatch, StallPatch};
 use corq_shards::dead_letter::scan::FailedFilter;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
@@ -148,7 +149,7 @@ impl Pull<'_> {
     }
 }
 
-/// The fields of ACK.
+/// One of the jobs of ACKB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack<'a> {
     /// The active job.
@@ -158,23 +159,6 @@ pub struct Ack<'a> {
     /// One `MessagePack` value, or empty for none.
     pub result: &'a [u8],
     /// Whether job and result are to be forgotten.
-    pub remove: bool,
-}
-
-/// The fields of FAIL.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fail<'a> {
-    /// The active job.
-    pub job: JobRef<'a>,
-    /// Its token, if one was shown.
-    pub token: Option<Token>,
-    /// What went wrong, empty if not said, cut at 64 KB.
-    pub error: &'a str,
-    /// Whether no other attempt can succeed.
-    pub unrecoverable: bool,
-    /// Where it went wrong: as many lines as fit 64 KB.
-    pub stack: Stack<'a>,
-    /// Whether the job is to be forgotten if it fails for good.
     pub remove: bool,
 }
 
@@ -269,31 +253,7 @@ pub enum Cadence<'a> {
     Interval(u64),
 }
 
-/// The fields of `RegisterWorker`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RegisterWorker<'a> {
-    /// The worker's name.
-    pub name: &'a str,
-    /// The queues it works on.
-    pub queues: Texts<'a>,
-    /// The id it wants to be known by.
-    pub worker_id: Option<&'a str>,
-}
-
-/// The fields of `AddWebhook`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AddWebhook<'a> {
-    /// Where to post. What may be posted to is not checked here.
-    pub url: &'a str,
-    /// The events it asks for, each of [`crate::api::spec::WEBHOOK_EVENTS`]; none means all.
-    pub events: Texts<'a>,
-    /// Only events of this queue.
-    pub queue: Option<&'a str>,
-    /// Signs the posts.
-    pub secret: Option<&'a str>,
-}
-
-/// What a command on one group wants.
+/// What a question about one group is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupAsk {
     /// How many of its jobs wait or are delayed.
@@ -313,256 +273,156 @@ pub enum GroupAsk {
     Weight,
     /// Whether it is paused.
     IsPaused,
-    /// To set something.
-    Set {
-        /// The new limit.
-        limit: GroupLimit,
-        /// What is answered.
-        answer: Answer,
-    },
 }
 
-/// What a command that sets something for a group answers.
+/// How a command is answered that changed something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Nothing more.
+    /// With no more than that it did.
     Ok,
-    /// How much was taken back.
-    Removed,
-    /// Whether it was otherwise before.
-    Changed,
+    /// With `data.ok`, as heartbeats are.
+    Alive,
+    /// With a field of `data` that says whether it changed something.
+    Flag(&'static str),
+    /// With a field of `data` that says how much it changed.
+    Count(&'static str),
 }
 
-/// One command with its fields. Those that take only a queue or a job carry just that.
-#[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "one variant per row of the command table, which describes them")]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack for one call; a box would cost a push an allocation"
-)]
-pub enum Body<'a> {
-    Hello {
-        protocol_version: u64,
-        capabilities: Texts<'a>,
-    },
-    Auth {
-        token: &'a str,
-    },
-    Ping,
-    SubscribeEvents(&'a str),
-    UnsubscribeEvents,
-    Push {
-        queue: &'a str,
-        job: NewJob<'a>,
-    },
-    PushBatch {
-        queue: &'a str,
-        jobs: Vec<NewJob<'a>>,
-    },
-    PushFlow(Vec<FlowJob<'a>>),
-    Pull(Pull<'a>),
-    PullBatch(Pull<'a>),
-    Ack(Ack<'a>),
-    AckBatch(Batch<'a>),
-    Fail(Fail<'a>),
-    JobHeartbeat {
-        job: JobRef<'a>,
-        token: Option<Token>,
-    },
-    JobHeartbeatBatch(Batch<'a>),
-    Progress {
-        job: JobRef<'a>,
-        progress: f64,
-        message: Option<&'a str>,
-    },
-    AddLog {
-        job: JobRef<'a>,
-        message: &'a str,
-        level: Level,
-    },
-    Heartbeat {
-        worker_id: &'a str,
-    },
-    WaitJob {
-        job: JobRef<'a>,
-        timeout_ms: u64,
-    },
-    GetJob(JobRef<'a>),
-    GetState(JobRef<'a>),
-    GetResult(JobRef<'a>),
-    GetProgress(JobRef<'a>),
-    GetLogs {
-        job: JobRef<'a>,
-        start: u64,
-        end: Option<u64>,
-    },
-    GetJobByCustomId(&'a str),
-    GetJobs {
-        queue: &'a str,
-        states: Option<StateFilter>,
-        limit: u32,
-        offset: u64,
-        newest_first: bool,
-    },
-    GetJobCounts(&'a str),
-    GetCountsPerPriority(&'a str),
-    Count(&'a str),
-    Cancel(JobRef<'a>),
-    Update {
-        job: JobRef<'a>,
-        data: &'a [u8],
-    },
-    ChangePriority {
-        job: JobRef<'a>,
-        priority: i32,
-        lifo: Option<bool>,
-    },
-    Promote(JobRef<'a>),
-    MoveToDelayed {
-        job: JobRef<'a>,
-        delay_ms: u64,
-        token: Option<Token>,
-    },
-    Discard {
-        job: JobRef<'a>,
-        token: Option<Token>,
-    },
-    ExtendLock {
-        job: JobRef<'a>,
-        token: Option<Token>,
-        ttl_ms: u32,
-    },
-    ExtendLocks(Batch<'a>),
-    MoveToWait {
-        job: JobRef<'a>,
-        token: Option<Token>,
-    },
-    ChangeDelay {
-        job: JobRef<'a>,
-        delay_ms: u64,
-        token: Option<Token>,
-    },
-    ClearLogs {
-        job: JobRef<'a>,
-        keep: u32,
-    },
-    GetChildrenValues(JobRef<'a>),
-    GetFailedChildrenValues(JobRef<'a>),
-    GetIgnoredChildrenFailures(JobRef<'a>),
-    RemoveChildDependency(JobRef<'a>),
-    RemoveUnprocessedChildren(JobRef<'a>),
-    MoveToWaitingChildren {
-        job: JobRef<'a>,
-        token: Option<Token>,
-    },
-    UpdateParent {
-        child: JobRef<'a>,
-        parent: JobRef<'a>,
-    },
-    RemoveJobDeduplicationKey(JobRef<'a>),
-    GetDeduplicationJobId {
-        queue: &'a str,
-        key: &'a str,
-    },
-    RemoveDeduplicationKey {
-        queue: &'a str,
-        key: &'a str,
-    },
-    PromoteJobs {
-        queue: &'a str,
-        count: Option<u64>,
-    },
-    Pause(&'a str),
-    Resume(&'a str),
-    IsPaused(&'a str),
-    Drain(&'a str),
-    Obliterate(&'a str),
-    Clean {
-        queue: &'a str,
-        grace_ms: u64,
-        states: Option<StateFilter>,
-        limit: u32,
-    },
-    ListQueues,
-    Dlq {
-        queue: &'a str,
-        count: u32,
-        filter: Option<DlqFilter>,
-    },
-    RetryDlq {
-        queue: &'a str,
-        job: Option<JobRef<'a>>,
-        count: Option<u64>,
-        filter: Option<DlqFilter>,
-    },
-    PurgeDlq(&'a str),
-    GetDlqStats(&'a str),
-    SetRule {
-        queue: &'a str,
-        patch: RulePatch,
-    },
-    GetDlqConfig(&'a str),
-    GetStallConfig(&'a str),
-    RetryCompleted {
-        queue: &'a str,
-        job: Option<JobRef<'a>>,
-        count: Option<u64>,
-        until_ms: Option<u64>,
-    },
-    RemoveDlqJob {
-        queue: &'a str,
-        job: JobRef<'a>,
-    },
-    Cron(Cron<'a>),
-    CronDelete(&'a str),
-    CronGet(&'a str),
-    CronList,
-    Stats,
-    Metrics,
-    QueueMetrics {
-        queue: &'a str,
-        failed: bool,
-        start: u64,
-        end: Option<u64>,
-    },
-    Prometheus,
-    BackupPoint,
-    RegisterWorker(RegisterWorker<'a>),
-    UnregisterWorker(&'a str),
-    ListWorkers,
-    AddWebhook(AddWebhook<'a>),
-    RemoveWebhook(&'a str),
-    SetWebhookEnabled {
-        id: &'a str,
-        enabled: bool,
-    },
-    ListWebhooks,
-    RateLimit {
-        queue: &'a str,
-        limit: u32,
-        span_ms: u32,
-        ttl_ms: Option<u64>,
-    },
-    GetQueueLimits {
-        queue: &'a str,
-        jobs: u64,
-    },
-    Group {
-        queue: &'a str,
-        group: &'a str,
-        ask: GroupAsk,
-    },
-    GetGroups {
-        queue: &'a str,
-        limit: u32,
-        after: Option<&'a str>,
-    },
-    GetGroupsJobsCount(&'a str),
-    TrimEvents(&'a str),
-    RateLimitClear(&'a str),
-    SetConcurrency {
-        queue: &'a str,
-        limit: u32,
-    },
-    ClearConcurrency(&'a str),
+/// How jobs have ended that a queue counts by the minute, in the order of [`super::commands::METRICS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Finished {
+    /// Their workers completed them.
+    Completed,
+    /// They have no attempts left.
+    Failed,
+}
+
+/// Where a command has to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Route<'a> {
+    /// Any shard can carry it out, or asks those that have to.
+    Here,
+    /// The owner of a queue.
+    Queue(&'a str),
+    /// The owner of a job.
+    Job(JobRef<'a>),
+    /// The owner of a queue, once the job's name is known.
+    JobInQueue(&'a str, JobRef<'a>),
+    /// The owner of a queue, once the dependencies are found and the custom ids claimed.
+    Prepared,
+    /// The owner of a name: the worker of this id is registered there.
+    Name(&'a str),
+    /// The registry shard, which has the names of schedules, and webhooks.
+    Registry,
+    /// Every shard, each of which answers its part.
+    All,
+}
+
+/// Where a push has to go.
+fn push_route<'a>(queue: &'a str, jobs: &[NewJob<'_>]) -> Route<'a> {
+    let names_jobs = |job: &NewJob<'_>| job.custom_id.is_some() || !job.depends_on.is_empty();
+    if jobs.iter().any(names_jobs) { Route::Prepared } else { Route::Queue(queue) }
+}
+
+/// Where a command has to go that may be about one job of a queue.
+fn job_in_queue<'a>(queue: &'a str, job: Option<JobRef<'a>>) -> Route<'a> {
+    job.map_or(Route::Queue(queue), |job| Route::JobInQueue(queue, job))
+}
+
+field_types! {
+    JobRef<'_> => Held::Job;
+    Option<JobRef<'_>> => Held::MaybeJob;
+    Finished => Held::Choice(2);
+    Option<StateFilter> => Held::Choices;
+    Pull<'_> => Held::Several;
+    Cron<'_> => Held::Several;
+    Option<DlqFilter> => Held::Several;
+}
+
+impl FieldType for Batch<'_> {
+    const HELD: Held = Held::Several;
+
+    fn items(&self) -> usize {
+        self.ids.len()
+    }
+}
+
+/// What the type of a field holds, where its specification stands beside it.
+macro_rules! held_by {
+    ($type:ty, $spec:expr) => {
+        <$type as FieldType>::HELD
+    };
+}
+
+/// Each type holds what its field lets through. A row with a function of its own has no types to look at.
+const fn check(held: &[Held], command: &CommandSpec) {
+    assert!(held.is_empty() || held.len() == command.fields.len(), "a field has no type");
+    let mut place = 0;
+    while place < held.len() {
+        assert!(
+            held[place].holds(&command.fields[place]),
+            "a type cannot hold what its field lets through"
+        );
+        place += 1;
+    }
+}
+
+macro_rules! requests {
+    ($($op:ident $name:literal $([$take:ident, $specs:expr])? {
+        $($field:ident: $type:ty $(= $spec:expr)?),* $(,)?
+    } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
+        /// One command with its fields, as the table has them.
+        #[derive(Clone, Debug)]
+        #[allow(missing_docs, reason = "one variant per row of the command table, which describes them")]
+        #[allow(
+            clippy::large_enum_variant,
+            reason = "it lives on the stack for one call; a box would cost a push an allocation"
+        )]
+        pub enum Body<'a> { $($op { $($field: $type),* }),* }
+
+        impl Body<'_> {
+            /// Which command it is.
+            #[inline]
+            pub fn op(&self) -> Op {
+                match self { $(Self::$op { .. } => Op::$op),* }
+            }
+
+            /// Where it has to go.
+            #[inline]
+            #[allow(unused_variables, reason = "few fields decide it")]
+            pub fn route(&self) -> Route<'_> {
+                use Route::{All, Here, Job, JobInQueue, Name, Queue, Registry};
+                match self { $(Self::$op { $($field),* } => $route),* }
+            }
+
+            /// Of how many items its lists are: of its jobs, if it is a batch.
+            #[inline]
+            pub fn items(&self) -> usize {
+                match self { $(Self::$op { $($field),* } => 0 $(+ $field.items())*),* }
+            }
+        }
+
+        impl<'a> Body<'a> {
+            /// The types of the fields hold what their specifications let through. Rows with a function of their own
+            /// have none.
+            const TYPES_FIT: () = {
+                $({
+                    let held = [$($(held_by!($type, $spec),)?)*];
+                    check(&held, &COMMANDS[Op::$op as usize]);
+                })*
+            };
+        }
+    };
+}
+
+command_table!(requests);
+
+const _: () = Body::TYPES_FIT;
+
+impl Body<'_> {
+    /// Its row.
+    #[inline]
+    pub fn spec(&self) -> &'static CommandSpec {
+        self.op().spec()
+    }
 }

@@ -3,8 +3,8 @@
 //! Only built when something is wrong, so nothing here is hurried. The form of the sentences is
 //! `<field> is required`, `<field> must be <type>`, `<field> must be between A and B`.
 
+use super::field::{FieldSpec, Kind};
 use super::limits::{DEPTH_MAX, PRIORITY_MAX, QUEUE_CHARS_MAX};
-use super::spec::{FieldSpec, Kind};
 
 /// A command that the table does not know; its name follows.
 pub const UNKNOWN_COMMAND: &str = "Unknown command: ";

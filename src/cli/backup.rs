@@ -13,7 +13,7 @@ use super::log::count;
 use super::progress::Progress;
 use super::value::Value;
 use super::words;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 use crate::protocol::msgpack::writer::Writer;
 use crate::tools::backup::{Making, Summary, Unfinished};
 use crate::tools::place::{Fault, Place, Whereabouts};

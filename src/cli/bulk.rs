@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::input;
 use super::push::Push;
 use super::request::{Fields, Request};
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// Jobs of a batch.
 const JOBS_MAX: usize = 1000;

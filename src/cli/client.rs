@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::request::Request;
 use super::target::{Target, tls_advice};
 use super::value::Value;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 use crate::protocol::frame::{self, Split};
 
 /// How long it may be silent, with an answer due, before it is asked whether it lives; and then again

@@ -9,7 +9,7 @@ use super::request::Request;
 use super::target::Target;
 use super::value::Value;
 use crate::api::PROTOCOL_VERSION;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// The surroundings of one command.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::request::{Fields, Request};
 use super::show;
 use super::value::Value;
 use super::words::{self, milliseconds};
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// `cron add`.
 #[derive(Args, Debug)]

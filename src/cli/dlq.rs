@@ -9,7 +9,7 @@ use super::output::{Cell, Style, Table};
 use super::request::{Fields, Request};
 use super::rules::{self, DlqConfig};
 use super::show;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// Commands on dead-letter queues.
 #[derive(Subcommand, Debug)]

@@ -21,7 +21,7 @@ use super::prometheus;
 use super::request::Request;
 use super::target::Target;
 use super::words;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 use crate::protocol::msgpack::writer::Writer;
 use crate::tools::leftovers;
 

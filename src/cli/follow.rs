@@ -10,7 +10,7 @@ use super::request::Request;
 use super::show;
 use super::stream::Stream;
 use super::value::Value;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// Lists and follows until the stream ends.
 pub fn jobs(context: &mut Context, jobs: &Jobs) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use super::request::{Fields, Request};
 use super::show;
 use super::value::Value;
 use super::words::{self, milliseconds};
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// The group that a command is about.
 #[derive(Args, Debug)]

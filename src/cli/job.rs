@@ -9,7 +9,7 @@ use super::output::{Cell, Style, Table};
 use super::request::Request;
 use super::show;
 use super::words::{self, milliseconds};
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// The job that a command is about.
 #[derive(Args, Debug)]

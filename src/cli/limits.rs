@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::context::Context;
 use super::failure::Failure;
 use super::request::Request;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// Commands on a limit.
 #[derive(Subcommand, Debug)]

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::input;
 use super::request::{Fields, Request};
 use super::words::milliseconds;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// What `push` takes.
 #[derive(Args, Debug)]

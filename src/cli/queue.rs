@@ -13,7 +13,7 @@ use super::show;
 use super::stream::HttpPort;
 use super::value::Value;
 use super::words::milliseconds;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// The queue that a command is about.
 #[derive(Args, Debug)]

@@ -1,7 +1,7 @@
 //! Requests as the command line writes them. Names of commands and fields are those of the table in
-//! [`crate::api::spec`]; bounds are not looked at here, since the server refuses what is out of them.
+//! [`crate::api::commands`]; bounds are not looked at here, since the server refuses what is out of them.
 
-use crate::api::spec::{
+use crate::api::commands::{
     COMMANDS, CRON_JOB_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS, FieldSpec, JOB_FIELDS, Op,
     REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };

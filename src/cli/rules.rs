@@ -9,7 +9,7 @@ use super::request::{Fields, Request};
 use super::show;
 use super::value::Value;
 use super::words::{self, milliseconds};
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// A number that may be none.
 #[derive(Clone, Copy, Debug)]

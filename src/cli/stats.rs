@@ -10,7 +10,7 @@ use super::output::{Cell, Output};
 use super::request::Request;
 use super::value::Value;
 use super::words;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// What `metrics` takes.
 #[derive(Args, Debug)]

@@ -8,7 +8,7 @@ use super::output::{Cell, Style, Table};
 use super::request::Request;
 use super::show;
 use super::value::Value;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 
 /// Commands on webhooks.
 #[derive(Subcommand, Debug)]

@@ -10,7 +10,7 @@ use super::request::Request;
 use super::show;
 use super::value::Value;
 use super::words::milliseconds;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 use std::io;
 
 /// What `pull` takes.

@@ -5,7 +5,7 @@
 //! What must be refused in which words follows from the table; a few texts are written out below, so
 //! that the table's own words cannot change in silence.
 
-use corq::api::spec::{COMMANDS, CommandSpec, FieldSpec, Kind, Op};
+use corq::api::commands::{COMMANDS, CommandSpec, FieldSpec, Kind, Op};
 use corq::protocol::decode::beginning::{LONG_BYTES, too_long};
 use rmpv::Value;
 use serde_json::{Value as Json, json};

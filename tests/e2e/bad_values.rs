@@ -1,12 +1,12 @@
 //! Values that a field must refuse or take, made from its row in the command table. Which commands
 //! there are, and who judges the answers, is not known here.
 
-use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX};
-use corq::api::spec::{
+use corq::api::commands::{
     BACKOFF_FIELDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS,
     FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
     Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
+use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX};
 use rmpv::Value;
 
 /// One value as it stands on the wire.

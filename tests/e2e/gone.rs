@@ -36,6 +36,11 @@ fn is_noticed(server: &Server, client: &mut Client, web: &mut Http, named: &str)
     }
     // Questions are answered.
     client.counted("q", "waiting");
+    for command in
+        ["GetGroupsJobsCount", "GetGroupJobsCount", "GetGroupConcurrency", "IsGroupPaused"]
+    {
+        client.ok(command, json!({"queue": "q", "groupId": "g"}));
+    }
     let ready = web.get("/ready");
     assert_eq!((ready.status, ready.text().contains(GONE)), (503, true), "{}", ready.text());
     let health = web.get("/health");

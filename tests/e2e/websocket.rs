@@ -158,7 +158,7 @@ fn a_request_id_of_any_kind_comes_back_exactly_as_it_was_sent() {
 #[test]
 fn every_command_of_the_table_is_understood() {
     let mut websocket = websocket();
-    for spec in corq::api::spec::COMMANDS {
+    for spec in corq::api::commands::COMMANDS {
         let reply = websocket.call(spec.name, json!({}));
         let text = reply["error"].as_str().unwrap_or_default();
         assert!(!text.starts_with("Unknown command"), "{}: {reply}", spec.name);

@@ -1,7 +1,7 @@
 //! What each command means, written by hand, so that the table cannot be wrong in silence.
 
-use corq::api::request::{AddWebhook, Body, Cadence, Cron, JobRef, RegisterWorker, StateFilter};
-use corq::api::spec::COMMANDS;
+use corq::api::commands::COMMANDS;
+use corq::api::request::{Body, Cadence, Cron, Finished, JobRef, StateFilter};
 use corq_shards::command::Token;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
@@ -147,7 +147,7 @@ Auth token!
 ";
     let mut listed = String::new();
     for spec in COMMANDS {
-        use corq::api::spec::{Kind, Preset};
+        use corq::api::commands::{Kind, Preset};
         use std::fmt::Write;
         listed.push_str(spec.name);
         for field in spec.fields {
@@ -170,21 +170,21 @@ Auth token!
 #[test]
 fn commands_on_one_queue_carry_its_name() {
     let expected: [(&str, Body<'_>); 15] = [
-        ("GetJobCounts", Body::GetJobCounts("q")),
-        ("GetCountsPerPriority", Body::GetCountsPerPriority("q")),
-        ("Count", Body::Count("q")),
-        ("Pause", Body::Pause("q")),
-        ("Resume", Body::Resume("q")),
-        ("IsPaused", Body::IsPaused("q")),
-        ("Drain", Body::Drain("q")),
-        ("Obliterate", Body::Obliterate("q")),
-        ("PurgeDlq", Body::PurgeDlq("q")),
-        ("RateLimitClear", Body::RateLimitClear("q")),
-        ("ClearConcurrency", Body::ClearConcurrency("q")),
+        ("GetJobCounts", Body::GetJobCounts { queue: "q" }),
+        ("GetCountsPerPriority", Body::GetCountsPerPriority { queue: "q" }),
+        ("Count", Body::Count { queue: "q" }),
+        ("Pause", Body::Pause { queue: "q" }),
+        ("Resume", Body::Resume { queue: "q" }),
+        ("IsPaused", Body::IsPaused { queue: "q" }),
+        ("Drain", Body::Drain { queue: "q" }),
+        ("Obliterate", Body::Obliterate { queue: "q" }),
+        ("PurgeDlq", Body::PurgeDlq { queue: "q" }),
+        ("RateLimitClear", Body::RateLimitClear { queue: "q" }),
+        ("ClearConcurrency", Body::ClearConcurrency { queue: "q" }),
         ("Dlq", Body::Dlq { queue: "q", count: 100, filter: None }),
-        ("GetDlqStats", Body::GetDlqStats("q")),
-        ("GetDlqConfig", Body::GetDlqConfig("q")),
-        ("GetStallConfig", Body::GetStallConfig("q")),
+        ("GetDlqStats", Body::GetDlqStats { queue: "q" }),
+        ("GetDlqConfig", Body::GetDlqConfig { queue: "q" }),
+        ("GetStallConfig", Body::GetStallConfig { queue: "q" }),
     ];
     for (name, body) in expected {
         means(name, &[("queue", "q".into())], &body);
@@ -199,12 +199,12 @@ fn commands_on_one_queue_carry_its_name() {
 fn commands_on_one_job_carry_its_id_or_the_clients_own() {
     type Make = fn(JobRef<'static>) -> Body<'static>;
     let expected: [(&str, Make); 7] = [
-        ("GetJob", Body::GetJob),
-        ("GetState", Body::GetState),
-        ("GetResult", Body::GetResult),
-        ("GetProgress", Body::GetProgress),
-        ("Cancel", Body::Cancel),
-        ("Promote", Body::Promote),
+        ("GetJob", |job| Body::GetJob { job }),
+        ("GetState", |job| Body::GetState { job }),
+        ("GetResult", |job| Body::GetResult { job }),
+        ("GetProgress", |job| Body::GetProgress { job }),
+        ("Cancel", |job| Body::Cancel { job }),
+        ("Promote", |job| Body::Promote { job }),
         ("Discard", |job| Body::Discard { job, token: None }),
     ];
     for (name, make) in expected {
@@ -224,22 +224,22 @@ fn only_the_exact_text_of_a_version_7_id_is_an_id() {
         "0190163d-8694-739b-aea5-966c26f8a78g",
         "0190163d-8694-739b-aea50966c26f8a787",
     ] {
-        means("GetJob", &[("id", other.into())], &Body::GetJob(JobRef::Custom(other)));
+        means("GetJob", &[("id", other.into())], &Body::GetJob { job: JobRef::Custom(other) });
     }
 }
 
 #[test]
 fn plain_commands_take_no_fields() {
     for (name, body) in [
-        ("Ping", Body::Ping),
-        ("ListQueues", Body::ListQueues),
-        ("CronList", Body::CronList),
-        ("Stats", Body::Stats),
-        ("Metrics", Body::Metrics),
-        ("Prometheus", Body::Prometheus),
-        ("BackupPoint", Body::BackupPoint),
-        ("ListWorkers", Body::ListWorkers),
-        ("ListWebhooks", Body::ListWebhooks),
+        ("Ping", Body::Ping {}),
+        ("ListQueues", Body::ListQueues {}),
+        ("CronList", Body::CronList {}),
+        ("Stats", Body::Stats {}),
+        ("Metrics", Body::Metrics { queue: None, of: Finished::Completed, start: 0, end: None }),
+        ("Prometheus", Body::Prometheus {}),
+        ("BackupPoint", Body::BackupPoint {}),
+        ("ListWorkers", Body::ListWorkers {}),
+        ("ListWebhooks", Body::ListWebhooks {}),
     ] {
         means(name, &[], &body);
     }
@@ -317,7 +317,7 @@ fn states_come_alone_or_as_a_list() {
         means(
             "GetJobs",
             &[queue.clone(), ("state", state.clone())],
-            &Body::GetJobs { queue: "q", states, limit: 100, offset: 0, newest_first: false },
+            &Body::GetJobs { queue: "q", states, limit: 100, offset: 0, oldest_first: None },
         );
         means(
             "Clean",
@@ -330,7 +330,7 @@ fn states_come_alone_or_as_a_list() {
     means(
         "GetJobs",
         &[queue.clone(), ("state", listed.clone())],
-        &Body::GetJobs { queue: "q", states, limit: 100, offset: 0, newest_first: false },
+        &Body::GetJobs { queue: "q", states, limit: 100, offset: 0, oldest_first: None },
     );
     let states = "waiting, delayed, active, completed, failed, waiting-children";
     let wrong = command("GetJobs", &[queue.clone(), ("state", strings(&["waiting", "lost"]))]);
@@ -373,7 +373,7 @@ fn schedules_have_exactly_one_cadence() {
     };
     let mut fields = base.to_vec();
     fields.push(("schedule", "0 3 * * *".into()));
-    means("Cron", &fields, &Body::Cron(expected.clone()));
+    means("Cron", &fields, &Body::Cron { cron: expected.clone() });
     fields.push(("repeatEvery", 5.into()));
     assert_eq!(
         refused(&command("Cron", &fields)),
@@ -396,7 +396,7 @@ fn schedules_have_exactly_one_cadence() {
         timezone: Some("Europe/Berlin"),
         ..expected
     };
-    means("Cron", &fields, &Body::Cron(interval));
+    means("Cron", &fields, &Body::Cron { cron: interval });
     assert_eq!(refused(&command("Cron", &base)), "schedule or repeatEvery is required");
 }
 
@@ -412,9 +412,7 @@ fn workers_and_webhooks_carry_their_lists() {
             ("startedAt", 1.7e12.into()),
         ],
     );
-    let Body::RegisterWorker(RegisterWorker { name, queues, worker_id }) = accepted(&frame) else {
-        panic!()
-    };
+    let Body::RegisterWorker { name, queues, worker_id } = accepted(&frame) else { panic!() };
     assert_eq!((name, worker_id), ("mailer", Some("w1")));
     assert_eq!(queues.iter().collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(queues.raw(), pack(&strings(&["a", "b"])));
@@ -423,9 +421,7 @@ fn workers_and_webhooks_carry_their_lists() {
         "AddWebhook",
         &[("url", "https://x.example/".into()), ("events", strings(&["job.failed"]))],
     );
-    let Body::AddWebhook(AddWebhook { url, events, queue, secret }) = accepted(&frame) else {
-        panic!()
-    };
+    let Body::AddWebhook { url, events, queue, secret } = accepted(&frame) else { panic!() };
     assert_eq!((url, queue, secret), ("https://x.example/", None, None));
     assert_eq!(events.iter().collect::<Vec<_>>(), ["job.failed"]);
 
@@ -446,10 +442,14 @@ fn workers_and_webhooks_carry_their_lists() {
 fn single_texts_go_where_they_belong() {
     means("Auth", &[("token", "".into())], &Body::Auth { token: "" });
     means("Heartbeat", &[("id", "w".into())], &Body::Heartbeat { worker_id: "w" });
-    means("GetJobByCustomId", &[("customId", "c".into())], &Body::GetJobByCustomId("c"));
-    means("CronDelete", &[("name", "n".into())], &Body::CronDelete("n"));
-    means("UnregisterWorker", &[("workerId", "w".into())], &Body::UnregisterWorker("w"));
-    means("RemoveWebhook", &[("webhookId", "h".into())], &Body::RemoveWebhook("h"));
+    means("GetJobByCustomId", &[("customId", "c".into())], &Body::GetJobByCustomId { name: "c" });
+    means("CronDelete", &[("name", "n".into())], &Body::CronDelete { name: "n" });
+    means(
+        "UnregisterWorker",
+        &[("workerId", "w".into())],
+        &Body::UnregisterWorker { worker_id: "w" },
+    );
+    means("RemoveWebhook", &[("webhookId", "h".into())], &Body::RemoveWebhook { id: "h" });
     means(
         "Update",
         &[("id", JOB_ID.into()), ("data", 1.into())],

@@ -1,6 +1,6 @@
 //! The protocol's page says what the table says: every command, every field, every bound.
 
-use corq::api::spec::{
+use corq::api::commands::{
     COMMANDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_CONFIG_NULLABLE,
     DLQ_FILTER_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS, METRICS, Op, Preset,
     REPEAT_FIELDS, STALL_CONFIG_FIELDS, STATES, WEBHOOK_EVENTS,

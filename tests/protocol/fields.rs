@@ -1,6 +1,6 @@
 //! Every field of every command, driven by the table: missing, of another type, at its bounds.
 
-use corq::api::spec::{
+use corq::api::commands::{
     BACKOFF_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DEDUP_FIELDS, DLQ_CONFIG_FIELDS,
     DLQ_FILTER_FIELDS, FIELDS_MAX, FieldSpec, JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };

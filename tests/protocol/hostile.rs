@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use corq::api::spec::COMMANDS;
+use corq::api::commands::COMMANDS;
 use corq::protocol::decode::decode;
 use corq::protocol::frame::{FRAME_BYTES_MAX, Split, split};
 use corq_shards::job::id::Chance;

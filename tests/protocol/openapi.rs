@@ -1,10 +1,10 @@
 //! The `OpenAPI` document gives fields the bounds and defaults of the table. That it has every route stands in
 //! `src/server/http/routes.rs`; that it describes every answer, an outside judge says (`tests/clients`).
 
-use corq::api::limits::{GROUP_PRIORITY_MAX, PRIORITY_MAX};
-use corq::api::spec::{
+use corq::api::commands::{
     BACKOFF_FIELDS, CommandSpec, DEDUP_FIELDS, FieldSpec, JOB_FIELDS, Kind, Preset, REPEAT_FIELDS,
 };
+use corq::api::limits::{GROUP_PRIORITY_MAX, PRIORITY_MAX};
 use serde_json::{Value, json};
 
 const DOCUMENT: &str = include_str!("../../docs/openapi.yaml");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use corq::api::spec::{COMMANDS, JOB_FIELDS, WEBHOOK_EVENTS};
+use corq::api::commands::{COMMANDS, JOB_FIELDS, WEBHOOK_EVENTS};
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../README.md");

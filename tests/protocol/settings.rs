@@ -14,10 +14,11 @@ use crate::{accepted, command, map, refused, undefined};
 
 fn patch_of(name: &str, config: &[(&str, Value)]) -> RulePatch {
     let frame = command(name, &[("queue", "q".into()), ("config", map(config))]);
-    let Body::SetRule { queue: "q", patch } = accepted(&frame) else {
-        panic!("it is another command");
-    };
-    patch
+    match accepted(&frame) {
+        Body::SetDlqConfig { queue: "q", config } => RulePatch::Dlq(config),
+        Body::SetStallConfig { queue: "q", config } => RulePatch::Stall(config),
+        other => panic!("it is another command: {other:?}"),
+    }
 }
 
 #[test]
@@ -141,7 +142,9 @@ fn a_schedule_carries_its_rules_and_what_its_jobs_are_pushed_with() {
         ("preventOverlap", true.into()),
         ("jobOptions", options),
     ]);
-    let Body::Cron(Cron { rules, job, .. }) = accepted(&frame) else { panic!("no schedule") };
+    let Body::Cron { cron: Cron { rules, job, .. } } = accepted(&frame) else {
+        panic!("no schedule")
+    };
     let all = CronRules {
         immediately: true,
         skip_if_no_worker: true,
@@ -166,7 +169,9 @@ fn a_schedule_carries_its_rules_and_what_its_jobs_are_pushed_with() {
     };
     assert_eq!(format!("{:?}", job.unwrap()), format!("{expected:?}"));
     let plain = cron_of(&[("dedup", map(&[("ttl", 5.into())]))]);
-    let Body::Cron(Cron { rules, job, .. }) = accepted(&plain) else { panic!("no schedule") };
+    let Body::Cron { cron: Cron { rules, job, .. } } = accepted(&plain) else {
+        panic!("no schedule")
+    };
     assert!(rules == CronRules::default() && job.is_none(), "a policy without a key is nothing");
     let wrong = cron_of(&[("jobOptions", map(&[("maxAttempts", 0.into())]))]);
     assert_eq!(refused(&wrong), "jobOptions.maxAttempts must be between 1 and 1000");

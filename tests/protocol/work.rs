@@ -1,7 +1,7 @@
 //! What commands of workers mean: pulls, acks, failures, progress; and those on groups.
 
-use corq::api::request::{Ack, Answer, Body, Fail, GroupAsk, JobRef, Pull};
-use corq_shards::command::{GroupLimit, GroupPull, Only, Stack, Token};
+use corq::api::request::{Ack, Body, JobRef, Pull};
+use corq_shards::command::{GroupPull, Only, Stack, Token};
 use corq_shards::group::GroupRate;
 use rmpv::Value;
 
@@ -19,7 +19,7 @@ fn pulls_with_an_owner_are_locked() {
         detach: false,
         group: None,
     };
-    means("PULL", &[("queue", "q".into())], &Body::Pull(plain));
+    means("PULL", &[("queue", "q".into())], &Body::Pull { pull: plain });
     assert!(!plain.command().locked);
     let owned = Pull {
         count: 50,
@@ -38,7 +38,7 @@ fn pulls_with_an_owner_are_locked() {
         ("lockTtl", 5.into()),
         ("detach", true.into()),
     ];
-    means("PULLB", &fields, &Body::PullBatch(owned));
+    means("PULLB", &fields, &Body::PullBatch { pull: owned });
     let count = [("queue", "q".into()), ("count", 0.into())];
     assert_eq!(refused(&command("PULLB", &count)), "count must be between 1 and 1000");
 }
@@ -47,7 +47,7 @@ fn pulls_with_an_owner_are_locked() {
 fn pulls_say_what_they_want_of_groups() {
     let pull = |group: Value| {
         let frame = command("PULL", &[("queue", "q".into()), ("group", group)]);
-        let Body::Pull(pull) = accepted(&frame) else { panic!("not a pull") };
+        let Body::Pull { pull } = accepted(&frame) else { panic!("not a pull") };
         format!("{:?}", pull.group)
     };
     let shown = |group: GroupPull<'_>| format!("{:?}", Some(group));
@@ -82,45 +82,49 @@ fn pulls_say_what_they_want_of_groups() {
 }
 
 /// A command on a group, its numbers, and what is understood.
-type Row<'a> = (&'a str, &'a [(&'a str, i64)], GroupAsk);
+type Row<'a> = (&'a str, &'a [(&'a str, i64)], Body<'a>);
 
 #[test]
 fn commands_on_a_group_name_it_and_what_they_want() {
     let (queue, group) = ("q", "a");
-    let set = |limit, answer| GroupAsk::Set { limit, answer };
-    let rate = GroupRate { jobs: 3, span_ms: 50 };
-    let rows: &[Row<'_>] = &[
-        ("GetGroupJobsCount", &[], GroupAsk::JobsCount),
-        ("GetGroupActiveCount", &[], GroupAsk::ActiveCount),
-        ("GetGroupRateLimit", &[], GroupAsk::RateLimit),
-        ("GetGroupRateLimitTtl", &[], GroupAsk::RateLimitTtl { jobs: None }),
-        ("GetGroupRateLimitTtl", &[("maxJobs", 4)], GroupAsk::RateLimitTtl { jobs: Some(4) }),
-        ("GetGroupConcurrency", &[], GroupAsk::Concurrency),
-        ("GetGroupWeight", &[], GroupAsk::Weight),
-        ("IsGroupPaused", &[], GroupAsk::IsPaused),
+    let (jobs, span_ms, hold_ms) = (3, 50, 7);
+    let none = |name, body| (name, &[][..], body);
+    let rows: Vec<Row<'_>> = vec![
+        none("GetGroupJobsCount", Body::GetGroupJobsCount { queue, group }),
+        none("GetGroupActiveCount", Body::GetGroupActiveCount { queue, group }),
+        none("GetGroupRateLimit", Body::GetGroupRateLimit { queue, group }),
+        none("GetGroupRateLimitTtl", Body::GetGroupRateLimitTtl { queue, group, jobs: None }),
+        (
+            "GetGroupRateLimitTtl",
+            &[("maxJobs", 4)],
+            Body::GetGroupRateLimitTtl { queue, group, jobs: Some(4) },
+        ),
+        none("GetGroupConcurrency", Body::GetGroupConcurrency { queue, group }),
+        none("GetGroupWeight", Body::GetGroupWeight { queue, group }),
+        none("IsGroupPaused", Body::IsGroupPaused { queue, group }),
         (
             "SetGroupRateLimit",
             &[("max", 3), ("duration", 50)],
-            set(GroupLimit::Rate(Some(rate)), Answer::Ok),
+            Body::SetGroupRateLimit { queue, group, jobs, span_ms },
         ),
-        ("RemoveGroupRateLimit", &[], set(GroupLimit::Rate(None), Answer::Removed)),
+        none("RemoveGroupRateLimit", Body::RemoveGroupRateLimit { queue, group }),
         (
             "SetGroupConcurrency",
             &[("concurrency", 5)],
-            set(GroupLimit::Active(Some(5)), Answer::Ok),
+            Body::SetGroupConcurrency { queue, group, most: 5 },
         ),
-        ("RemoveGroupConcurrency", &[], set(GroupLimit::Active(None), Answer::Removed)),
-        ("SetGroupWeight", &[("weight", 6)], set(GroupLimit::Weight(6), Answer::Ok)),
-        ("PauseGroup", &[], set(GroupLimit::Paused(true), Answer::Changed)),
-        ("ResumeGroup", &[], set(GroupLimit::Paused(false), Answer::Changed)),
-        ("RateLimitGroup", &[("duration", 7)], set(GroupLimit::Hold(7), Answer::Ok)),
+        none("RemoveGroupConcurrency", Body::RemoveGroupConcurrency { queue, group }),
+        ("SetGroupWeight", &[("weight", 6)], Body::SetGroupWeight { queue, group, weight: 6 }),
+        none("PauseGroup", Body::PauseGroup { queue, group }),
+        none("ResumeGroup", Body::ResumeGroup { queue, group }),
+        ("RateLimitGroup", &[("duration", 7)], Body::RateLimitGroup { queue, group, hold_ms }),
     ];
-    for &(name, numbers, ask) in rows {
+    for (name, numbers, body) in rows {
         let mut fields = vec![("queue", queue.into()), ("groupId", group.into())];
         fields.extend(numbers.iter().map(|(name, number)| (*name, Value::from(*number))));
-        means(name, &fields, &Body::Group { queue, group, ask });
+        means(name, &fields, &body);
     }
-    means("GetGroupsJobsCount", &[("queue", "q".into())], &Body::GetGroupsJobsCount("q"));
+    means("GetGroupsJobsCount", &[("queue", "q".into())], &Body::GetGroupsJobsCount { queue });
     let fields = [("queue", "q".into()), ("limit", 5.into()), ("after", "x".into())];
     means("GetGroups", &fields, &Body::GetGroups { queue, limit: 5, after: Some("x") });
 }
@@ -130,18 +134,18 @@ fn acks_carry_result_and_token() {
     means(
         "ACK",
         &[("id", JOB_ID.into())],
-        &Body::Ack(Ack { job: JOB, token: None, result: &[], remove: false }),
+        &Body::Ack { job: JOB, token: None, result: &[], remove: false },
     );
     let result = map(&[("n", 1.into())]);
     means(
         "ACK",
         &[("id", "c".into()), ("token", TOKEN_TEXT.into()), ("result", result.clone())],
-        &Body::Ack(Ack {
+        &Body::Ack {
             job: JobRef::Custom("c"),
             token: Some(TOKEN),
             result: &pack(&result),
             remove: false,
-        }),
+        },
     );
     for (text, token) in [
         ("", None),
@@ -161,25 +165,25 @@ fn failures_keep_the_front_of_a_long_error() {
     means(
         "FAIL",
         &[("id", JOB_ID.into()), ("stack", strings(&["at x"])), ("unrecoverable", true.into())],
-        &Body::Fail(Fail {
+        &Body::Fail {
             remove: false,
             job: JOB,
             token: None,
             error: "",
             unrecoverable: true,
             stack: Stack { lines: 1, texts: b"\xa4at x" },
-        }),
+        },
     );
     // 65536 lies within the third byte of a three-byte character.
     let long = "\u{20ac}".repeat(30_000);
     let frame = command("FAIL", &[("id", "c".into()), ("error", long.as_str().into())]);
-    let Body::Fail(fail) = accepted(&frame) else { panic!() };
-    assert_eq!(fail.error, &long[..65_535]);
+    let Body::Fail { error, .. } = accepted(&frame) else { panic!() };
+    assert_eq!(error, &long[..65_535]);
     let lines = vec!["x".repeat(20_000); 5];
     let lines = lines.iter().map(String::as_str).collect::<Vec<_>>();
     let frame = command("FAIL", &[("id", "c".into()), ("stack", strings(&lines))]);
-    let Body::Fail(fail) = accepted(&frame) else { panic!() };
-    assert_eq!((fail.stack.lines, fail.stack.texts.len()), (3, 3 * 20_003), "the first that fit");
+    let Body::Fail { stack, .. } = accepted(&frame) else { panic!() };
+    assert_eq!((stack.lines, stack.texts.len()), (3, 3 * 20_003), "the first that fit");
     let wrong = command("FAIL", &[("id", "c".into()), ("stack", "at x".into())]);
     assert_eq!(refused(&wrong), "stack must be a list of strings");
     let wrong = command("FAIL", &[("id", "c".into()), ("stack", Value::Array(vec![7.into()]))]);
@@ -198,7 +202,7 @@ fn batches_keep_tokens_and_results_with_their_ids() {
             ("ids", strings(&[JOB_ID, "b", "c"])),
         ],
     );
-    let Body::AckBatch(batch) = accepted(&frame) else { panic!() };
+    let Body::AckBatch { batch } = accepted(&frame) else { panic!() };
     let acks: Vec<_> = batch.acks().collect();
     assert_eq!(
         acks,
@@ -224,7 +228,7 @@ fn batches_keep_tokens_and_results_with_their_ids() {
     let token = command("ACKB", &[ids, ("tokens", Value::Array(vec![5.into()]))]);
     assert_eq!(refused(&token), "tokens[0] must be a string");
     let frame = command("JobHeartbeatB", &[("ids", strings(&[]))]);
-    let Body::JobHeartbeatBatch(empty) = accepted(&frame) else { panic!() };
+    let Body::JobHeartbeatBatch { batch: empty } = accepted(&frame) else { panic!() };
     assert!(empty.ids.is_empty());
 }
 

@@ -5,7 +5,7 @@
 //! falls due while others work. Every value is within its bounds: a refusal is about the state of a
 //! job, and [`is_expected`] knows all of those that may come.
 
-use corq::api::spec::{
+use corq::api::commands::{
     BACKOFF_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DEDUP_FIELDS, DLQ_CONFIG_FIELDS,
     DLQ_CONFIG_NULLABLE, DLQ_FILTER_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS,
     JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,

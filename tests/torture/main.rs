@@ -26,7 +26,7 @@ mod trace;
 
 use std::time::{Duration, Instant};
 
-use corq::api::spec::COMMANDS;
+use corq::api::commands::COMMANDS;
 
 use life::{Life, Plan};
 

@@ -14,7 +14,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use corq::api::spec::{COMMANDS, CommandSpec, Op};
+use corq::api::commands::{COMMANDS, CommandSpec, Op};
 use world::{Sizes, World};
 
 /// Steps of one kind of work in one turn.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 use crate::cli::client::Client;
 use crate::cli::context::fetch;
 use crate::cli::failure::Failure;

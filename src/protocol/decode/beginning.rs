@@ -3,7 +3,7 @@
 
 use super::value::cut;
 use crate::api::UNKNOWN_COMMAND;
-use crate::api::spec::{CommandSpec, Kind};
+use crate::api::commands::{CommandSpec, Kind};
 use crate::protocol::json;
 use crate::protocol::msgpack::Reader;
 

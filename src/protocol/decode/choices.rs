@@ -1,6 +1,6 @@
 //! Fields that hold one of some words, or a list of them.
 
-use crate::api::spec::FieldSpec;
+use crate::api::commands::FieldSpec;
 
 use super::fields::Complaint;
 use super::value::{Value, item, text};

@@ -8,13 +8,13 @@ use corq_shards::group::GroupRate;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Growth};
 
+use crate::api::commands::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 use crate::api::flow::FlowJob;
-use crate::api::request::{JobRef, token_of};
+use crate::api::request::{JobRef, StateFilter};
 use crate::api::size::IGNORED_BYTES_MAX;
-use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
 use super::settings::Rare;
-use super::value::{Value, read_value};
+use super::value::{FromValue, Value, read_value};
 use crate::protocol::msgpack::{Malformed, Reader};
 
 /// The text for a client. Only made when something is wrong.
@@ -192,86 +192,82 @@ impl<'a> Fields<'a> {
         self.present >> self.next == 0
     }
 
-    /// The next field of the specification, which must be `name`.
+    /// The next field of the specification: its value, and what it counts as without one.
     #[inline(always)]
     #[allow(
         clippy::inline_always,
         reason = "eighteen times per job; a call costs more than it does"
     )]
-    fn take(&mut self, name: &str) -> (Value<'a>, Preset) {
+    pub(crate) fn next(&mut self) -> (Value<'a>, Preset) {
         let index = self.next;
         self.next += 1;
-        debug_assert_eq!(self.specs[index].name, name, "fields are taken in the table's order");
         (self.get(index), self.specs[index].default)
+    }
+
+    /// The next field, which must be `name`.
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "eighteen times per job; a call costs more than it does"
+    )]
+    fn take<T: FromValue<'a>>(&mut self, name: &str) -> T {
+        let place = self.next;
+        debug_assert_eq!(self.specs[place].name, name, "fields are taken in the table's order");
+        let (value, preset) = self.next();
+        T::from_value(value, preset)
     }
 
     /// A whole number with a default, or one that is required.
     #[inline]
     pub(crate) fn integer(&mut self, name: &str) -> i64 {
-        match self.take(name) {
-            (Value::Integer(value), _) | (_, Preset::Integer(value)) => value,
-            _ => 0,
-        }
+        self.take(name)
     }
 
     /// A whole number without a default.
     #[inline]
     pub(crate) fn integer_or_none(&mut self, name: &str) -> Option<u64> {
-        match self.take(name).0 {
-            Value::Integer(value) => Some(value as u64),
-            _ => None,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn float(&mut self, name: &str) -> f64 {
-        match self.take(name).0 {
-            Value::Float(value) => value,
-            _ => 0.0,
-        }
+        self.take(name)
     }
 
     #[inline]
     pub(crate) fn flag(&mut self, name: &str) -> bool {
-        matches!(self.take(name).0, Value::Flag(true))
+        self.take(name)
     }
 
     #[inline]
     pub(crate) fn flag_or_none(&mut self, name: &str) -> Option<bool> {
-        match self.take(name).0 {
-            Value::Flag(value) => Some(value),
-            _ => None,
-        }
+        self.take(name)
     }
 
     /// A text that is required, or counts as empty.
     #[inline]
     pub(crate) fn text(&mut self, name: &str) -> &'a str {
-        self.text_or_none(name).unwrap_or_default()
+        self.take(name)
     }
 
     #[inline]
     pub(crate) fn text_or_none(&mut self, name: &str) -> Option<&'a str> {
-        match self.take(name).0 {
-            Value::Text(value) => Some(value),
-            _ => None,
-        }
+        self.take(name)
     }
 
     /// A value as it came, empty for none.
     #[inline]
     pub(crate) fn raw(&mut self, name: &str) -> &'a [u8] {
-        match self.take(name).0 {
-            Value::Raw(value) => value,
-            _ => &[],
-        }
+        self.take(name)
     }
 
     /// The place of the chosen text among its choices, the default's if none was chosen.
     #[inline]
     pub(crate) fn choice(&mut self, name: &str) -> usize {
+        debug_assert_eq!(self.specs[self.next].name, name, "fields are taken in the table's order");
+        self.next_choice()
+    }
+
+    /// The same of the next field, whatever its name is.
+    #[inline]
+    pub(crate) fn next_choice(&mut self) -> usize {
         let kind = self.specs[self.next].kind;
-        match (self.take(name), kind) {
+        match (self.next(), kind) {
             ((Value::Mask(mask), _), _) => mask.trailing_zeros() as usize,
             ((_, Preset::Text(default)), Kind::Choice(choices)) => {
                 choices.iter().position(|choice| *choice == default).unwrap_or(0)
@@ -280,33 +276,21 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The chosen texts, one bit each.
+    /// The chosen text, as a bit.
     #[inline]
     pub(crate) fn mask(&mut self, name: &str) -> Option<u32> {
-        match self.take(name).0 {
-            Value::Mask(mask) => Some(mask),
-            _ => None,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn job(&mut self, name: &str) -> JobRef<'a> {
-        JobRef::of(self.text(name))
+        self.take::<Option<StateFilter>>(name).map(|chosen| chosen.0)
     }
 
     #[inline]
     pub(crate) fn job_or_none(&mut self, name: &str) -> Option<JobRef<'a>> {
-        self.text_or_none(name).map(JobRef::of)
-    }
-
-    #[inline]
-    pub(crate) fn token(&mut self, name: &str) -> Option<Token> {
-        self.text_or_none(name).and_then(token_of)
+        self.take(name)
     }
 
     /// Steps over a field whose value is in [`Aside`], and says whether it was there.
     #[inline]
     pub(crate) fn aside(&mut self, name: &str) -> bool {
-        !matches!(self.take(name).0, Value::Nothing)
+        debug_assert_eq!(self.specs[self.next].name, name, "fields are taken in the table's order");
+        !matches!(self.next().0, Value::Nothing)
     }
 }

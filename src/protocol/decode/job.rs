@@ -1,4 +1,4 @@
-//! The fields of a job that is pushed, put together. What each must look like stands in [`crate::api::spec`].
+//! The fields of a job that is pushed, put together. What each must look like stands in [`crate::api::commands`].
 
 use corq_shards::dependency::Unmet;
 use corq_shards::family::{CHILD_BYTES, NewFamily, Policy};

@@ -1,6 +1,6 @@
 //! A frame becomes a request: one pass over the map, borrowed from the receive buffer.
 //!
-//! What a field must look like stands in [`crate::api::spec`]; here the fields are put together.
+//! What a field must look like stands in [`crate::api::commands`]; here the fields are put together.
 //! Keys may come in any order, `cmd` included. A field named twice is refused, since two readers
 //! could take it for two different commands; unknown fields are checked for form and ignored.
 //!
@@ -14,6 +14,7 @@
 //! | `pieces` | long batches, cut into frames of their own |
 //! | `settings` | settings of queues and schedules, and filters |
 //! | `stack_trace` | the lines of a stack trace |
+//! | `take` | the types of fields, from their values |
 //! | `value` | one value of a field |
 
 pub mod beginning;
@@ -24,26 +25,22 @@ pub(super) mod objects;
 pub mod pieces;
 pub(super) mod settings;
 pub(super) mod stack_trace;
+mod take;
 pub(crate) mod value;
 
-use corq_shards::command::GroupLimit;
-use corq_shards::group::GroupRate;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Dedup;
 use corq_shards::log_record::cron::CronRules;
-use corq_shards::log_record::job_change::Level;
 
 use crate::api::UNKNOWN_COMMAND;
-use crate::api::request::{
-    Ack, AddWebhook, Answer, Batch, Body, Cadence, Cron, Fail, GroupAsk, Pull, Refused,
-    RegisterWorker, Request, StateFilter,
-};
-use crate::api::spec::{CommandSpec, Op};
+use crate::api::commands::{CommandSpec, Op, command_table};
+use crate::api::request::{Batch, Body, Cadence, Cron, Pull, Refused, Request};
 
 use super::decode::fields::{Aside, Complaint, Fields};
 use super::decode::job::take_job;
+use super::decode::take::Take;
 use super::decode::value::cut;
-use super::msgpack::{Malformed, Reader, Texts};
+use super::msgpack::{Malformed, Reader};
 
 /// Most bytes of an encoded `reqId`: it is kept while its command waits, and stands in every answer.
 const REQ_ID_BYTES_MAX: usize = 4096;
@@ -205,260 +202,87 @@ pub fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Puts a command together from its fields, taken in the order of the table.
-fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>, Complaint> {
-    Ok(match op {
-        Op::Push => Body::Push { queue: f.text("queue"), job: take_job(f, &mut aside, false)? },
-        Op::Ack => {
-            let (job, result, token) = (f.job("id"), f.raw("result"), f.token("token"));
-            Body::Ack(Ack { job, token, result, remove: f.flag("removeOnComplete") })
+/// Decodes the row of a command: by the types of its fields, or by its own function.
+macro_rules! row {
+    ([$take:ident] $op:ident $fields:tt, $f:ident, $aside:ident) => {
+        $take($f, &mut $aside)?
+    };
+    ($op:ident { $($field:ident,)* }, $f:ident, $aside:ident) => {
+        Body::$op { $($field: Take::take($f, &mut $aside)),* }
+    };
+}
+
+macro_rules! decoder {
+    ($($op:ident $name:literal $([$take:ident, $specs:expr])? {
+        $($field:ident: $type:ty $(= $spec:expr)?),* $(,)?
+    } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
+        /// Puts a command together from its fields, taken in the order of the table.
+        #[allow(unused_mut, reason = "few commands have fields of the kind that is put aside")]
+        fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>, Complaint> {
+            Ok(match op {
+                $(Op::$op => row!($([$take])? $op { $($field,)* }, f, aside)),*
+            })
         }
-        Op::Pull => {
-            let queue = f.text("queue");
-            Body::Pull(take_pull(f, &mut aside, queue, 1))
-        }
-        Op::PushBatch => Body::PushBatch { queue: f.text("queue"), jobs: aside.jobs },
-        Op::PushFlow => Body::PushFlow(aside.flow),
-        Op::PullBatch => {
-            let (queue, count) = (f.text("queue"), f.integer("count"));
-            Body::PullBatch(take_pull(f, &mut aside, queue, count as u32))
-        }
-        Op::AckBatch => {
-            f.aside("ids");
-            if f.aside("results") && aside.results.len() != aside.ids.len() {
-                return Err(RESULTS_LENGTH.into());
-            }
-            f.aside("tokens");
-            if f.aside("removeOnCompletes") && aside.flags.len() != aside.ids.len() {
-                return Err(REMOVES_LENGTH.into());
-            }
-            Body::AckBatch(take_batch(aside)?)
-        }
-        Op::Fail => {
-            let (job, error, token) = (f.job("id"), f.text("error"), f.token("token"));
-            let unrecoverable = f.flag("unrecoverable");
-            f.aside("stack");
-            let (stack, remove) = (aside.stack, f.flag("removeOnFail"));
-            Body::Fail(Fail { job, token, error, unrecoverable, stack, remove })
-        }
-        Op::JobHeartbeat => Body::JobHeartbeat { job: f.job("id"), token: f.token("token") },
-        Op::JobHeartbeatBatch => Body::JobHeartbeatBatch(take_batch(aside)?),
-        Op::Progress => Body::Progress {
-            job: f.job("id"),
-            progress: f.float("progress"),
-            message: f.text_or_none("message"),
-        },
-        Op::AddLog => Body::AddLog {
-            job: f.job("id"),
-            message: f.text("message"),
-            level: match f.choice("level") {
-                0 => Level::Info,
-                1 => Level::Warn,
-                _ => Level::Error,
-            },
-        },
-        Op::Ping => Body::Ping,
-        Op::SubscribeEvents => Body::SubscribeEvents(f.text("queue")),
-        Op::UnsubscribeEvents => Body::UnsubscribeEvents,
-        Op::Heartbeat => Body::Heartbeat { worker_id: f.text("id") },
-        Op::WaitJob => Body::WaitJob { job: f.job("id"), timeout_ms: f.integer("timeout") as u64 },
-        Op::GetJob => Body::GetJob(f.job("id")),
-        Op::GetState => Body::GetState(f.job("id")),
-        Op::GetResult => Body::GetResult(f.job("id")),
-        Op::GetProgress => Body::GetProgress(f.job("id")),
-        Op::GetLogs => Body::GetLogs {
-            job: f.job("id"),
-            start: f.integer("start") as u64,
-            end: u64::try_from(f.integer("end")).ok(),
-        },
-        Op::GetJobByCustomId => Body::GetJobByCustomId(f.text("customId")),
-        Op::GetJobs => Body::GetJobs {
-            queue: f.text("queue"),
-            states: f.mask("state").map(StateFilter),
-            limit: f.integer("limit") as u32,
-            offset: f.integer("offset") as u64,
-            newest_first: f.flag_or_none("asc") == Some(false),
-        },
-        Op::GetJobCounts => Body::GetJobCounts(f.text("queue")),
-        Op::GetCountsPerPriority => Body::GetCountsPerPriority(f.text("queue")),
-        Op::Count => Body::Count(f.text("queue")),
-        Op::Cancel => Body::Cancel(f.job("id")),
-        Op::Update => Body::Update { job: f.job("id"), data: f.raw("data") },
-        Op::ChangePriority => {
-            let (job, priority) = (f.job("id"), f.integer("priority") as i32);
-            Body::ChangePriority { job, priority, lifo: f.flag_or_none("lifo") }
-        }
-        Op::Promote => Body::Promote(f.job("id")),
-        Op::MoveToDelayed => {
-            let (job, delay_ms) = (f.job("id"), f.integer("delay") as u64);
-            Body::MoveToDelayed { job, delay_ms, token: f.token("token") }
-        }
-        Op::Discard => Body::Discard { job: f.job("id"), token: f.token("token") },
-        Op::ExtendLock => {
-            let (job, token) = (f.job("id"), f.token("token"));
-            Body::ExtendLock { job, token, ttl_ms: f.integer("duration") as u32 }
-        }
-        Op::ExtendLocks => {
-            if aside.integers.len() != aside.ids.len() {
-                return Err(DURATIONS_LENGTH.into());
-            }
-            Body::ExtendLocks(take_batch(aside)?)
-        }
-        Op::MoveToWait => Body::MoveToWait { job: f.job("id"), token: f.token("token") },
-        Op::ChangeDelay => {
-            let (job, delay_ms) = (f.job("id"), f.integer("delay") as u64);
-            Body::ChangeDelay { job, delay_ms, token: f.token("token") }
-        }
-        Op::ClearLogs => Body::ClearLogs { job: f.job("id"), keep: f.integer("keepLogs") as u32 },
-        Op::GetChildrenValues => Body::GetChildrenValues(f.job("id")),
-        Op::GetFailedChildrenValues => Body::GetFailedChildrenValues(f.job("id")),
-        Op::GetIgnoredChildrenFailures => Body::GetIgnoredChildrenFailures(f.job("id")),
-        Op::RemoveChildDependency => Body::RemoveChildDependency(f.job("id")),
-        Op::RemoveUnprocessedChildren => Body::RemoveUnprocessedChildren(f.job("id")),
-        Op::MoveToWaitingChildren => {
-            Body::MoveToWaitingChildren { job: f.job("id"), token: f.token("token") }
-        }
-        Op::UpdateParent => {
-            Body::UpdateParent { child: f.job("childId"), parent: f.job("parentId") }
-        }
-        Op::RemoveJobDeduplicationKey => Body::RemoveJobDeduplicationKey(f.job("id")),
-        Op::GetDeduplicationJobId => {
-            Body::GetDeduplicationJobId { queue: f.text("queue"), key: f.text("deduplicationId") }
-        }
-        Op::RemoveDeduplicationKey => {
-            Body::RemoveDeduplicationKey { queue: f.text("queue"), key: f.text("deduplicationId") }
-        }
-        Op::PromoteJobs => {
-            Body::PromoteJobs { queue: f.text("queue"), count: f.integer_or_none("count") }
-        }
-        Op::Pause => Body::Pause(f.text("queue")),
-        Op::Resume => Body::Resume(f.text("queue")),
-        Op::IsPaused => Body::IsPaused(f.text("queue")),
-        Op::Drain => Body::Drain(f.text("queue")),
-        Op::Obliterate => Body::Obliterate(f.text("queue")),
-        Op::Clean => Body::Clean {
-            queue: f.text("queue"),
-            grace_ms: f.integer("grace") as u64,
-            states: f.mask("state").map(StateFilter),
-            limit: f.integer("limit") as u32,
-        },
-        Op::ListQueues => Body::ListQueues,
-        Op::Dlq => {
-            let (queue, count) = (f.text("queue"), f.integer("count") as u32);
-            let named = aside.rare.filter(|rare| rare.filter_is_named);
-            let filter = named.map(|rare| rare.filter.unwrap_or_default());
-            Body::Dlq { queue, count, filter }
-        }
-        Op::RetryDlq => {
-            let (queue, job) = (f.text("queue"), f.job_or_none("jobId"));
-            let filter = aside.rare.and_then(|rare| rare.filter);
-            if job.is_some() && filter.is_some() {
-                return Err("jobId and filter must not both be given".into());
-            }
-            Body::RetryDlq { queue, job, count: f.integer_or_none("count"), filter }
-        }
-        Op::PurgeDlq => Body::PurgeDlq(f.text("queue")),
-        Op::GetDlqStats => Body::GetDlqStats(f.text("queue")),
-        Op::GetDlqConfig => Body::GetDlqConfig(f.text("queue")),
-        Op::GetStallConfig => Body::GetStallConfig(f.text("queue")),
-        Op::SetDlqConfig | Op::SetStallConfig => {
-            let patch = aside.rare.and_then(|rare| rare.patch);
-            Body::SetRule { queue: f.text("queue"), patch: patch.ok_or("config is required")? }
-        }
-        Op::RetryCompleted => {
-            let (queue, job) = (f.text("queue"), f.job_or_none("id"));
-            let (count, until_ms) = (f.integer_or_none("count"), f.integer_or_none("timestamp"));
-            Body::RetryCompleted { queue, job, count, until_ms }
-        }
-        Op::RemoveDlqJob => Body::RemoveDlqJob { queue: f.text("queue"), job: f.job("jobId") },
-        Op::Cron => Body::Cron(take_cron(f, &mut aside)?),
-        Op::CronDelete => Body::CronDelete(f.text("name")),
-        Op::CronGet => Body::CronGet(f.text("name")),
-        Op::CronList => Body::CronList,
-        Op::Stats => Body::Stats,
-        Op::Metrics => match f.text_or_none("queue") {
-            None => Body::Metrics,
-            Some(queue) => Body::QueueMetrics {
-                queue,
-                failed: f.choice("type") == 1,
-                start: f.integer("start") as u64,
-                end: u64::try_from(f.integer("end")).ok(),
-            },
-        },
-        Op::Prometheus => Body::Prometheus,
-        Op::BackupPoint => Body::BackupPoint,
-        Op::RegisterWorker => Body::RegisterWorker(RegisterWorker {
-            name: f.text("name"),
-            queues: Texts::new(f.raw("queues")),
-            worker_id: f.text_or_none("workerId"),
-        }),
-        Op::UnregisterWorker => Body::UnregisterWorker(f.text("workerId")),
-        Op::ListWorkers => Body::ListWorkers,
-        Op::AddWebhook => Body::AddWebhook(AddWebhook {
-            url: f.text("url"),
-            events: Texts::new(f.raw("events")),
-            queue: f.text_or_none("queue"),
-            secret: f.text_or_none("secret"),
-        }),
-        Op::RemoveWebhook => Body::RemoveWebhook(f.text("webhookId")),
-        Op::SetWebhookEnabled => {
-            Body::SetWebhookEnabled { id: f.text("id"), enabled: f.flag("enabled") }
-        }
-        Op::ListWebhooks => Body::ListWebhooks,
-        Op::RateLimit => {
-            let (queue, limit) = (f.text("queue"), f.integer("limit") as u32);
-            let span_ms = f.integer("duration") as u32;
-            Body::RateLimit { queue, limit, span_ms, ttl_ms: f.integer_or_none("ttl") }
-        }
-        Op::GetQueueLimits => {
-            Body::GetQueueLimits { queue: f.text("queue"), jobs: f.integer("maxJobs") as u64 }
-        }
-        Op::GetGroupsJobsCount => Body::GetGroupsJobsCount(f.text("queue")),
-        Op::GetGroups => Body::GetGroups {
-            queue: f.text("queue"),
-            limit: f.integer("limit") as u32,
-            after: f.text_or_none("after"),
-        },
-        Op::GetGroupJobsCount => take_group(f, |_| GroupAsk::JobsCount),
-        Op::GetGroupActiveCount => take_group(f, |_| GroupAsk::ActiveCount),
-        Op::GetGroupRateLimit => take_group(f, |_| GroupAsk::RateLimit),
-        Op::GetGroupRateLimitTtl => {
-            take_group(f, |f| GroupAsk::RateLimitTtl { jobs: f.integer_or_none("maxJobs") })
-        }
-        Op::GetGroupConcurrency => take_group(f, |_| GroupAsk::Concurrency),
-        Op::GetGroupWeight => take_group(f, |_| GroupAsk::Weight),
-        Op::IsGroupPaused => take_group(f, |_| GroupAsk::IsPaused),
-        Op::SetGroupRateLimit => take_group(f, |f| {
-            let (jobs, span_ms) = (f.integer("max") as u64, f.integer("duration") as u64);
-            set(GroupLimit::Rate(Some(GroupRate { jobs, span_ms })), Answer::Ok)
-        }),
-        Op::RemoveGroupRateLimit => take_group(f, |_| set(GroupLimit::Rate(None), Answer::Removed)),
-        Op::SetGroupConcurrency => take_group(f, |f| {
-            set(GroupLimit::Active(Some(f.integer("concurrency") as u64)), Answer::Ok)
-        }),
-        Op::RemoveGroupConcurrency => {
-            take_group(f, |_| set(GroupLimit::Active(None), Answer::Removed))
-        }
-        Op::SetGroupWeight => {
-            take_group(f, |f| set(GroupLimit::Weight(f.integer("weight") as u32), Answer::Ok))
-        }
-        Op::PauseGroup => take_group(f, |_| set(GroupLimit::Paused(true), Answer::Changed)),
-        Op::ResumeGroup => take_group(f, |_| set(GroupLimit::Paused(false), Answer::Changed)),
-        Op::RateLimitGroup => {
-            take_group(f, |f| set(GroupLimit::Hold(f.integer("duration") as u64), Answer::Ok))
-        }
-        Op::TrimEvents => Body::TrimEvents(f.text("queue")),
-        Op::RateLimitClear => Body::RateLimitClear(f.text("queue")),
-        Op::SetConcurrency => {
-            Body::SetConcurrency { queue: f.text("queue"), limit: f.integer("limit") as u32 }
-        }
-        Op::ClearConcurrency => Body::ClearConcurrency(f.text("queue")),
-        Op::Hello => Body::Hello {
-            protocol_version: f.integer("protocolVersion") as u64,
-            capabilities: Texts::new(f.raw("capabilities")),
-        },
-        Op::Auth => Body::Auth { token: f.text("token") },
-    })
+    };
+}
+
+command_table!(decoder);
+
+#[inline]
+fn take_push<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+    Ok(Body::Push { queue: f.text("queue"), job: take_job(f, aside, false)? })
+}
+
+#[inline]
+#[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
+fn take_pull_one<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+    let queue = f.text("queue");
+    Ok(Body::Pull { pull: take_pull(f, aside, queue, 1) })
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
+fn take_pull_many<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+    let (queue, count) = (f.text("queue"), f.integer("count"));
+    Ok(Body::PullBatch { pull: take_pull(f, aside, queue, count as u32) })
+}
+
+fn take_acks<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+    f.aside("ids");
+    if f.aside("results") && aside.results.len() != aside.ids.len() {
+        return Err(RESULTS_LENGTH.into());
+    }
+    f.aside("tokens");
+    if f.aside("removeOnCompletes") && aside.flags.len() != aside.ids.len() {
+        return Err(REMOVES_LENGTH.into());
+    }
+    Ok(Body::AckBatch { batch: batch(aside)? })
+}
+
+fn take_heartbeats<'a>(_: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+    Ok(Body::JobHeartbeatBatch { batch: batch(aside)? })
+}
+
+fn take_extensions<'a>(_: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+    if aside.integers.len() != aside.ids.len() {
+        return Err(DURATIONS_LENGTH.into());
+    }
+    Ok(Body::ExtendLocks { batch: batch(aside)? })
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
+fn take_dlq<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+    let (queue, count) = (f.text("queue"), f.integer("count") as u32);
+    let named = aside.rare.as_deref().filter(|rare| rare.filter_is_named);
+    Ok(Body::Dlq { queue, count, filter: named.map(|rare| rare.filter.unwrap_or_default()) })
+}
+
+fn take_retry_dlq<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+    let (queue, job) = (f.text("queue"), f.job_or_none("jobId"));
+    let filter = aside.rare.as_deref().and_then(|rare| rare.filter);
+    if job.is_some() && filter.is_some() {
+        return Err("jobId and filter must not both be given".into());
+    }
+    Ok(Body::RetryDlq { queue, job, count: f.integer_or_none("count"), filter })
 }
 
 fn take_pull<'a>(
@@ -478,25 +302,15 @@ fn take_pull<'a>(
     }
 }
 
-/// A command on one group.
-fn take_group<'a>(f: &mut Fields<'a>, ask: impl FnOnce(&mut Fields<'a>) -> GroupAsk) -> Body<'a> {
-    let (queue, group) = (f.text("queue"), f.text("groupId"));
-    Body::Group { queue, group, ask: ask(f) }
-}
-
-fn set(limit: GroupLimit, answer: Answer) -> GroupAsk {
-    GroupAsk::Set { limit, answer }
-}
-
-fn take_batch(aside: Aside<'_>) -> Result<Batch<'_>, Complaint> {
+fn batch<'a>(aside: &mut Aside<'a>) -> Result<Batch<'a>, Complaint> {
     if aside.tokens.len() > aside.ids.len() {
         return Err(TOKENS_LENGTH.into());
     }
-    let Aside { ids, tokens, results, flags, integers, .. } = aside;
+    let Aside { ids, tokens, results, flags, integers, .. } = std::mem::take(aside);
     Ok(Batch::new(ids, tokens, results).with(flags, integers))
 }
 
-fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Cron<'a>, Complaint> {
+fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
     let (name, queue, data) = (f.text("name"), f.text("queue"), f.raw("data"));
     let every = match (f.text_or_none("schedule"), f.integer_or_none("repeatEvery")) {
         (Some(expression), None) => Cadence::Expression(expression),
@@ -528,5 +342,6 @@ fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Cron<'a>, 
         }
         Box::new(job)
     });
-    Ok(Cron { name, queue, data, every, priority, runs_max, timezone, job, rules })
+    let cron = Cron { name, queue, data, every, priority, runs_max, timezone, job, rules };
+    Ok(Body::Cron { cron })
 }

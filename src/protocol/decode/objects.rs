@@ -7,12 +7,12 @@ use corq_shards::group::GroupRate;
 use corq_shards::job::new_job::Repeat;
 use corq_shards::job::overrides::{Dedup, Growth};
 
-use crate::api::flow::FlowJob;
-use crate::api::spec::{
+use crate::api::commands::{
     BACKOFF_FIELDS, BACKOFF_REQUIRED, DEDUP_FIELDS, DEDUP_REQUIRED, FLOW_FIELDS, FLOW_JOB_FIELDS,
     FLOW_REQUIRED, FieldSpec, GROUP_PULL_FIELDS, GROUP_PULL_REQUIRED, GROUP_RATE_FIELDS,
     GROUP_RATE_REQUIRED, JOB_FIELDS, JOB_REQUIRED, Kind, REPEAT_FIELDS, REPEAT_REQUIRED,
 };
+use crate::api::flow::FlowJob;
 
 use super::fields::{Aside, Complaint, Fields};
 use super::job::take_job;

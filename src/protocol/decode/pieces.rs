@@ -7,9 +7,9 @@
 
 use super::fields::Complaint;
 use super::{DURATIONS_LENGTH, REMOVES_LENGTH, RESULTS_LENGTH, TOKENS_LENGTH};
+use crate::api::commands::{Class, CommandSpec, FieldSpec, Kind, Op};
 use crate::api::limits::BATCH_MAX;
 use crate::api::size::IGNORED_BYTES_MAX;
-use crate::api::spec::{CommandSpec, FieldSpec, Kind, Op};
 use crate::protocol::msgpack::Reader;
 use crate::protocol::msgpack::writer::Writer;
 
@@ -23,9 +23,9 @@ pub const PIECE_BYTES: usize = 128 << 10;
 const LISTS_MAX: usize = 4;
 
 /// Whether a command is about as many jobs as its lists have items, and can be cut.
+#[inline]
 pub fn is_cut(op: Op) -> bool {
-    let acts = matches!(op, Op::AckBatch | Op::JobHeartbeatBatch | Op::ExtendLocks);
-    acts || matches!(op, Op::PushBatch | Op::PushFlow)
+    matches!(op.spec().class, Class::Batch(_))
 }
 
 fn is_list(field: &FieldSpec) -> bool {
@@ -376,10 +376,14 @@ mod tests {
             ids(count)
         );
         let frame = packed(&text);
-        let Ok(Request { body: Body::AckBatch(all), .. }) = decode(&frame) else { panic!() };
+        let Ok(Request { body: Body::AckBatch { batch: all }, .. }) = decode(&frame) else {
+            panic!()
+        };
         let mut place = 0;
         for piece in cut(&frame, "ACKB", 50).unwrap() {
-            let Ok(Request { body: Body::AckBatch(batch), .. }) = decode(&piece) else { panic!() };
+            let Ok(Request { body: Body::AckBatch { batch }, .. }) = decode(&piece) else {
+                panic!()
+            };
             for ack in batch.acks() {
                 let whole = all.acks().nth(place).unwrap();
                 assert_eq!((ack.job, ack.token), (whole.job, whole.token));

@@ -1,18 +1,18 @@
 //! Fields that hold the settings of queues and schedules, and filters: objects of commands that are sent now
 //! and then. Which commands those are is not known here.
 
-use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
+use corq_shards::dead_letter::policy::{DlqPatch, StallPatch};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::dead_letter::scan::FailedFilter;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
 
-use crate::api::request::DlqFilter;
-use crate::api::spec::{
+use crate::api::commands::{
     CRON_JOB_FIELDS, CRON_JOB_REQUIRED, DLQ_CONFIG_FIELDS, DLQ_CONFIG_NULLABLE,
     DLQ_CONFIG_REQUIRED, DLQ_FILTER_FIELDS, DLQ_FILTER_REQUIRED, FieldSpec, STALL_CONFIG_FIELDS,
     STALL_CONFIG_REQUIRED,
 };
+use crate::api::request::DlqFilter;
 
 use super::fields::{Aside, Complaint, Fields};
 use super::objects::{inside, object};
@@ -25,7 +25,8 @@ const NIL: u8 = 0xc0;
 /// What these fields hold.
 #[derive(Default)]
 pub(crate) struct Rare<'a> {
-    pub(crate) patch: Option<RulePatch>,
+    pub(crate) dlq: Option<DlqPatch>,
+    pub(crate) stall: Option<StallPatch>,
     pub(crate) filter: Option<DlqFilter>,
     /// The filter is there, be it null or undefined: clients that want what it comes with name it always.
     pub(crate) filter_is_named: bool,
@@ -96,7 +97,7 @@ pub(crate) fn read_dlq_config<'a>(
             .map(|most| Some(most as u32))
             .or(nulls[1].then_some(None)),
     };
-    aside.rare.get_or_insert_default().patch = Some(RulePatch::Dlq(patch));
+    aside.rare.get_or_insert_default().dlq = Some(patch);
     Ok(Value::Aside)
 }
 
@@ -131,7 +132,7 @@ pub(crate) fn read_stall_config<'a>(
         stalls_max: fields.integer_or_none("maxStalls").map(|most| most as u8),
         grace_ms: fields.integer_or_none("gracePeriod").map(|ms| ms as u32),
     };
-    aside.rare.get_or_insert_default().patch = Some(RulePatch::Stall(patch));
+    aside.rare.get_or_insert_default().stall = Some(patch);
     Ok(Value::Aside)
 }
 

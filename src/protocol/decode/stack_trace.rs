@@ -2,7 +2,7 @@
 
 use super::fields::Complaint;
 use super::value::item;
-use crate::api::spec::FieldSpec;
+use crate::api::commands::FieldSpec;
 use crate::protocol::msgpack::Reader;
 use corq_shards::command::Stack;
 

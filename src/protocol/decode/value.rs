@@ -1,9 +1,9 @@
 //! One value of a field, read and checked against what its field asks for. Which field of which map it is, and what
 //! it means, is not known here.
 
+use crate::api::commands::{FieldSpec, Kind, Preset};
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
-use crate::api::request::{JobRef, token_of};
-use crate::api::spec::{FieldSpec, Kind};
+use crate::api::request::{JobRef, StateFilter, token_of};
 
 use super::choices::read_choices;
 use super::fields::{Aside, Complaint};
@@ -12,7 +12,8 @@ use super::objects::{
     read_jobs, read_repeat,
 };
 use super::settings::{read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config};
-use crate::protocol::msgpack::{Malformed, Number, Reader};
+use crate::protocol::msgpack::{Malformed, Number, Reader, Texts};
+use corq_shards::command::Token;
 
 /// A field's value after its checks. What would make the array of them larger goes to [`Aside`].
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,80 @@ pub(crate) enum Value<'a> {
     Raw(&'a [u8]),
     Mask(u32),
     Aside,
+}
+
+/// What is made of the value of one field.
+pub(crate) trait FromValue<'a> {
+    /// Of a value that was checked, or of what an absent one counts as.
+    fn from_value(value: Value<'a>, preset: Preset) -> Self;
+}
+
+macro_rules! from_value {
+    ($($type:ty: ($value:pat, $preset:pat) => $some:expr, else $none:expr;)*) => {
+        $(impl<'a> FromValue<'a> for $type {
+            #[inline]
+            fn from_value(value: Value<'a>, preset: Preset) -> Self {
+                match (value, preset) {
+                    ($value, $preset) => $some,
+                    _ => $none,
+                }
+            }
+        })*
+    };
+}
+
+from_value! {
+    &'a str: (Value::Text(text), _) => text, else "";
+    Option<&'a str>: (Value::Text(text), _) => Some(text), else None;
+    &'a [u8]: (Value::Raw(value), _) => value, else &[];
+    f64: (Value::Float(value), _) => value, else 0.0;
+    Option<bool>: (Value::Flag(value), _) => Some(value), else None;
+    Option<StateFilter>: (Value::Mask(mask), _) => Some(StateFilter(mask)), else None;
+}
+
+impl<'a> FromValue<'a> for i64 {
+    #[inline]
+    fn from_value(value: Value<'a>, preset: Preset) -> Self {
+        match (value, preset) {
+            (Value::Integer(value), _) | (_, Preset::Integer(value)) => value,
+            _ => 0,
+        }
+    }
+}
+
+/// Types that are made of another one's value.
+macro_rules! from_other {
+    ($($type:ty: $other:ty, $value:ident => $made:expr;)*) => {
+        $(impl<'a> FromValue<'a> for $type {
+            #[inline]
+            fn from_value(value: Value<'a>, preset: Preset) -> Self {
+                let $value = <$other>::from_value(value, preset);
+                $made
+            }
+        })*
+    };
+}
+
+// Bounds of fields are within those of their types.
+from_other! {
+    u64: i64, value => value as u64;
+    u32: i64, value => value as u32;
+    i32: i64, value => value as i32;
+    bool: Option<bool>, value => value == Some(true);
+    JobRef<'a>: &'a str, text => JobRef::of(text);
+    Option<JobRef<'a>>: Option<&'a str>, text => text.map(JobRef::of);
+    Option<Token>: Option<&'a str>, text => text.and_then(token_of);
+    Texts<'a>: &'a [u8], list => Texts::new(list);
+}
+
+impl<'a> FromValue<'a> for Option<u64> {
+    #[inline]
+    fn from_value(value: Value<'a>, preset: Preset) -> Self {
+        match (value, preset) {
+            (Value::Integer(value), _) | (_, Preset::Integer(value)) => u64::try_from(value).ok(),
+            _ => None,
+        }
+    }
 }
 
 /// Reads one value of the kind that `spec` asks for. [`Value::Nothing`] means that it counts as

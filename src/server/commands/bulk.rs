@@ -5,7 +5,7 @@ use super::dlq::write_dlq_stats;
 use super::job_record::{Show, Wanted};
 use super::pending_replies::Shape;
 use super::refusal_text;
-use crate::api::request::{Body, DlqFilter, JobRef, StateFilter};
+use crate::api::request::{JobRef, StateFilter};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::{framed, write_data};
@@ -14,8 +14,7 @@ use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Clean, Command, DlqScanRequest};
-use corq_shards::dead_letter::scan::DlqScanFor;
+use corq_shards::command::{Clean, Command};
 use corq_shards::effect::{KnownAs, Reply};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
@@ -24,77 +23,49 @@ use corq_shards::job::id::JobId;
 const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);
 
 impl ShardServer {
-    /// Carries out a command on many jobs of a queue.
+    /// Begins a command on many jobs of a queue.
     pub(crate) fn begin_bulk(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
+        command: &Command<'_>,
     ) {
-        if let Body::RetryDlq { job: Some(job), .. } | Body::RetryCompleted { job: Some(job), .. } =
-            body
-            && self.try_as_name(conns, ctx, body, *job)
-        {
-            return;
-        }
-        let (states, scan_request);
-        let command = match body {
-            Body::Dlq { queue, count, filter } => {
-                scan_request =
-                    scan_request_of(queue, *filter, Some(u64::from(*count)), DlqScanFor::Listing);
-                Some(Command::DlqScan(&scan_request))
-            }
-            Body::GetDlqStats(queue) => {
-                scan_request = scan_request_of(queue, None, None, DlqScanFor::Stats);
-                Some(Command::DlqScan(&scan_request))
-            }
-            Body::SetRule { queue, patch } => Some(Command::Rule { queue, patch: *patch }),
-            Body::RetryDlq { queue, count, filter: Some(filter), .. } => {
-                scan_request = scan_request_of(queue, Some(*filter), *count, DlqScanFor::Retry);
-                Some(Command::DlqScan(&scan_request))
-            }
-            Body::RetryDlq { queue, job, count, .. } => {
-                let count = count.unwrap_or(u64::MAX);
-                Self::on_one(&ctx, *job).map(|job| Command::RetryFailed { queue, job, count })
-            }
-            Body::RetryCompleted { queue, job, count, until_ms } => {
-                let (count, until_ms) = (count.unwrap_or(u64::MAX), until_ms.unwrap_or(u64::MAX));
-                Self::on_one(&ctx, *job).map(|job| Command::RetryCompleted {
-                    queue,
-                    job,
-                    count,
-                    until_ms,
-                })
-            }
-            Body::PromoteJobs { queue, count } => {
-                Some(Command::PromoteAll { queue, count: count.unwrap_or(u64::MAX) })
-            }
-            Body::PurgeDlq(queue) => Some(Command::PurgeFailed { queue }),
-            Body::Drain(queue) => Some(Command::Drain { queue }),
-            Body::Obliterate(queue) => Some(Command::Obliterate { queue }),
-            Body::Clean { queue, grace_ms, states: filter, limit } => {
-                states = states_of(filter.unwrap_or(CLEANED));
-                let (grace_ms, limit) = (*grace_ms, u64::from(*limit));
-                Some(Command::Clean(Clean { queue, grace_ms, states: &states, limit }))
-            }
-            _ => None,
-        };
-        let Some(command) = command else {
-            self.write_count(conns, ctx.origin, ctx.req_id, 0);
-            return;
-        };
         let request = self.park(ctx.origin, ctx.req_id, Shape::Bulk);
         let caller = Caller { request, ..Self::caller(&ctx) };
-        self.apply(conns, caller, &command);
+        self.apply(conns, caller, command);
     }
 
-    /// The one job that is meant, if one is: `None` if no job bears the id, which is not an error.
-    #[allow(clippy::option_option, reason = "no job named and no job found are different things")]
-    fn on_one(ctx: &RequestContext<'_>, job: Option<JobRef<'_>>) -> Option<Option<JobId>> {
-        match job {
-            Some(job) => ctx.id_of(job).map(Some),
-            None => Some(None),
+    /// The same for one job, if one is named. That no job bears the id is not an error.
+    pub(super) fn bulk_or_one<'c>(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        job: Option<JobRef<'_>>,
+        command: impl FnOnce(Option<JobId>) -> Command<'c>,
+    ) {
+        let Some(job) = job else { return self.begin_bulk(conns, ctx, &command(None)) };
+        if self.try_as_name(conns, ctx, job) {
+            return;
         }
+        match ctx.id_of(job) {
+            Some(id) => self.begin_bulk(conns, ctx, &command(Some(id))),
+            None => self.write_count(conns, ctx.origin, ctx.req_id, 0),
+        }
+    }
+
+    /// Answers `Clean`.
+    pub(crate) fn clean(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+        grace_ms: u64,
+        states: Option<StateFilter>,
+        limit: u32,
+    ) {
+        let states = states_of(states.unwrap_or(CLEANED));
+        let clean = Clean { queue, grace_ms, states: &states, limit: u64::from(limit) };
+        self.begin_bulk(conns, ctx, &Command::Clean(clean));
     }
 
     /// Writes what came of it.
@@ -133,17 +104,6 @@ impl ShardServer {
             _ => self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id)),
         }
     }
-}
-
-/// A look through a dead-letter queue for some of its jobs, and at most `count`.
-fn scan_request_of(
-    queue: &str,
-    filter: Option<DlqFilter>,
-    count: Option<u64>,
-    purpose: DlqScanFor,
-) -> DlqScanRequest<'_> {
-    let DlqFilter { filter, offset, limit } = filter.unwrap_or_default();
-    DlqScanRequest { queue, filter, offset, limit: limit.min(count.unwrap_or(u64::MAX)), purpose }
 }
 
 fn states_of(filter: StateFilter) -> Vec<State> {

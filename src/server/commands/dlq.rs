@@ -2,6 +2,7 @@
 
 use super::job_record::{Show, Wanted};
 use super::job_view::{buried_of, write_job};
+use crate::api::request::{DlqFilter, JobRef};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
@@ -10,24 +11,79 @@ use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Records};
 use corq_io::net::Connections;
 use corq_shards::Shard;
+use corq_shards::command::{Command, DlqScanRequest};
 use corq_shards::dead_letter::policy::{DlqRule, Rules, StallRule};
 use corq_shards::dead_letter::reason::Cause;
-use corq_shards::dead_letter::scan::FailedStats;
+use corq_shards::dead_letter::scan::{DlqScanFor, FailedStats};
 use corq_shards::lease::UNLOCKED_TTL_MS;
 
 impl ShardServer {
-    /// `Dlq` without a filter: the oldest, and only the jobs.
+    /// `Dlq`. Without a filter: the oldest, and only the jobs.
     pub(crate) fn dead_letters(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
         queue: &str,
         count: u32,
+        filter: Option<DlqFilter>,
     ) {
+        if filter.is_some() {
+            let request =
+                scan_request_of(queue, filter, Some(u64::from(count)), DlqScanFor::Listing);
+            return self.begin_bulk(conns, ctx, &Command::DlqScan(&request));
+        }
         let failed: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
         let jobs = failed.iter().map(|&job| self.engine.shard.view(job).job.id).collect();
         let (req_id, wanted) = (ctx.req_id.map(Into::into), Wanted::Jobs);
         self.show(conns, ctx.origin, Show { req_id, jobs, wanted, begun: None }, Vec::new());
+    }
+
+    /// Answers `GetDlqStats`.
+    pub(crate) fn dlq_stats(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+    ) {
+        let request = scan_request_of(queue, None, None, DlqScanFor::Stats);
+        self.begin_bulk(conns, ctx, &Command::DlqScan(&request));
+    }
+
+    /// Answers `RetryDlq`.
+    pub(crate) fn retry_dlq(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+        job: Option<JobRef<'_>>,
+        count: Option<u64>,
+        filter: Option<DlqFilter>,
+    ) {
+        if filter.is_some() {
+            let request = scan_request_of(queue, filter, count, DlqScanFor::Retry);
+            return self.begin_bulk(conns, ctx, &Command::DlqScan(&request));
+        }
+        let count = count.unwrap_or(u64::MAX);
+        self.bulk_or_one(conns, ctx, job, |job| Command::RetryFailed { queue, job, count });
+    }
+
+    /// Answers `RetryCompleted`.
+    pub(crate) fn retry_completed(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+        job: Option<JobRef<'_>>,
+        count: Option<u64>,
+        until_ms: Option<u64>,
+    ) {
+        let (count, until_ms) = (count.unwrap_or(u64::MAX), until_ms.unwrap_or(u64::MAX));
+        self.bulk_or_one(conns, ctx, job, |job| Command::RetryCompleted {
+            queue,
+            job,
+            count,
+            until_ms,
+        });
     }
 
     /// Answers `GetDlqConfig`.
@@ -94,6 +150,17 @@ impl ShardServer {
             });
         });
     }
+}
+
+/// A look through a dead-letter queue for some of its jobs, and at most `count`.
+fn scan_request_of(
+    queue: &str,
+    filter: Option<DlqFilter>,
+    count: Option<u64>,
+    purpose: DlqScanFor,
+) -> DlqScanRequest<'_> {
+    let DlqFilter { filter, offset, limit } = filter.unwrap_or_default();
+    DlqScanRequest { queue, filter, offset, limit: limit.min(count.unwrap_or(u64::MAX)), purpose }
 }
 
 /// What there is to say of a job in the dead-letter queue, the job included. Of its attempts, the last one is

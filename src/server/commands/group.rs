@@ -8,7 +8,6 @@ use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::{Command, GroupLimit};
-use corq_shards::effect::Reply;
 use corq_shards::group::{GroupRate, GroupSettings};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::queue::Queue;
@@ -36,8 +35,8 @@ impl Told {
 }
 
 impl ShardServer {
-    /// A command on one group.
-    pub(crate) fn on_group(
+    /// A question about one group.
+    pub(crate) fn ask_group(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
@@ -54,10 +53,6 @@ impl ShardServer {
         let (pending, active) = found.map_or((0, 0), |group| (group.pending, group.active));
         let set = found.map_or_else(GroupSettings::default, |group| group.settings);
         let (name, told) = match ask {
-            GroupAsk::Set { limit, answer } => {
-                self.set_for_group(conns, ctx, (queue, group), limit, answer);
-                return;
-            }
             GroupAsk::JobsCount => ("count", Told::Number(Some(pending))),
             GroupAsk::ActiveCount => ("count", Told::Number(Some(active))),
             GroupAsk::RateLimit => ("limit", Told::Rate(set.rate)),
@@ -73,33 +68,17 @@ impl ShardServer {
         });
     }
 
-    fn set_for_group(
+    /// Changes what is set for a group.
+    pub(crate) fn set_for_group(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
         (queue, group): (&str, &str),
-        limit: GroupLimit,
         answer: Answer,
+        limit: GroupLimit,
     ) {
         self.apply(conns, Self::caller(&ctx), &Command::LimitGroup { queue, group, limit });
-        let changed = match self.own_reply() {
-            Some(Reply::Refused { refusal, .. }) => {
-                let text = self.refusal_text(refusal, JobRef::Custom(""));
-                self.refuse(conns, ctx.origin, ctx.req_id, &text);
-                return;
-            }
-            Some(Reply::Count(changed)) => changed,
-            _ => 0,
-        };
-        self.respond(conns, ctx.origin, |_, sink| match answer {
-            Answer::Ok => reply::ok(sink.out, ctx.req_id),
-            Answer::Removed => {
-                write_data(sink, ctx.req_id, "removed", |writer| writer.uint(changed));
-            }
-            Answer::Changed => {
-                write_data(sink, ctx.req_id, "changed", |writer| writer.bool(changed > 0));
-            }
-        });
+        self.answer_on_job(conns, ctx, JobRef::Custom(""), answer);
     }
 
     /// Answers `GetGroupsJobsCount`.

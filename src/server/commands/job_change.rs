@@ -2,70 +2,28 @@
 
 use super::job_view::pushed_of;
 use super::{DAMAGED, refusal_text};
-use crate::api::request::{Body, JobRef};
+use crate::api::request::{Answer, JobRef};
 use crate::protocol::decode::job::over_size_limit;
-use crate::server::connection::reply_writer::write_data;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
-use crate::server::storage::engine::{Absent, Fetched, Records};
+use crate::server::storage::engine::{Absent, Records};
 use corq_io::net::Connections;
 use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
 use corq_shards::job::change::Change;
 use corq_shards::job::new_job::NewJob;
 
-/// The change that a command asks for, and the job. `None` for other commands.
-fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
-    Some(match body {
-        Body::Cancel(job) => (*job, Change::Cancel),
-        Body::ChangePriority { job, priority, lifo } => {
-            (*job, Change::Prioritize { priority: *priority, lifo: *lifo })
-        }
-        Body::Promote(job) => (*job, Change::Promote),
-        Body::MoveToDelayed { job, delay_ms, token } => {
-            (*job, Change::PutOff { delay_ms: *delay_ms, token: *token })
-        }
-        Body::Discard { job, token } => (*job, Change::Discard { token: *token }),
-        Body::MoveToWait { job, token } => (*job, Change::ToWait { token: *token }),
-        Body::ChangeDelay { job, delay_ms, token } => {
-            (*job, Change::Delay { delay_ms: *delay_ms, token: *token })
-        }
-        Body::MoveToWaitingChildren { job, token } => (*job, Change::Block { token: *token }),
-        Body::RemoveJobDeduplicationKey(job) => (*job, Change::FreeKey),
-        Body::ClearLogs { job, keep } => (*job, Change::CutLog(*keep)),
-        Body::Progress { job, progress, message } => {
-            (*job, Change::Progress { progress: *progress, message: *message })
-        }
-        Body::AddLog { job, message, level } => (*job, Change::Log { level: *level, message }),
-        _ => return None,
-    })
-}
-
 impl ShardServer {
-    /// Changes a job in a way that the command alone tells.
-    pub(crate) fn change_job(
-        &mut self,
-        conns: &mut Connections,
-        ctx: RequestContext<'_>,
-        body: &Body<'_>,
-    ) {
-        let Some((job, change)) = change_of(body) else { return };
-        self.on_job(conns, ctx, body, job, |server, conns, job, caller| {
-            server.apply(conns, caller, &Command::Change { job, change });
-        });
-    }
-
     /// Gives a job another payload. What else its record holds goes into the new one, so the old one
-    /// has to be at hand: `fetched` has it if it was read for that.
+    /// has to be at hand.
     pub(crate) fn update(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
-        (job, data): (JobRef<'_>, &[u8]),
-        fetched: &[Fetched],
+        job: JobRef<'_>,
+        data: &[u8],
     ) {
-        if self.try_as_name(conns, ctx, body, job) {
+        if self.try_as_name(conns, ctx, job) {
             return;
         }
         let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
@@ -82,9 +40,9 @@ impl ShardServer {
             self.refuse(conns, ctx.origin, ctx.req_id, &text);
             return;
         }
-        let options = match Records::new(&self.engine.journal, fetched).record(&stored) {
+        let options = match Records::new(&self.engine.journal, ctx.fetched).record(&stored) {
             Err(Absent::Cold) => {
-                self.read_then_ask(ctx, &[stored], fetched);
+                self.read_then_ask(ctx, &[stored]);
                 return;
             }
             // Without its payload, which is its end.
@@ -107,13 +65,6 @@ impl ShardServer {
         let new = NewJob { data, ..pushed.job };
         let change = Change::Update { job: &new };
         self.apply(conns, Self::caller(&ctx), &Command::Change { job: id, change });
-        self.answer_on_job(conns, ctx, body, job);
-    }
-
-    /// The answer to `AddLog`.
-    pub(crate) fn write_added(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
-        self.respond(conns, ctx.origin, |_, sink| {
-            write_data(sink, ctx.req_id, "added", |writer| writer.bool(true));
-        });
+        self.answer_on_job(conns, ctx, job, Answer::Ok);
     }
 }

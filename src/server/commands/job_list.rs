@@ -1,8 +1,8 @@
 //! `GetJobs`: looks through a queue slice by slice, a slice a turn, and shows what it has found.
 
 use super::job_record::{Show, Wanted};
+use crate::api::commands::STATES;
 use crate::api::request::StateFilter;
-use crate::api::spec::STATES;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
@@ -63,8 +63,19 @@ impl ShardServer {
     }
 }
 
+/// The listing that `GetJobs` asks for.
+pub(super) fn listing_of(
+    queue: &str,
+    states: Option<StateFilter>,
+    (offset, limit): (u64, u32),
+    oldest_first: Option<bool>,
+) -> Listing {
+    let listing = Listing::new(queue, states_of(states), offset, limit as usize);
+    listing.with(views_of(states)).newest_first(oldest_first == Some(false))
+}
+
 /// The states that a filter names; all if there is none.
-pub(crate) fn states_of(filter: Option<StateFilter>) -> States {
+fn states_of(filter: Option<StateFilter>) -> States {
     let Some(filter) = filter else { return States::all() };
     let named = |state: &State| {
         let at = STATES.iter().position(|name| *name == state.name());
@@ -74,7 +85,7 @@ pub(crate) fn states_of(filter: Option<StateFilter>) -> States {
 }
 
 /// What a filter names that is no state.
-pub(crate) fn views_of(filter: Option<StateFilter>) -> Views {
+fn views_of(filter: Option<StateFilter>) -> Views {
     let has = |bit| filter.is_some_and(|filter| filter.has(bit));
     Views { prioritized: has(StateFilter::PRIORITIZED), paused: has(StateFilter::PAUSED) }
 }

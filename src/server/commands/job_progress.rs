@@ -2,13 +2,13 @@
 
 use super::job_view::text_of;
 use super::{DAMAGED, NOT_FOUND};
-use crate::api::request::{Body, JobRef};
-use crate::api::spec::LOG_LEVELS;
+use crate::api::commands::LOG_LEVELS;
+use crate::api::request::JobRef;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
-use crate::server::storage::engine::{Absent, Fetched, Records};
+use crate::server::storage::engine::{Absent, Records};
 use corq_io::net::Connections;
 use corq_shards::job::progress::{LogEntry, Notes};
 use corq_shards::log_record::location::LogRef;
@@ -18,17 +18,15 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
-        fetched: &[Fetched],
     ) {
-        let Some(notes) = self.notes_of(conns, ctx, body, job) else { return };
+        let Some(notes) = self.notes_of(conns, ctx, job) else { return };
         let needed: Vec<LogRef> = notes.message.into_iter().collect();
-        if !self.at_hand(conns, ctx, &needed, fetched) {
+        if !self.at_hand(conns, ctx, &needed) {
             return;
         }
         self.respond(conns, ctx.origin, |engine, sink| {
-            let records = Records::new(&engine.journal, fetched);
+            let records = Records::new(&engine.journal, ctx.fetched);
             let message = notes.message.and_then(|stored| text_of(&records, &stored).ok());
             framed(sink, ctx.req_id, |sink| {
                 let mut writer = reply::head(sink.out, true, ctx.req_id, 2);
@@ -44,21 +42,21 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
-        (job, start, end): (JobRef<'_>, u64, Option<u64>),
-        fetched: &[Fetched],
+        job: JobRef<'_>,
+        start: u64,
+        end: Option<u64>,
     ) {
-        let Some(notes) = self.notes_of(conns, ctx, body, job) else { return };
+        let Some(notes) = self.notes_of(conns, ctx, job) else { return };
         let end = end.map_or(u64::MAX, |last| last.saturating_add(1)).min(notes.logs.len() as u64);
         let range = start.min(end) as usize..end as usize;
         let lines: Vec<LogEntry> = notes.logs.range(range).copied().collect();
         self.meter.note(lines.len());
         let needed: Vec<LogRef> = lines.iter().map(|entry| entry.stored).collect();
-        if !self.at_hand(conns, ctx, &needed, fetched) {
+        if !self.at_hand(conns, ctx, &needed) {
             return;
         }
         self.respond(conns, ctx.origin, |engine, sink| {
-            let records = Records::new(&engine.journal, fetched);
+            let records = Records::new(&engine.journal, ctx.fetched);
             framed(sink, ctx.req_id, |sink| {
                 let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
                 writer.str("data");
@@ -83,10 +81,9 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
     ) -> Option<Notes> {
-        if self.try_as_name(conns, ctx, body, job) {
+        if self.try_as_name(conns, ctx, job) {
             return None;
         }
         let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
@@ -106,9 +103,8 @@ impl ShardServer {
         conns: &mut Connections,
         ctx: RequestContext<'_>,
         needed: &[LogRef],
-        fetched: &[Fetched],
     ) -> bool {
-        let records = Records::new(&self.engine.journal, fetched);
+        let records = Records::new(&self.engine.journal, ctx.fetched);
         let mut missing = Vec::new();
         for stored in needed.iter().filter(|stored| stored.payload_bytes > 0) {
             match text_of(&records, stored) {
@@ -121,7 +117,7 @@ impl ShardServer {
             }
         }
         if !missing.is_empty() {
-            self.read_then_ask(ctx, &missing, fetched);
+            self.read_then_ask(ctx, &missing);
         }
         missing.is_empty()
     }

@@ -1,11 +1,10 @@
 //! Questions about jobs and queues of this shard. What they need of the log may have to be read from
 //! the disk first; then the question is asked again.
 
-use super::job_list::{states_of, views_of};
 use super::job_record::{Show, Wanted};
 use super::job_view::write_id;
 use super::{DAMAGED, NOT_FOUND};
-use crate::api::request::{Body, JobRef};
+use crate::api::request::JobRef;
 use crate::protocol::decode::decode;
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::msgpack::writer::Writer;
@@ -20,90 +19,57 @@ use corq_io::net::Connections;
 use corq_shards::job::State;
 use corq_shards::log_record::location::LogRef;
 use corq_shards::queue::Queue;
-use corq_shards::queue::listing::Listing;
 
 impl ShardServer {
-    /// Answers a question. `fetched` holds records that had to be read for it first.
-    pub(crate) fn query(
+    /// Answers `GetDeduplicationJobId`.
+    pub(crate) fn holder_of_key(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
-        fetched: &[Fetched],
+        queue: &str,
+        key: &str,
     ) {
-        match body {
-            Body::GetJob(job) => self.get_job(conns, ctx, body, *job),
-            Body::GetJobByCustomId(name) => {
-                self.get_job(conns, ctx, body, JobRef::Custom(name));
-            }
-            Body::GetJobs { queue, states, limit, offset, newest_first } => {
-                let listing = Listing::new(queue, states_of(*states), *offset, *limit as usize);
-                let listing = listing.with(views_of(*states)).newest_first(*newest_first);
-                self.get_jobs(conns, ctx, listing);
-            }
-            Body::Update { job, data } => self.update(conns, ctx, body, (*job, *data), fetched),
-            Body::GetProgress(job) => self.get_progress(conns, ctx, body, *job, fetched),
-            Body::GetLogs { job, start, end } => {
-                self.get_logs(conns, ctx, body, (*job, *start, *end), fetched);
-            }
-            Body::GetChildrenValues(_)
-            | Body::GetFailedChildrenValues(_)
-            | Body::GetIgnoredChildrenFailures(_) => {
-                self.children_values(conns, ctx, body);
-            }
-            Body::GetCountsPerPriority(queue) => self.priority_counts(conns, ctx, queue),
-            Body::GetResult(job) => self.get_result(conns, ctx, body, *job, fetched),
-            Body::GetState(job) => self.get_state(conns, ctx, body, *job),
-            Body::Dlq { queue, count, .. } => self.dead_letters(conns, ctx, queue, *count),
-            Body::GetDlqConfig(queue) => self.dlq_config(conns, ctx, queue),
-            Body::GetStallConfig(queue) => self.stall_config(conns, ctx, queue),
-            Body::GetGroupsJobsCount(queue) => self.jobs_in_groups(conns, ctx, queue),
-            Body::GetGroups { queue, limit, after } => {
-                self.list_groups(conns, ctx, queue, *limit, *after);
-            }
-            Body::GetJobCounts(queue) => self.job_counts(conns, ctx, queue),
-            Body::GetDeduplicationJobId { queue, key } => {
-                let holder = self.engine.shard.holder_of(self.now_ms, queue, key);
-                self.respond(conns, ctx.origin, |engine, sink| {
-                    write_data(sink, ctx.req_id, "jobId", |writer| match holder {
-                        Some(job) => write_id(writer, &engine.shard.view(job)),
-                        None => writer.nil(),
-                    });
-                });
-            }
-            Body::GetQueueLimits { queue, jobs } => self.queue_limits(conns, ctx, queue, *jobs),
-            Body::QueueMetrics { queue, failed, start, end } => {
-                let range = (*start, end.unwrap_or(u64::MAX));
-                self.queue_metrics(conns, ctx, (queue, *failed), range);
-            }
-            Body::Count(queue) => {
-                let count = self.engine.shard.queue(queue).map_or(0, Queue::total);
-                self.write_count(conns, ctx.origin, ctx.req_id, count);
-            }
-            Body::IsPaused(queue) => {
-                let paused = self.engine.shard.queue(queue).is_some_and(Queue::is_paused);
-                self.respond(conns, ctx.origin, |_, sink| {
-                    framed(sink, ctx.req_id, |sink| {
-                        let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                        writer.str("paused");
-                        writer.bool(paused);
-                    });
-                });
-            }
-            // The others have ways of their own; only a mistake in this program leads here.
-            _ => self.refuse(conns, ctx.origin, ctx.req_id, "Internal server error"),
-        }
+        let holder = self.engine.shard.holder_of(self.now_ms, queue, key);
+        self.respond(conns, ctx.origin, |engine, sink| {
+            write_data(sink, ctx.req_id, "jobId", |writer| match holder {
+                Some(job) => write_id(writer, &engine.shard.view(job)),
+                None => writer.nil(),
+            });
+        });
+    }
+
+    /// Answers `Count`.
+    pub(crate) fn count_jobs(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+    ) {
+        let count = self.engine.shard.queue(queue).map_or(0, Queue::total);
+        self.write_count(conns, ctx.origin, ctx.req_id, count);
+    }
+
+    /// Answers `IsPaused`.
+    pub(crate) fn is_paused(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+    ) {
+        let paused = self.engine.shard.queue(queue).is_some_and(Queue::is_paused);
+        self.respond(conns, ctx.origin, |_, sink| {
+            framed(sink, ctx.req_id, |sink| {
+                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
+                writer.str("paused");
+                writer.bool(paused);
+            });
+        });
     }
 
     /// Asks for records, after which the question is asked again.
-    pub(crate) fn read_then_ask(
-        &mut self,
-        ctx: RequestContext<'_>,
-        records: &[LogRef],
-        fetched: &[Fetched],
-    ) {
+    pub(crate) fn read_then_ask(&mut self, ctx: RequestContext<'_>, records: &[LogRef]) {
         let continuation = Continuation::Ask { frame: ctx.frame.into(), lookup: ctx.lookup };
-        self.read_first(ctx.origin, continuation, records, fetched.to_vec());
+        self.read_first(ctx.origin, continuation, records, ctx.fetched.to_vec());
     }
 
     /// Starts reads, after which `then` follows.
@@ -142,9 +108,10 @@ impl ShardServer {
             Continuation::Ask { frame, lookup } => {
                 if let Ok(request) = decode(&frame) {
                     self.meter_command(request.op, frame.len());
-                    let ctx =
-                        RequestContext { origin, req_id: request.req_id, frame: &frame, lookup };
-                    self.query(conns, ctx, &request.body, &fetched);
+                    let (req_id, frame, body) = (request.req_id, &*frame, &request.body);
+                    let fetched = &fetched;
+                    let ctx = RequestContext { origin, req_id, frame, body, lookup, fetched };
+                    self.execute(conns, ctx);
                 }
             }
             Continuation::Show(show) => self.show(conns, origin, show, fetched),
@@ -167,14 +134,13 @@ impl ShardServer {
         self.refuse(conns, origin, req_id, DAMAGED);
     }
 
-    fn get_job(
+    pub(crate) fn get_job(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
     ) {
-        if self.try_as_name(conns, ctx, body, job) {
+        if self.try_as_name(conns, ctx, job) {
             return;
         }
         let jobs = ctx.id_of(job).into_iter().collect();
@@ -183,15 +149,13 @@ impl ShardServer {
         self.show(conns, ctx.origin, show, Vec::new());
     }
 
-    fn get_result(
+    pub(crate) fn get_result(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
-        fetched: &[Fetched],
     ) {
-        if self.try_as_name(conns, ctx, body, job) {
+        if self.try_as_name(conns, ctx, job) {
             return;
         }
         let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
@@ -201,14 +165,14 @@ impl ShardServer {
         };
         let completed = view.outcome.filter(|_| view.job.state == State::Completed);
         let stored = completed.map(|outcome| outcome.stored).filter(|at| at.payload_bytes > 0);
-        let records = Records::new(&self.engine.journal, fetched);
+        let records = Records::new(&self.engine.journal, ctx.fetched);
         match stored.map(|stored| (stored, records.payload(&stored))) {
-            Some((stored, Err(Absent::Cold))) => self.read_then_ask(ctx, &[stored], fetched),
+            Some((stored, Err(Absent::Cold))) => self.read_then_ask(ctx, &[stored]),
             Some((_, Err(Absent::Damaged))) => {
                 self.refuse(conns, ctx.origin, ctx.req_id, DAMAGED);
             }
             _ => self.respond(conns, ctx.origin, |engine, sink| {
-                let records = Records::new(&engine.journal, fetched);
+                let records = Records::new(&engine.journal, ctx.fetched);
                 let result = stored.and_then(|stored| records.payload(&stored).ok());
                 framed(sink, ctx.req_id, |sink| {
                     let mut writer = reply::head(sink.out, true, ctx.req_id, 2);
@@ -221,14 +185,13 @@ impl ShardServer {
         }
     }
 
-    fn get_state(
+    pub(crate) fn get_state(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
     ) {
-        if self.try_as_name(conns, ctx, body, job) {
+        if self.try_as_name(conns, ctx, job) {
             return;
         }
         let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
@@ -244,7 +207,12 @@ impl ShardServer {
         });
     }
 
-    fn job_counts(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, queue: &str) {
+    pub(crate) fn job_counts(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+    ) {
         let queue = self.engine.shard.queue(queue);
         let counts = State::ALL.map(|state| queue.map_or(0, |queue| queue.count(state)));
         self.respond(conns, ctx.origin, |_, sink| {

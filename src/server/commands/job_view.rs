@@ -1,6 +1,6 @@
 //! A job as clients see it: the short form that a pull hands out, and the long form of the queries.
 
-use crate::api::spec::GROWTHS;
+use crate::api::commands::GROWTHS;
 use crate::protocol::msgpack::writer::Writer;
 use crate::server::connection::reply_writer::Placeholder;
 use crate::server::storage::engine::{Absent, Engine, Records};

@@ -37,23 +37,28 @@ pub(super) mod worker;
 pub(super) mod worker_presence;
 
 use super::commands::group::group_full;
+use super::commands::job_list::listing_of;
 use super::commands::job_view::{write_delivery, write_pushed};
 use super::commands::pending_replies::{CURRENT, Parked, Shape};
 use super::connection::reply_writer::{ReplyWriter, framed, write_data};
+use super::multi_shard::row_pages::Kind as Rows;
 use super::shard_mail::envelope::Origin;
+use super::shard_mail::message::ScatterQuery;
 use super::shard_mail::request_context::RequestContext;
 use super::shard_server::ShardServer;
 use super::storage::engine::Engine;
-use crate::api::{
-    self,
-    request::{Body, JobRef},
-};
+use crate::api::commands::{PerJob, command_table};
+use crate::api::request::{Answer, Body, GroupAsk, JobRef};
 use crate::protocol::reply;
 use corq_io::log::Lack;
 use corq_io::net::Connections;
-use corq_shards::command::{Ack, Beat, Command, Fail, Limit, PerSpan};
+use corq_shards::command::{Ack, Beat, Command, Fail, GroupLimit, Limit, PerSpan, Token};
+use corq_shards::dead_letter::policy::RulePatch;
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
+use corq_shards::family::How;
+use corq_shards::group::GroupRate;
 use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::{Caller, GROUP_SETTINGS_MAX, VIEWS_MAX};
 use std::ops::Range;
@@ -74,128 +79,25 @@ pub(super) const BUSY: &str = "Too many long commands wait already";
 pub(super) const TOO_LATE: &str = "already-finalized";
 pub(super) const DAMAGED: &str = "The stored job is damaged";
 
-impl ShardServer {
-    /// Carries out a command that belongs to this shard.
-    pub(super) fn execute(
-        &mut self,
-        conns: &mut Connections,
-        ctx: RequestContext<'_>,
-        body: &Body<'_>,
-    ) {
-        match body {
-            Body::Push { queue, job } => {
-                self.push(conns, ctx, queue, std::slice::from_ref(job), false);
+macro_rules! executor {
+    ($($op:ident $name:literal $([$take:ident, $specs:expr])? {
+        $($field:ident: $type:ty $(= $spec:expr)?),* $(,)?
+    } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
+        impl ShardServer {
+            /// Carries out a command that belongs to this shard, by the call in its row.
+            #[allow(unused_variables, reason = "a call takes the fields that it needs")]
+            pub(super) fn execute(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+                match ctx.body {
+                    $(Body::$op { $($field),* } => self.$run(conns, ctx, $($argument),*)),*
+                }
             }
-            Body::PushBatch { queue, jobs } => self.push(conns, ctx, queue, jobs, true),
-            Body::Pull(pull) => self.pull(conns, ctx, &pull.command(), false),
-            Body::PullBatch(pull) => self.pull(conns, ctx, &pull.command(), true),
-            Body::Ack(ack) => {
-                self.on_job(conns, ctx, body, ack.job, |server, conns, job, caller| {
-                    let token = ctx.origin.token(ack.token);
-                    let acks = [Ack { job, token, result: ack.result, remove: ack.remove }];
-                    server.apply(conns, caller, &Command::Ack { acks: &acks });
-                });
-            }
-            Body::Fail(fail) => {
-                self.on_job(conns, ctx, body, fail.job, |server, conns, job, caller| {
-                    let api::request::Fail { token, error, stack, unrecoverable, remove, .. } =
-                        *fail;
-                    let token = ctx.origin.token(token);
-                    let fail = Fail { job, token, error, stack, unrecoverable, remove };
-                    server.apply(conns, caller, &Command::Fail(fail));
-                });
-            }
-            Body::JobHeartbeat { job, token } => {
-                let (job, token) = (*job, *token);
-                self.on_job(conns, ctx, body, job, |server, conns, job, caller| {
-                    let beat = Beat { job, token, ttl_ms: None };
-                    server.apply(conns, caller, &Command::Heartbeat(beat));
-                });
-            }
-            Body::ExtendLock { job, token, ttl_ms } => {
-                let (job, token, ttl_ms) = (*job, *token, Some(*ttl_ms));
-                self.on_job(conns, ctx, body, job, |server, conns, job, caller| {
-                    server.apply(conns, caller, &Command::Heartbeat(Beat { job, token, ttl_ms }));
-                });
-            }
-            Body::Cancel(_)
-            | Body::ChangePriority { .. }
-            | Body::Promote(_)
-            | Body::MoveToDelayed { .. }
-            | Body::Discard { .. }
-            | Body::MoveToWait { .. }
-            | Body::ChangeDelay { .. }
-            | Body::ClearLogs { .. }
-            | Body::RemoveJobDeduplicationKey(_)
-            | Body::MoveToWaitingChildren { .. }
-            | Body::Progress { .. }
-            | Body::AddLog { .. } => self.change_job(conns, ctx, body),
-            Body::RemoveUnprocessedChildren(job) => {
-                self.abandon_children(conns, ctx, body, *job);
-            }
-            Body::WaitJob { job, timeout_ms } => {
-                self.wait_job(conns, ctx, body, *job, *timeout_ms);
-            }
-            Body::Pause(queue) => self.pause(conns, ctx, queue, true),
-            Body::Resume(queue) => self.pause(conns, ctx, queue, false),
-            Body::RateLimit { queue, limit, span_ms, ttl_ms } => {
-                let until_ms = ttl_ms.map_or(0, |ttl_ms| self.now_ms + ttl_ms);
-                let rate = PerSpan { jobs: *limit, span_ms: *span_ms, until_ms };
-                self.limit(conns, ctx, queue, Limit::Rate(Some(rate)));
-            }
-            Body::RateLimitClear(queue) => self.limit(conns, ctx, queue, Limit::Rate(None)),
-            Body::RemoveDlqJob { queue, job } => {
-                self.on_job(conns, ctx, body, *job, |server, conns, job, caller| {
-                    let change = Change::Bin { queue };
-                    server.apply(conns, caller, &Command::Change { job, change });
-                });
-            }
-            // Nothing of events is kept that could be trimmed.
-            Body::TrimEvents(_) => self.respond(conns, ctx.origin, |_, sink| {
-                write_data(sink, ctx.req_id, "removed", |writer| writer.uint(0));
-            }),
-            Body::SetConcurrency { queue, limit } => {
-                self.limit(conns, ctx, queue, Limit::Active(Some(*limit)));
-            }
-            Body::ClearConcurrency(queue) => self.limit(conns, ctx, queue, Limit::Active(None)),
-            Body::Group { queue, group, ask } => {
-                self.on_group(conns, ctx, (queue, group), *ask);
-            }
-            Body::RetryDlq { .. }
-            | Body::RetryCompleted { .. }
-            | Body::PromoteJobs { .. }
-            | Body::PurgeDlq(_)
-            | Body::GetDlqStats(_)
-            | Body::SetRule { .. }
-            | Body::Dlq { filter: Some(_), .. }
-            | Body::Drain(_)
-            | Body::Clean { .. }
-            | Body::Obliterate(_) => self.begin_bulk(conns, ctx, body),
-            Body::RegisterWorker(_) | Body::UnregisterWorker(_) | Body::Heartbeat { .. } => {
-                self.on_worker(conns, ctx, body);
-            }
-            Body::Cron(_) | Body::CronDelete(_) | Body::CronGet(_) => {
-                self.begin_cron(conns, ctx, body);
-            }
-            Body::ListQueues | Body::ListWorkers | Body::CronList | Body::Prometheus => {
-                self.scatter(ctx, body);
-            }
-            Body::AddWebhook(_)
-            | Body::RemoveWebhook(_)
-            | Body::SetWebhookEnabled { .. }
-            | Body::ListWebhooks => {
-                self.on_webhooks(conns, ctx, body);
-            }
-            Body::RemoveDeduplicationKey { queue, key } => {
-                // Answered later where many hold it.
-                let request = self.park(ctx.origin, ctx.req_id, Shape::FreedKey);
-                let caller = Caller { request, ..Self::caller(&ctx) };
-                self.apply(conns, caller, &Command::FreeKey { queue, key });
-            }
-            _ => self.query(conns, ctx, body, &[]),
         }
-    }
+    };
+}
 
+command_table!(executor);
+
+impl ShardServer {
     pub(super) fn caller(ctx: &RequestContext<'_>) -> Caller {
         Caller { client: ctx.origin.client, request: CURRENT }
     }
@@ -204,6 +106,23 @@ impl ShardServer {
     pub(super) fn own_reply(&self) -> Option<Reply> {
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         own.map(|(_, reply)| reply.clone())
+    }
+
+    fn ack(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        job: JobRef<'_>,
+        token: Option<Token>,
+        result: &[u8],
+        remove: bool,
+    ) {
+        if let Some(id) = self.id_or_forward(conns, ctx, job) {
+            let token = ctx.origin.token(token);
+            let acks = [Ack { job: id, token, result, remove }];
+            self.apply(conns, Self::caller(&ctx), &Command::Ack { acks: &acks });
+            self.answer_on_job(conns, ctx, job, Answer::Ok);
+        }
     }
 
     fn push(
@@ -354,22 +273,42 @@ impl ShardServer {
         });
     }
 
-    /// Carries out a command on one job and answers ok, or why not.
-    pub(super) fn on_job(
+    /// The id of a job that a command names; none if the command goes on elsewhere. No job bears the zero id, so
+    /// the engine refuses what is done to it in its own words.
+    pub(super) fn id_or_forward(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
-        run: impl FnOnce(&mut Self, &mut Connections, corq_shards::job::id::JobId, Caller),
+    ) -> Option<JobId> {
+        (!self.try_as_name(conns, ctx, job)).then(|| ctx.id_of(job).unwrap_or_default())
+    }
+
+    /// Carries out a command on one job and answers, or says why not.
+    fn on_job<'c>(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        job: JobRef<'_>,
+        answer: Answer,
+        command: impl FnOnce(JobId, Origin) -> Command<'c>,
     ) {
-        if self.try_as_name(conns, ctx, body, job) {
-            return;
+        if let Some(id) = self.id_or_forward(conns, ctx, job) {
+            self.apply(conns, Self::caller(&ctx), &command(id, ctx.origin));
+            self.answer_on_job(conns, ctx, job, answer);
         }
-        // No job bears the zero id, so the engine refuses what is done to it in its own words.
-        let id = ctx.id_of(job).unwrap_or_default();
-        run(self, conns, id, Self::caller(&ctx));
-        self.answer_on_job(conns, ctx, body, job);
+    }
+
+    /// Changes a job in a way that the command alone tells.
+    fn change(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        job: JobRef<'_>,
+        answer: Answer,
+        change: Change<'_>,
+    ) {
+        self.on_job(conns, ctx, job, answer, |job, _| Command::Change { job, change });
     }
 
     /// Answers a command on one job that the engine has just judged.
@@ -377,8 +316,8 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
+        answer: Answer,
     ) {
         match self.own_reply() {
             Some(Reply::Refused { refusal: Refusal::TooLate, .. }) if !ctx.origin.tokenless => {
@@ -388,18 +327,29 @@ impl ShardServer {
                 let text = self.refusal_text(refusal, job);
                 self.refuse(conns, ctx.origin, ctx.req_id, &text);
             }
-            _ if matches!(body, Body::JobHeartbeat { .. }) => {
-                self.respond(conns, ctx.origin, |_, sink| write_alive(sink, ctx.req_id));
-            }
-            _ if matches!(body, Body::AddLog { .. }) => self.write_added(conns, ctx),
-            Some(Reply::Count(count)) => self.respond(conns, ctx.origin, |_, sink| {
-                let moves = matches!(body, Body::MoveToWaitingChildren { .. });
-                write_data(sink, ctx.req_id, if moves { "moved" } else { "removed" }, |writer| {
-                    writer.bool(count > 0);
-                });
-            }),
-            _ => self.respond(conns, ctx.origin, |_, sink| reply::ok(sink.out, ctx.req_id)),
+            Some(Reply::Count(count)) => self.write_done(conns, ctx, answer, count),
+            _ => self.write_done(conns, ctx, answer, 1),
         }
+    }
+
+    /// Answers a command that has changed so much.
+    pub(super) fn write_done(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        answer: Answer,
+        changed: u64,
+    ) {
+        self.respond(conns, ctx.origin, |_, sink| match answer {
+            Answer::Ok => reply::ok(sink.out, ctx.req_id),
+            Answer::Alive => write_data(sink, ctx.req_id, "ok", |writer| writer.bool(true)),
+            Answer::Flag(name) => {
+                write_data(sink, ctx.req_id, name, |writer| writer.bool(changed > 0));
+            }
+            Answer::Count(name) => {
+                write_data(sink, ctx.req_id, name, |writer| writer.uint(changed));
+            }
+        });
     }
 
     /// Why the log here has no room, as clients are told.
@@ -415,36 +365,42 @@ impl ShardServer {
         }
     }
 
-    fn limit(
+    /// Answers `RateLimit`.
+    fn rate_limit(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
         queue: &str,
-        limit: Limit,
+        (jobs, span_ms): (u32, u32),
+        ttl_ms: Option<u64>,
     ) {
-        self.apply(conns, Self::caller(&ctx), &Command::Limit { queue, limit });
-        self.answer_on_setting(conns, ctx);
+        let until_ms = ttl_ms.map_or(0, |ttl_ms| self.now_ms + ttl_ms);
+        let limit = Limit::Rate(Some(PerSpan { jobs, span_ms, until_ms }));
+        self.set(conns, ctx, &Command::Limit { queue, limit });
     }
 
-    fn pause(
+    /// Changes what is set for a queue.
+    fn set(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, command: &Command<'_>) {
+        self.apply(conns, Self::caller(&ctx), command);
+        self.answer_on_job(conns, ctx, JobRef::Custom(""), Answer::Ok);
+    }
+
+    /// `RemoveDeduplicationKey`: answered later where many hold it.
+    fn free_key(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
         queue: &str,
-        paused: bool,
+        key: &str,
     ) {
-        self.apply(conns, Self::caller(&ctx), &Command::Pause { queue, paused });
-        self.answer_on_setting(conns, ctx);
+        let request = self.park(ctx.origin, ctx.req_id, Shape::FreedKey);
+        let caller = Caller { request, ..Self::caller(&ctx) };
+        self.apply(conns, caller, &Command::FreeKey { queue, key });
     }
 
-    fn answer_on_setting(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
-        match self.own_reply() {
-            Some(Reply::Refused { refusal, .. }) => {
-                let text = self.refusal_text(refusal, JobRef::Custom(""));
-                self.refuse(conns, ctx.origin, ctx.req_id, &text);
-            }
-            _ => self.respond(conns, ctx.origin, |_, sink| reply::ok(sink.out, ctx.req_id)),
-        }
+    /// `TrimEvents`: nothing of events is kept that could be trimmed.
+    fn trim_events(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+        self.write_done(conns, ctx, Answer::Count("removed"), 0);
     }
 }
 
@@ -509,17 +465,6 @@ fn write_too_late(sink: &mut ReplyWriter<'_>, req_id: Option<&[u8]>) {
         writer.bool(false);
         writer.str("reason");
         writer.str(TOO_LATE);
-    });
-}
-
-/// The answer to a heartbeat, with how many were renewed for one of many.
-pub(super) fn write_alive(sink: &mut ReplyWriter<'_>, req_id: Option<&[u8]>) {
-    framed(sink, req_id, |sink| {
-        let mut writer = reply::head(sink.out, true, req_id, 1);
-        writer.str("data");
-        writer.map(1);
-        writer.str("ok");
-        writer.bool(true);
     });
 }
 

@@ -1,7 +1,9 @@
 //! Questions about a queue as a whole: what limits it, and what it has done by the minute.
 
+use crate::api::request::Finished;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::{framed, write_data};
+use crate::server::shard_mail::message::ScatterQuery;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
@@ -56,18 +58,22 @@ impl ShardServer {
         });
     }
 
-    /// `Metrics` of one queue.
-    pub(crate) fn queue_metrics(
+    /// `Metrics`: of one queue, or of the server.
+    pub(crate) fn metrics(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        (queue, failed): (&str, bool),
-        (start, end): (u64, u64),
+        queue: Option<&str>,
+        of: Finished,
+        (start, end): (u64, Option<u64>),
     ) {
+        let Some(queue) = queue else {
+            return self.scatter(conns, ctx, ScatterQuery::Metrics);
+        };
         let now_ms = self.now_ms;
-        let done = self.engine.shard.queue(queue).map(|queue| &queue.done[usize::from(failed)]);
+        let done = self.engine.shard.queue(queue).map(|queue| &queue.done[of as usize]);
         let done = done.cloned().unwrap_or_default();
-        let counts = done.newest_first(now_ms, start, end);
+        let counts = done.newest_first(now_ms, start, end.unwrap_or(u64::MAX));
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
                 let mut writer = reply::head(sink.out, true, ctx.req_id, 1);

@@ -1,6 +1,5 @@
 //! Commands that any shard can answer.
 
-use crate::api::request::Body;
 use crate::api::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
@@ -9,26 +8,24 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 
 impl ShardServer {
-    /// Answers at once.
-    pub(crate) fn answer_here(
+    /// `Auth`, which any connection may send.
+    pub(crate) fn authenticate(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
+        token: &str,
     ) {
-        match body {
-            Body::Ping => self.ping(conns, ctx),
-            Body::SubscribeEvents(queue) => self.subscribe(conns, ctx, queue),
-            Body::UnsubscribeEvents => self.unsubscribe(conns, ctx),
-            Body::RegisterWorker(worker) => self.register_anonymous(conns, ctx, *worker),
-            Body::Hello { protocol_version, .. } => self.hello(conns, ctx, *protocol_version),
-            // The others have ways of their own; only a mistake in this program leads here.
-            _ => self.refuse(conns, ctx.origin, ctx.req_id, "Internal server error"),
+        let accepted = self.guard.accepts(token);
+        self.note_trust(ctx.origin.conn, accepted);
+        if accepted {
+            self.respond(conns, ctx.origin, |_, sink| reply::ok(sink.out, ctx.req_id));
+        } else {
+            self.refuse(conns, ctx.origin, ctx.req_id, "Invalid token");
         }
     }
 
     /// Both versions are spoken at once: which one is answered only tells the client what it may expect.
-    fn hello(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, version: u64) {
+    pub(crate) fn hello(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, version: u64) {
         let version = version.clamp(PROTOCOL_VERSION_MIN, PROTOCOL_VERSION);
         let capabilities: &[&str] = match version {
             PROTOCOL_VERSION_MIN => &["pipelining"],
@@ -52,7 +49,8 @@ impl ShardServer {
         });
     }
 
-    fn ping(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+    /// Answers `Ping`.
+    pub(crate) fn ping(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         let now_ms = self.now_ms;
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {

@@ -1,7 +1,7 @@
 //! `WaitJob`: parked until its job ends, its time is over or its connection goes.
 
 use super::pending_replies::Shape;
-use crate::api::request::{Body, JobRef};
+use crate::api::request::JobRef;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
@@ -23,15 +23,10 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
         timeout_ms: u64,
     ) {
-        if self.try_as_name(conns, ctx, body, job) {
-            return;
-        }
-        // No job bears the zero id, so the engine says that it is not found.
-        let job = ctx.id_of(job).unwrap_or_default();
+        let Some(job) = self.id_or_forward(conns, ctx, job) else { return };
         let request = self.park(ctx.origin, ctx.req_id, Shape::Ending);
         let caller = Caller { request, ..Self::caller(&ctx) };
         self.apply(conns, caller, &Command::AwaitEnd { job, timeout_ms });

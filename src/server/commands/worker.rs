@@ -6,8 +6,7 @@
 //! that share a connection share its numbers.
 
 use super::worker_presence::{SLICE, WorkerPresence, each_once};
-use super::write_alive;
-use crate::api::request::{Body, RegisterWorker};
+use crate::api::request::Answer;
 use crate::protocol::msgpack::Texts;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
@@ -386,13 +385,19 @@ impl ShardServer {
         if self.tell_worker_presence() { self.now_ms } else { next_ms }
     }
 
-    /// Registers a worker that brings no id, under one that belongs to this shard.
-    pub(crate) fn register_anonymous(
+    /// `RegisterWorker`. One that brings no id gets one that belongs to this shard.
+    pub(crate) fn register_worker(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        worker: RegisterWorker<'_>,
+        name: &str,
+        queues: Texts<'_>,
+        id: Option<&str>,
     ) {
+        if let Some(id) = id {
+            self.register(conns, ctx, (name, queues), id);
+            return;
+        }
         // As many tries as there are shards, on average.
         let id = loop {
             let id = uuid::Uuid::new_v4().to_string();
@@ -400,59 +405,60 @@ impl ShardServer {
                 break id;
             }
         };
-        self.register(conns, ctx, worker, &id);
+        self.register(conns, ctx, (name, queues), &id);
     }
 
-    /// Carries out a command on a worker whose id belongs to this shard.
-    pub(crate) fn on_worker(
+    /// Answers `Heartbeat`.
+    pub(crate) fn worker_heartbeat(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
+        id: &str,
     ) {
         let uncounted = self.workers.presence.uncounted();
-        let known = match body {
-            Body::RegisterWorker(worker) => {
-                let id = worker.worker_id.unwrap_or_default();
-                return self.register(conns, ctx, *worker, id);
-            }
-            Body::Heartbeat { worker_id } => self.workers.seen(worker_id, self.now_ms),
-            Body::UnregisterWorker(id) => self.workers.unregister(id),
-            _ => false,
-        };
+        let known = self.workers.seen(id, self.now_ms);
+        self.answer_on_worker(conns, ctx, (known, uncounted), Answer::Alive);
+    }
+
+    /// Answers `UnregisterWorker`.
+    pub(crate) fn unregister_worker(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        id: &str,
+    ) {
+        let uncounted = self.workers.presence.uncounted();
+        let known = self.workers.unregister(id);
+        self.answer_on_worker(conns, ctx, (known, uncounted), Answer::Flag("removed"));
+    }
+
+    fn answer_on_worker(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        (known, uncounted): (bool, usize),
+        answer: Answer,
+    ) {
         self.meter.note(self.workers.presence.count_excess(uncounted));
-        if !known {
+        if known {
+            self.write_done(conns, ctx, answer, 1);
+        } else {
             self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
-            return;
         }
-        let beat = matches!(body, Body::Heartbeat { .. });
-        self.respond(conns, ctx.origin, |_, sink| {
-            if beat {
-                write_alive(sink, ctx.req_id);
-                return;
-            }
-            framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                writer.str("data");
-                writer.map(1);
-                writer.str("removed");
-                writer.bool(true);
-            });
-        });
     }
 
     fn register(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        worker: RegisterWorker<'_>,
+        (name, queues): (&str, Texts<'_>),
         id: &str,
     ) {
         let (now_ms, uncounted) = (self.now_ms, self.workers.presence.uncounted());
-        let queues = each_once(worker.queues);
+        let queues = each_once(queues);
         let registration = Worker {
             client: ctx.origin.client,
-            name: worker.name.into(),
+            name: name.into(),
             queues: queues.clone(),
             registered_at_ms: now_ms,
             last_seen_ms: now_ms,
@@ -468,7 +474,7 @@ impl ShardServer {
                 writer.str("workerId");
                 writer.str(id);
                 writer.str("name");
-                writer.str(worker.name);
+                writer.str(name);
                 writer.str("queues");
                 writer.raw(&queues);
                 writer.str("registeredAt");

@@ -7,7 +7,7 @@
 //!
 //! Counting reads no clock: a turn reads it at both of its ends.
 
-use crate::api::spec::{COMMANDS, Op};
+use crate::api::commands::{COMMANDS, Op};
 use crate::server::shard_server::ShardServer;
 
 /// What no command does, or what is left of one without a waiting client.

@@ -551,7 +551,17 @@ impl ShardServer {
             Endpoint::Ready => self.scatter_for_http(conn, ScatterQuery::Ready),
             Endpoint::Stats => self.scatter_for_http(conn, ScatterQuery::ServerStats),
             Endpoint::Heap => self.scatter_for_http(conn, ScatterQuery::Heap),
-            _ => self.command(conns, conn, plan, body),
+            Endpoint::Push
+            | Endpoint::Pull
+            | Endpoint::PeekPull
+            | Endpoint::Get
+            | Endpoint::Cancel
+            | Endpoint::Ack
+            | Endpoint::Fail
+            | Endpoint::Metrics
+            | Endpoint::Prometheus => self.command(conns, conn, plan, body),
+            // Its connection became a stream instead.
+            Endpoint::Stream { .. } => {}
         }
     }
 

@@ -1,7 +1,8 @@
 //! A request over HTTP as the frame that a client over TCP would send.
 
-use super::{ConnId, Connections, Endpoint, Plan, slimmed};
-use crate::api::spec::CommandSpec;
+use super::routes::{Asks, path_field};
+use super::{ConnId, Connections, Plan, slimmed};
+use crate::api::commands::{CommandSpec, Op};
 use crate::protocol::json::{Fault, JsonError, Parse};
 use crate::protocol::msgpack::writer::Writer;
 use crate::server::connection::transcode::SLICE_BYTES;
@@ -84,14 +85,14 @@ pub fn pull(out: &mut Vec<u8>, queue: &str, numbers: &[(&str, Option<&str>)]) {
     }
 }
 
-/// Writes a command of `key`, to which the fields of a JSON object come that is read by what is returned. Whatever the
+/// Writes a command of the field that its path names, to which the fields of a JSON object come that is read by what is returned. Whatever the
 /// object says of the command itself is left out: that stands in the path.
-fn fields(out: &mut Vec<u8>, (cmd, key, name): (&'static str, &'static str, &str)) -> Parse {
+fn fields(out: &mut Vec<u8>, spec: &'static CommandSpec, name: &str) -> Parse {
+    let (cmd, key) = (spec.name, path_field(spec.op));
     out.clear();
     out.extend_from_slice(&[Marker::Map32.to_u8(), 0, 0, 0, 0]);
     lead(&mut Writer::new(out), cmd, key, name);
-    let most = CommandSpec::find(cmd.as_bytes()).map_or(usize::MAX, |spec| spec.bytes_max);
-    Parse::fields((0, 2), out.len(), most, ["cmd", "reqId", key])
+    Parse::fields((0, 2), out.len(), spec.bytes_max, ["cmd", "reqId", key])
 }
 
 /// What came of reading such an object.
@@ -115,13 +116,13 @@ impl ShardServer {
     ) {
         let mut scratch = std::mem::take(&mut self.http.frame);
         let name = &*plan.name;
-        match (plan.endpoint, plan.endpoint.command_of_body()) {
-            (endpoint, Some((cmd, key))) if body.is_empty() && endpoint.may_lack_body() => {
-                bare(&mut scratch, cmd, key, name);
+        match plan.endpoint.asks() {
+            Asks::Body { op, may_lack } if body.is_empty() && may_lack => {
+                bare(&mut scratch, op.spec().name, path_field(op), name);
                 self.begin(conns, conn, &scratch);
             }
-            (_, Some((cmd, key))) => {
-                let mut parse = fields(&mut scratch, (cmd, key, name));
+            Asks::Body { op, .. } => {
+                let mut parse = fields(&mut scratch, op.spec(), name);
                 if body.len() > SLICE_BYTES {
                     self.read_in_slices(conn, body.into_owned(), parse, scratch);
                     return;
@@ -129,21 +130,22 @@ impl ShardServer {
                 let read = parse.go_on(&body, &mut scratch, usize::MAX).map(|_| ());
                 self.begin_fields(conns, conn, &scratch, read, &parse);
             }
-            (endpoint, None) => {
-                match endpoint {
-                    Endpoint::Pull => {
-                        let timeout = ("timeout", plan.timeout.as_deref());
-                        let lock_ttl = ("lockTtl", plan.lock_ttl.as_deref());
-                        pull(&mut scratch, name, &[timeout, lock_ttl]);
-                    }
-                    Endpoint::PeekPull => bare(&mut scratch, "IsPaused", "queue", name),
-                    Endpoint::Get => bare(&mut scratch, "GetJob", "id", name),
-                    Endpoint::Cancel => bare(&mut scratch, "Cancel", "id", name),
-                    Endpoint::Metrics => plain(&mut scratch, "Metrics"),
-                    _ => plain(&mut scratch, "Prometheus"),
-                }
+            Asks::Path(Op::Pull) => {
+                let timeout = ("timeout", plan.timeout.as_deref());
+                let lock_ttl = ("lockTtl", plan.lock_ttl.as_deref());
+                pull(&mut scratch, name, &[timeout, lock_ttl]);
                 self.begin(conns, conn, &scratch);
             }
+            Asks::Path(op) => {
+                bare(&mut scratch, op.spec().name, path_field(op), name);
+                self.begin(conns, conn, &scratch);
+            }
+            Asks::Plain(op) => {
+                plain(&mut scratch, op.spec().name);
+                self.begin(conns, conn, &scratch);
+            }
+            // It has been answered before.
+            Asks::Nothing => {}
         }
         self.http.frame = slimmed(scratch);
     }

@@ -1,5 +1,6 @@
 //! What can be asked for over HTTP: method and path to endpoint (`docs/protocol.md`, "HTTP").
 
+use crate::api::commands::Op;
 use crate::protocol::http1::body::Limit;
 use crate::protocol::http1::head::Method;
 use crate::protocol::http1::target;
@@ -141,37 +142,103 @@ pub fn find(method: Method, path: &str) -> Result<(Endpoint, Cow<'_, str>), Miss
     Ok((endpoint, target::segment(name).map_err(|_| Miss::BadPath)?))
 }
 
+/// What an endpoint asks of the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asks {
+    /// A command whose first field the path names, and the body the others. An empty body may stand for none.
+    Body {
+        /// The command.
+        op: Op,
+        /// Whether the body may be left out.
+        may_lack: bool,
+    },
+    /// A command whose first field the path names.
+    Path(Op),
+    /// A command without fields.
+    Plain(Op),
+    /// Something that is no command.
+    Nothing,
+}
+
+/// When a request needs a token, where there are tokens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Guard {
+    Always,
+    Never,
+    /// If the setting for metrics says so.
+    AsMetrics,
+}
+
+/// All there is to know of an endpoint.
+#[derive(Clone, Copy, Debug)]
+struct Traits {
+    asks: Asks,
+    guard: Guard,
+    /// Whether it counts against a client's limit. What supervisors and browsers ask on their own does not.
+    limited: bool,
+    /// Whether it tells how the server is: answered whatever the load.
+    vital: bool,
+    /// Whether its answer tells nothing of any job.
+    needs_no_record: bool,
+}
+
+/// Most endpoints: guarded, limited, and about jobs.
+const USUAL: Traits = Traits {
+    asks: Asks::Nothing,
+    guard: Guard::Always,
+    limited: true,
+    vital: false,
+    needs_no_record: false,
+};
+
+const fn asks(asks: Asks) -> Traits {
+    Traits { asks, ..USUAL }
+}
+
 impl Endpoint {
+    /// A new endpoint says here what it is.
+    const fn traits(self) -> Traits {
+        let open = Traits { guard: Guard::Never, ..USUAL };
+        match self {
+            Self::Push => asks(Asks::Body { op: Op::Push, may_lack: false }),
+            Self::Ack => asks(Asks::Body { op: Op::Ack, may_lack: true }),
+            Self::Fail => asks(Asks::Body { op: Op::Fail, may_lack: true }),
+            Self::Pull => asks(Asks::Path(Op::Pull)),
+            Self::PeekPull => asks(Asks::Path(Op::IsPaused)),
+            Self::Get => asks(Asks::Path(Op::GetJob)),
+            Self::Cancel => asks(Asks::Path(Op::Cancel)),
+            Self::Metrics => asks(Asks::Plain(Op::Metrics)),
+            Self::Prometheus => {
+                Traits { guard: Guard::AsMetrics, ..asks(Asks::Plain(Op::Prometheus)) }
+            }
+            Self::Stats | Self::Stream { .. } => USUAL,
+            Self::Gc | Self::Heap => open,
+            Self::Health => Traits { vital: true, ..open },
+            Self::Alive | Self::Ready => {
+                Traits { limited: false, vital: true, needs_no_record: true, ..open }
+            }
+            Self::Preflight => Traits { limited: false, ..open },
+        }
+    }
+
+    /// What it asks of the server.
+    pub fn asks(self) -> Asks {
+        self.traits().asks
+    }
+
     /// Whether a request needs a token, where there are tokens.
     pub fn is_guarded(self, metrics_are: bool) -> bool {
-        match self {
-            Self::Health | Self::Alive | Self::Ready | Self::Gc | Self::Heap | Self::Preflight => {
-                false
-            }
-            Self::Prometheus => metrics_are,
-            _ => true,
+        match self.traits().guard {
+            Guard::Always => true,
+            Guard::Never => false,
+            Guard::AsMetrics => metrics_are,
         }
     }
 
-    /// The command that its body has the fields of, and the field that its path names. The bodies of others are read past:
-    /// who may ask without a token gets no memory to fill.
-    pub fn command_of_body(self) -> Option<(&'static str, &'static str)> {
-        match self {
-            Self::Push => Some(("PUSH", "queue")),
-            Self::Ack => Some(("ACK", "id")),
-            Self::Fail => Some(("FAIL", "id")),
-            _ => None,
-        }
-    }
-
-    /// Whether it may be left out.
-    pub fn may_lack_body(self) -> bool {
-        matches!(self, Self::Ack | Self::Fail)
-    }
-
-    /// Whether its body says anything.
+    /// Whether its body says anything. The bodies of others are read past: who may ask without a token gets no memory to
+    /// fill.
     pub fn has_body(self) -> bool {
-        self.command_of_body().is_some()
+        matches!(self.asks(), Asks::Body { .. })
     }
 
     /// How long its body may be.
@@ -181,26 +248,29 @@ impl Endpoint {
 
     /// Whether its answer tells nothing of any job.
     pub fn needs_no_record(self) -> bool {
-        matches!(self, Self::Alive | Self::Ready)
+        self.traits().needs_no_record
     }
 
     /// Whether it tells how the server is: answered whatever the load.
     pub fn is_vital(self) -> bool {
-        matches!(self, Self::Alive | Self::Ready | Self::Health)
+        self.traits().vital
     }
 
-    /// Whether it counts against a client's limit. What supervisors and browsers ask on their own does
-    /// not.
+    /// Whether it counts against a client's limit.
     pub fn is_limited(self) -> bool {
-        !matches!(self, Self::Alive | Self::Ready | Self::Preflight)
+        self.traits().limited
     }
+}
+
+/// The field of a command that a path names: the first, which it is refused without.
+pub fn path_field(op: Op) -> &'static str {
+    op.spec().fields.first().map_or("", |field| field.name)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::api::spec::CommandSpec;
     use crate::protocol::decode::beginning::JSON_EXPANSION;
     use serde_json::Value;
     use std::collections::BTreeSet;
@@ -279,12 +349,27 @@ mod tests {
     fn no_body_may_be_longer_than_its_command_can_need_as_text() {
         for route in ROUTES {
             let limit = route.endpoint.body_limit();
-            let Some((name, _)) = route.endpoint.command_of_body() else {
+            let Asks::Body { op, .. } = route.endpoint.asks() else {
                 assert_eq!(limit, Limit::UNREAD, "{route:?}");
                 continue;
             };
-            let spec = CommandSpec::find(name.as_bytes()).unwrap();
-            assert!(limit.bytes() <= spec.bytes_max * JSON_EXPANSION, "{name}");
+            let spec = op.spec();
+            assert!(limit.bytes() <= spec.bytes_max * JSON_EXPANSION, "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_path_names_the_field_that_its_command_needs() {
+        for route in ROUTES {
+            let named = route.path.iter().find_map(|segment| segment.strip_prefix(':'));
+            match route.endpoint.asks() {
+                Asks::Body { op, .. } | Asks::Path(op) => {
+                    assert_eq!(named, Some(path_field(op)), "{route:?}");
+                    assert!(op.spec().fields[0].required, "{route:?}");
+                }
+                Asks::Plain(_) => assert_eq!(named, None, "{route:?}"),
+                Asks::Nothing => {}
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //! before any is touched; between the two, only a lock that runs out can still change an answer.
 
 use super::task::{BatchTask, Phase, Task};
-use crate::api::request::{Body, JobRef, Request};
+use crate::api::commands::PerJob;
+use crate::api::request::{Batch as JobBatch, Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::{reply, uuid_text};
 use crate::server::commands::job_read::write_ref;
@@ -79,18 +80,18 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
-        jobs: &[JobRef<'_>],
+        batch: &JobBatch<'_>,
+        per_job: PerJob,
     ) {
-        let mut owners = jobs.iter().map(|job| match job {
+        let mut owners = batch.ids.iter().map(|job| match job {
             JobRef::Id(id) => Some(self.slots.of_job(*id)),
             JobRef::Custom(_) => None,
         });
         let first = owners.next().unwrap_or(Some(self.me));
         match first.filter(|_| owners.all(|owner| owner == first)) {
-            Some(owner) if owner == self.me => self.on_own_jobs(conns, ctx, body, jobs),
+            Some(owner) if owner == self.me => self.on_own_jobs(conns, ctx, batch, per_job),
             Some(owner) => self.forward(ctx, owner),
-            None => self.start_on_jobs(conns, ctx, jobs, None),
+            None => self.start_on_jobs(conns, ctx, &batch.ids, None),
         }
     }
 
@@ -99,13 +100,14 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
-        jobs: &[JobRef<'_>],
+        batch: &JobBatch<'_>,
+        per_job: PerJob,
     ) {
+        let jobs = &batch.ids[..];
         let id = |job: JobRef<'_>| ctx.id_of(job).unwrap_or_default();
         let caller = Caller { client: ctx.origin.client, request: CURRENT };
-        match body {
-            Body::AckBatch(batch) => {
+        match per_job {
+            PerJob::Ack => {
                 let ack = |ack: crate::api::request::Ack<'_>| (id(ack.job), ack.token);
                 let acks: Vec<Ack<'_>> = batch
                     .acks()
@@ -116,7 +118,7 @@ impl ShardServer {
                     .collect();
                 self.apply(conns, caller, &Command::Ack { acks: &acks });
             }
-            Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
+            PerJob::Renew | PerJob::Extend => {
                 let beat = |(place, &job): (usize, &JobRef<'_>)| Beat {
                     job: id(job),
                     token: batch.token(place),
@@ -125,7 +127,6 @@ impl ShardServer {
                 let beats: Vec<_> = jobs.iter().enumerate().map(beat).collect();
                 self.apply(conns, caller, &Command::Heartbeats { beats: &beats });
             }
-            _ => return,
         }
         match self.own_reply_on_many() {
             Some(Reply::Refused { place, .. })
@@ -139,7 +140,7 @@ impl ShardServer {
                 self.start_on_jobs(conns, ctx, jobs, Some((renewed, places.into())));
             }
             Some(Reply::Count(count) | Reply::Gone { renewed: count, .. })
-                if matches!(body, Body::ExtendLocks(_)) =>
+                if per_job == PerJob::Extend =>
             {
                 self.write_count(conns, ctx.origin, ctx.req_id, count);
             }
@@ -341,18 +342,19 @@ impl ShardServer {
     /// looked up as names and the command starts anew. Nothing but heartbeats has been done so far:
     /// those that were counted stay so, and only what goes by such a name is done now.
     fn try_all_as_names(&mut self, step: Step, request: &Request<'_>) {
-        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
-            &request.body
+        let (Body::AckBatch { batch }
+        | Body::JobHeartbeatBatch { batch }
+        | Body::ExtendLocks { batch }) = &request.body
         else {
             return;
         };
         let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         let is_id = |place: usize| matches!(batch.ids[place], JobRef::Id(_));
         let missed = match (&request.body, task.refused) {
-            (Body::AckBatch(_), Some((place, refusal))) => {
+            (Body::AckBatch { .. }, Some((place, refusal))) => {
                 task.phase == Phase::Check && refusal == Refusal::NotActive && is_id(place)
             }
-            (Body::AckBatch(_), None) => false,
+            (Body::AckBatch { .. }, None) => false,
             _ => task.gone.iter().copied().any(is_id),
         };
         if task.left > 0 || task.as_names || !missed {
@@ -361,7 +363,7 @@ impl ShardServer {
         task.as_names = true;
         task.phase = Phase::Resolve;
         task.refused = None;
-        if matches!(request.body, Body::AckBatch(_)) {
+        if matches!(request.body, Body::AckBatch { .. }) {
             task.names.fill(Lookup::AsName);
         } else {
             task.names.fill(Lookup::Done(None));
@@ -381,12 +383,13 @@ impl ShardServer {
     /// The first parts after the names are known: a check for acks, the act itself for heartbeats.
     fn send_parts(&mut self, step: Step, request: &Request<'_>) {
         let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
-        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
-            &request.body
+        let (Body::AckBatch { batch }
+        | Body::JobHeartbeatBatch { batch }
+        | Body::ExtendLocks { batch }) = &request.body
         else {
             return;
         };
-        let acks = matches!(request.body, Body::AckBatch(_));
+        let acks = matches!(request.body, Body::AckBatch { .. });
         let beats_again = task.as_names && !acks;
         for (place, job) in batch.ids.iter().enumerate() {
             match (job, task.names[place]) {
@@ -424,8 +427,9 @@ impl ShardServer {
     }
 
     fn send_part_of_each(&mut self, step: Step, request: &Request<'_>, kind: PartKind) {
-        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
-            &request.body
+        let (Body::AckBatch { batch }
+        | Body::JobHeartbeatBatch { batch }
+        | Body::ExtendLocks { batch }) = &request.body
         else {
             return;
         };
@@ -461,15 +465,16 @@ impl ShardServer {
 
     fn finish_jobs(&mut self, conns: &mut Connections, step: Step, request: &Request<'_>) {
         let Some(Task::Batch(task)) = self.tasks.end(step) else { return };
-        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
-            &request.body
+        let (Body::AckBatch { batch }
+        | Body::JobHeartbeatBatch { batch }
+        | Body::ExtendLocks { batch }) = &request.body
         else {
             return;
         };
         let reply = match (&request.body, task.refused) {
-            (Body::AckBatch(_), Some((place, refusal))) => Reply::Refused { place, refusal },
-            (Body::AckBatch(_), None) if task.late.is_empty() => Reply::Done,
-            (Body::AckBatch(_), None) => {
+            (Body::AckBatch { .. }, Some((place, refusal))) => Reply::Refused { place, refusal },
+            (Body::AckBatch { .. }, None) if task.late.is_empty() => Reply::Done,
+            (Body::AckBatch { .. }, None) => {
                 let mut late = task.late;
                 late.sort_unstable();
                 Reply::Late(late.into())
@@ -487,7 +492,7 @@ impl ShardServer {
         }
         match reply {
             Reply::Count(count) | Reply::Gone { renewed: count, .. }
-                if matches!(request.body, Body::ExtendLocks(_)) =>
+                if matches!(request.body, Body::ExtendLocks { .. }) =>
             {
                 self.write_count(conns, task.origin, request.req_id, count);
             }

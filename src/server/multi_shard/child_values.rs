@@ -1,7 +1,7 @@
 //! What became of the children of a job: there may be a hundred thousand, so the answer is written slice by slice, a slice
 //! a turn, in the order in which they ended. One that ends meanwhile is in it, or not.
 
-use crate::api::request::Body;
+use crate::api::request::JobRef;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
@@ -55,15 +55,10 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
+        job: JobRef<'_>,
+        how: How,
     ) {
-        let (job, how, in_data) = match body {
-            Body::GetChildrenValues(job) => (*job, How::Completed, true),
-            Body::GetFailedChildrenValues(job) => (*job, How::Failed, false),
-            Body::GetIgnoredChildrenFailures(job) => (*job, How::Ignored, false),
-            _ => return,
-        };
-        if self.try_as_name(conns, ctx, body, job) {
+        if self.try_as_name(conns, ctx, job) {
             return;
         }
         let Some(job) = ctx.id_of(job) else {
@@ -73,6 +68,7 @@ impl ShardServer {
         let (origin, req_id) = (ctx.origin, ctx.req_id.map(Into::into));
         let (after, shown) = (None, BTreeSet::new());
         let (count, pieces, bytes) = (0, Vec::new(), 0);
+        let in_data = how == How::Completed;
         let valuing = ChildValueRead {
             origin,
             req_id,

@@ -152,14 +152,10 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
+        name: &str,
     ) {
-        let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name) | Body::CronGet(name)) = body
-        else {
-            return;
-        };
         if !self.crons.is_busy(name) && !self.crons.backlog.has(name) {
-            self.start_cron(conns, ctx, body);
+            self.start_cron(conns, ctx);
         } else if self.crons.backlog.push(name, ctx.origin, ctx.frame) {
             self.deferred(ctx.origin);
         } else {
@@ -168,8 +164,8 @@ impl ShardServer {
     }
 
     /// Starts a command whose name is not busy.
-    fn start_cron(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, body: &Body<'_>) {
-        match self.plan_cron_task(ctx, body) {
+    fn start_cron(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+        match self.plan_cron_task(ctx) {
             Ok(task) => {
                 self.deferred(ctx.origin);
                 let step = self.tasks.start(self.me, Task::Cron(task));
@@ -180,14 +176,10 @@ impl ShardServer {
     }
 
     /// The first step of a command that is not refused.
-    fn plan_cron_task(
-        &mut self,
-        ctx: RequestContext<'_>,
-        body: &Body<'_>,
-    ) -> Result<CronTask, String> {
+    fn plan_cron_task(&mut self, ctx: RequestContext<'_>) -> Result<CronTask, String> {
         let (origin, frame) = (ctx.origin, ctx.frame.into());
-        match body {
-            Body::Cron(cron) => {
+        match ctx.body {
+            Body::Cron { cron } => {
                 plan_of(cron, self.now_ms).map_err(|bad| bad.0)?;
                 let to = self.slots.of_queue(cron.queue);
                 let data_bytes = cron.data.len() as u64;
@@ -198,12 +190,12 @@ impl ShardServer {
                 let name = cron.name.into();
                 Ok(CronTask { origin, frame, name, from, to, data_bytes, act, refused: None })
             }
-            Body::CronDelete(name) | Body::CronGet(name) => {
+            Body::CronDelete { name } | Body::CronGet { name } => {
                 let entry = self.crons.entries.get_mut(*name).ok_or(NOT_FOUND)?;
                 entry.busy = true;
                 let (name, to) = ((*name).into(), entry.owner);
-                let act = match body {
-                    Body::CronGet(_) => Act::Show,
+                let act = match ctx.body {
+                    Body::CronGet { .. } => Act::Show,
                     _ => Act::Delete,
                 };
                 let (from, refused) = (None, None);
@@ -297,11 +289,12 @@ impl ShardServer {
             let Ok(Request { op, req_id, body, .. }) = &decode(&frame) else { continue };
             self.meter_command(*op, frame.len());
             let (req_id, lookup) = (*req_id, Lookup::Fresh);
-            let ctx = RequestContext { origin, req_id, frame: &frame, lookup };
-            if self.must_defer(origin, body) {
-                self.defer_large(conns, ctx, body);
+            let frame = &*frame;
+            let ctx = RequestContext { origin, req_id, frame, body, lookup, fetched: &[] };
+            if self.must_defer(&ctx) {
+                self.defer_large(conns, ctx);
             } else {
-                self.start_cron(conns, ctx, body);
+                self.start_cron(conns, ctx);
             }
         }
         if !self.crons.is_busy(name) && self.crons.backlog.has(name) {
@@ -378,7 +371,9 @@ impl ShardServer {
         frame: &[u8],
     ) {
         let Ok(Request { req_id, body, .. }) = decode(frame) else { return };
-        let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name) | Body::CronGet(name)) = &body
+        let (Body::Cron { cron: Cron { name, .. } }
+        | Body::CronDelete { name }
+        | Body::CronGet { name }) = &body
         else {
             return;
         };
@@ -393,7 +388,7 @@ impl ShardServer {
                 self.show_cron(conns, origin, req_id, name);
                 self.answered(origin);
             }
-            (Act::Set { moved }, Body::Cron(cron)) => {
+            (Act::Set { moved }, Body::Cron { cron }) => {
                 let outcome = self.set_cron(conns, caller, cron, moved);
                 match outcome {
                     Ok(index) => {

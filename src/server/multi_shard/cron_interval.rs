@@ -26,7 +26,7 @@ impl ShardServer {
                 self.refuse(conns, origin, request.req_id, &text);
                 return true;
             }
-            Body::Cron(Cron { every: Cadence::Interval(every_ms), .. })
+            Body::Cron { cron: Cron { every: Cadence::Interval(every_ms), .. } }
                 if is_below(Some(*every_ms)) =>
             {
                 "repeatEvery".to_owned()

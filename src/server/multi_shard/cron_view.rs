@@ -1,6 +1,6 @@
 //! A schedule as clients see it: its row, and what it was set with.
 
-use crate::api::spec::GROWTHS;
+use crate::api::commands::GROWTHS;
 use crate::protocol::msgpack::writer::Writer;
 use corq_shards::cron::Cron;
 use corq_shards::job::new_job::NewJob;

@@ -116,13 +116,8 @@ fn texts<'b, 'a: 'b>(jobs: &'b [NewJob<'a>]) -> impl Iterator<Item = (usize, &'a
 
 impl ShardServer {
     /// Starts a push that has custom ids, dependencies or both.
-    pub(crate) fn begin_push(
-        &mut self,
-        conns: &mut Connections,
-        ctx: RequestContext<'_>,
-        body: &Body<'_>,
-    ) {
-        let texts = texts(jobs_of(body)).take(BATCH_DEPENDENCIES_MAX + 1);
+    pub(crate) fn begin_push(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+        let texts = texts(jobs_of(ctx.body)).take(BATCH_DEPENDENCIES_MAX + 1);
         let found: Vec<DependencyState> = texts.map(|(_, text)| need_of(text)).collect();
         if found.len() > BATCH_DEPENDENCIES_MAX {
             let text =
@@ -133,7 +128,7 @@ impl ShardServer {
         self.deferred(ctx.origin);
         let (origin, frame) = (ctx.origin, ctx.frame.into());
         if found.is_empty() {
-            self.claim_names(conns, origin, frame, body, FoundDependencies::default());
+            self.claim_names(conns, origin, frame, ctx.body, FoundDependencies::default());
             return;
         }
         let task = DependencyLookup { origin, frame, found, left: 0, piece: None };

@@ -177,7 +177,7 @@ impl ShardServer {
         let goes_on = task.answered < task.name_owners.len() && task.taken.is_none();
         let frame = std::mem::take(&mut task.frame);
         let taken = task.taken;
-        let Ok(Request { body: Body::PushFlow(jobs), .. }) = decode(&frame) else { return };
+        let Ok(Request { body: Body::PushFlow { jobs }, .. }) = decode(&frame) else { return };
         if let Some(task) = self.flow_task(step) {
             task.frame.clone_from(&frame);
         }
@@ -333,7 +333,7 @@ impl ShardServer {
             self.decide(conns, flow, fate, false);
             let text = match (refusal, decode(&frame).map(|request| request.body)) {
                 (Refusal::Full, _) => self.no_room().to_owned(),
-                (Refusal::GroupFull, Ok(Body::PushFlow(jobs))) => {
+                (Refusal::GroupFull, Ok(Body::PushFlow { jobs })) => {
                     group_full(jobs.get(place).map(|one| &one.job), Some(place))
                 }
                 _ => BUSY.to_owned(),
@@ -440,7 +440,7 @@ impl ShardServer {
             return;
         }
         let Some(Task::Flow(task)) = self.tasks.end(step) else { return };
-        let Ok(Request { req_id, body: Body::PushFlow(jobs), .. }) = decode(&task.frame) else {
+        let Ok(Request { req_id, body: Body::PushFlow { jobs }, .. }) = decode(&task.frame) else {
             return;
         };
         if let Some(error) = error {

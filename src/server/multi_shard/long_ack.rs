@@ -7,8 +7,8 @@
 use super::batch::write_ignored;
 use super::long_batch::{BYTES_PER_STEP, Doing, LongCommand, Next, Phase, WINDOW, only_id};
 use super::task::Task;
+use crate::api::commands::PerJob;
 use crate::api::request::{Body, JobRef, Request};
-use crate::api::spec::Op;
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
 use crate::server::commands::write_renewed;
@@ -27,7 +27,7 @@ const SHARED_PER_STEP: usize = 8;
 /// What is known of one.
 #[derive(Debug)]
 pub struct JobsWork {
-    op: Op,
+    per_job: PerJob,
     /// The jobs that are to be completed, by place, as far as they have been found.
     ids: Vec<JobId>,
     /// Those, with the tokens that were shown: none may be completed twice.
@@ -41,9 +41,9 @@ pub struct JobsWork {
 }
 
 impl JobsWork {
-    pub(crate) fn new(op: Op, completes: usize) -> Self {
+    pub(crate) fn new(per_job: PerJob, completes: usize) -> Self {
         Self {
-            op,
+            per_job,
             ids: vec![JobId::default(); completes],
             seen: HashSet::with_capacity(completes),
             count: 0,
@@ -53,7 +53,7 @@ impl JobsWork {
     }
 
     fn completes(&self) -> bool {
-        self.op == Op::AckBatch
+        self.per_job == PerJob::Ack
     }
 }
 
@@ -106,7 +106,7 @@ impl ShardServer {
         let refused = match reply {
             Reply::Refused { place, refusal } => {
                 let job = match body {
-                    Body::AckBatch(batch) => batch.ids.get(*place).copied(),
+                    Body::AckBatch { batch } => batch.ids.get(*place).copied(),
                     _ => None,
                 };
                 let text = self.refusal_text(*refusal, job.unwrap_or(JobRef::Custom("")));
@@ -124,7 +124,7 @@ impl ShardServer {
                 work.count += renewed;
                 work.gone.extend(places.iter().map(|place| from + place));
             }
-            (Reply::Done, Body::AckBatch(batch)) => {
+            (Reply::Done, Body::AckBatch { batch }) => {
                 for (place, name) in names.iter().enumerate() {
                     let Lookup::Done(Some(id)) = *name else { continue };
                     work.ids[from + place] = id;
@@ -149,7 +149,7 @@ impl ShardServer {
 
     /// Has the shards of its jobs complete a piece.
     fn complete_piece(&mut self, step: Step, command: &mut LongCommand, from: usize, piece: &[u8]) {
-        let Ok(Request { body: Body::AckBatch(batch), .. }) = decode(piece) else { return };
+        let Ok(Request { body: Body::AckBatch { batch }, .. }) = decode(piece) else { return };
         let Doing::Jobs(work) = &mut command.doing else { return };
         let mut parts: Vec<Vec<PartItem>> = (0..self.slots.shards()).map(|_| Vec::new()).collect();
         for nth in 0..batch.ids.len() {
@@ -188,18 +188,18 @@ impl ShardServer {
         work.late.sort_unstable();
         work.gone.sort_unstable();
         let (late, gone) = (std::mem::take(&mut work.late), std::mem::take(&mut work.gone));
-        let (op, count) = (work.op, work.count);
+        let (per_job, count) = (work.per_job, work.count);
         let (origin, req_id): (Origin, _) = (command.origin, command.req_id.as_deref());
         self.meter.note((late.len() + gone.len()) / SHARED_PER_STEP);
-        match op {
-            Op::ExtendLocks => self.write_count(conns, origin, req_id, count),
-            Op::JobHeartbeatBatch => {
+        match per_job {
+            PerJob::Extend => self.write_count(conns, origin, req_id, count),
+            PerJob::Renew => {
                 self.respond(conns, origin, |_, sink| write_renewed(sink, req_id, count, &gone));
             }
-            _ if late.is_empty() => {
+            PerJob::Ack if late.is_empty() => {
                 self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id));
             }
-            _ => {
+            PerJob::Ack => {
                 let ids: Vec<Vec<u8>> =
                     late.iter().map(|&place| command.write_one(None, place)).collect();
                 let ids = ids.iter().map(|one| {
@@ -219,8 +219,9 @@ impl ShardServer {
         frame: &[u8],
     ) {
         let Ok(Request { body, .. }) = decode(frame) else { return };
-        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
-            &body
+        let (Body::AckBatch { batch }
+        | Body::JobHeartbeatBatch { batch }
+        | Body::ExtendLocks { batch }) = &body
         else {
             return;
         };

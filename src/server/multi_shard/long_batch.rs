@@ -15,9 +15,9 @@ use super::long_push::PushWork;
 use super::messages::LongBatchMessage;
 use super::reservations::Reservations;
 use super::task::Task;
+use crate::api::commands::{Batched, Class, CommandSpec, Op, PerJob};
 use crate::api::flow::named;
-use crate::api::request::{Body, JobRef, Request};
-use crate::api::spec::{COMMANDS, CommandSpec, Op};
+use crate::api::request::{Body, JobRef, Request, Route};
 use crate::protocol::decode::beginning::{Face, LONG_BYTES, judge};
 use crate::protocol::decode::pieces::{Walk, is_cut};
 use crate::protocol::decode::{Progress, decode, decode_piece, find_req_id};
@@ -244,16 +244,14 @@ impl LongCommands {
 }
 
 /// Whether a command that was read at once is better done in slices.
+#[inline]
 pub(crate) fn is_long(body: &Body<'_>) -> bool {
-    match body {
-        Body::PushBatch { jobs, .. } => jobs.len() > LONG_ITEMS,
-        Body::PushFlow(jobs) => {
+    match (body.spec().class, body) {
+        (Class::Batch(Batched::Flow), Body::PushFlow { jobs }) => {
             jobs.len() > LONG_FLOW_JOBS
                 || jobs.iter().map(|one| named(one.lists())).sum::<usize>() > LONG_ITEMS
         }
-        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
-            batch.ids.len() > LONG_ITEMS
-        }
+        (Class::Batch(_), _) => body.items() > LONG_ITEMS,
         _ => false,
     }
 }
@@ -313,7 +311,7 @@ impl ShardServer {
         (bytes, start): (Vec<u8>, usize),
         op: Op,
     ) {
-        let spec = &COMMANDS[op as usize];
+        let spec = op.spec();
         let origin = self.origin(conn);
         let Some(session) = self.sessions.get(conn) else { return };
         // Nothing else is begun beside it.
@@ -334,7 +332,7 @@ impl ShardServer {
         };
         let bytes = command.held_bytes();
         let step = self.tasks.start(self.me, Task::Long(Some(Box::new(command))));
-        let completes = op == Op::AckBatch;
+        let completes = spec.class == Class::Batch(Batched::Held(PerJob::Ack));
         let running = Running { step, bytes, acts: false, completes, leave: None };
         self.long_commands.running.insert(conn, running);
         self.long_commands.active.push_back(step);
@@ -489,7 +487,7 @@ impl ShardServer {
             }
             Ok(Request { req_id, body, .. }) => {
                 command.req_id = req_id.map(Into::into);
-                if self.lacks_data_dir(&body) {
+                if self.lacks_data_dir(body.spec().class) {
                     command.refuse(0, crate::server::storage::data_presence::GONE.to_owned());
                 } else {
                     command.doing = self.doing(&body, command.items());
@@ -500,17 +498,20 @@ impl ShardServer {
         Next::More
     }
 
+    /// What a batch does. That one of another kind is none is decided before.
     fn doing(&self, body: &Body<'_>, items: usize) -> Doing {
-        match body {
-            Body::PushBatch { queue, .. } => {
+        match (body.spec().class, body.route()) {
+            (Class::Batch(Batched::Push), Route::Queue(queue)) => {
                 Doing::Push(Box::new(PushWork::new(queue, self.slots.of_queue(queue))))
             }
-            Body::PushFlow(_) => Doing::Flow(Box::new(FlowWork::new(items, self.now_ms))),
-            Body::AckBatch(_) => Doing::Jobs(Box::new(JobsWork::new(Op::AckBatch, items))),
-            Body::JobHeartbeatBatch(_) => {
-                Doing::Jobs(Box::new(JobsWork::new(Op::JobHeartbeatBatch, 0)))
+            (Class::Batch(Batched::Flow), _) => {
+                Doing::Flow(Box::new(FlowWork::new(items, self.now_ms)))
             }
-            Body::ExtendLocks(_) => Doing::Jobs(Box::new(JobsWork::new(Op::ExtendLocks, 0))),
+            (Class::Batch(Batched::Held(per_job)), _) => {
+                // The ids that were acknowledged are kept, so that none is twice.
+                let kept = if per_job == PerJob::Ack { items } else { 0 };
+                Doing::Jobs(Box::new(JobsWork::new(per_job, kept)))
+            }
             _ => Doing::Unknown,
         }
     }
@@ -540,7 +541,7 @@ impl ShardServer {
                     command.refuse(from, text);
                 }
             }
-            Ok(Request { body: Body::PushFlow(jobs), .. }) => {
+            Ok(Request { body: Body::PushFlow { jobs }, .. }) => {
                 if let Err(text) = self.note_flow_read(command, from, &jobs) {
                     command.refuse(from, text);
                 }
@@ -569,9 +570,9 @@ impl ShardServer {
 /// What a job was called in a frame that brings only it.
 pub(crate) fn only_id<'a>(body: &Body<'a>) -> JobRef<'a> {
     match body {
-        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
-            batch.ids.first().copied().unwrap_or(JobRef::Custom(""))
-        }
+        Body::AckBatch { batch }
+        | Body::JobHeartbeatBatch { batch }
+        | Body::ExtendLocks { batch } => batch.ids.first().copied().unwrap_or(JobRef::Custom("")),
         _ => JobRef::Custom(""),
     }
 }

@@ -421,7 +421,7 @@ impl ShardServer {
 /// The jobs of a piece, which has been read before.
 fn jobs_of(piece: &[u8]) -> Vec<FlowJob<'_>> {
     match decode(piece) {
-        Ok(Request { body: Body::PushFlow(jobs), .. }) => jobs,
+        Ok(Request { body: Body::PushFlow { jobs }, .. }) => jobs,
         _ => Vec::new(),
     }
 }

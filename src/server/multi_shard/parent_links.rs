@@ -4,8 +4,8 @@
 
 use super::messages::{AboutChild, Link, ParentLinkMessage};
 use super::task::Task;
+use crate::api::commands::Op;
 use crate::api::request::{Body, JobRef, Request};
-use crate::api::spec::Op;
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::patch::patched;
 use crate::protocol::{reply, uuid_text};
@@ -295,7 +295,7 @@ impl ShardServer {
         match error {
             Some(error) => self.refuse(conns, task.origin, req_id, error),
             None => self.respond(conns, task.origin, |_, sink| match body {
-                Body::RemoveChildDependency(_) => framed(sink, req_id, |sink| {
+                Body::RemoveChildDependency { .. } => framed(sink, req_id, |sink| {
                     let mut writer = reply::head(sink.out, true, req_id, 1);
                     writer.str("removed");
                     writer.bool(task.removed);
@@ -311,10 +311,9 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
     ) {
-        if self.try_as_name(conns, ctx, body, job) {
+        if self.try_as_name(conns, ctx, job) {
             return;
         }
         let parent = ctx.id_of(job).filter(|&id| self.engine.shard.find(id).is_some());

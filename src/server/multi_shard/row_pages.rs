@@ -6,7 +6,7 @@
 
 use super::cron_view::write_cron;
 use super::task::Task;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
@@ -19,6 +19,7 @@ use crate::server::metrics::{MetricsText, QUEUES_SHOWN_MAX, QueueLines};
 use crate::server::overload::large_replies::LARGE_BYTES;
 use crate::server::shard_mail::envelope::{Origin, Span, Step};
 use crate::server::shard_mail::message::{Batch, Message};
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
@@ -177,7 +178,8 @@ impl List {
 /// The coordinator's part.
 impl ShardServer {
     /// Begins a list of what all shards have.
-    pub(crate) fn list_rows(&mut self, origin: Origin, req_id: Option<&[u8]>, kind: Kind) {
+    pub(crate) fn list_rows(&mut self, _: &mut Connections, ctx: RequestContext<'_>, kind: Kind) {
+        let (origin, req_id) = (ctx.origin, ctx.req_id);
         self.deferred(origin);
         let shards = self.slots.shards();
         let step = self.start_rows(origin, req_id.map(Into::into), List::of(kind), shards);

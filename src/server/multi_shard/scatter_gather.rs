@@ -1,8 +1,6 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
-use super::row_pages::Kind;
 use super::task::{ScatterGather, Task};
-use crate::api::request::Body;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
@@ -17,17 +15,13 @@ use corq_shards::stats::Census;
 
 impl ShardServer {
     /// Asks all shards.
-    pub(crate) fn scatter(&mut self, ctx: RequestContext<'_>, body: &Body<'_>) {
-        let (origin, req_id) = (ctx.origin, ctx.req_id);
-        let question = match body {
-            Body::ListQueues => return self.list_rows(origin, req_id, Kind::Queues),
-            Body::CronList => return self.list_rows(origin, req_id, Kind::Crons),
-            Body::ListWorkers => return self.list_rows(origin, req_id, Kind::Workers),
-            Body::Metrics => ScatterQuery::Metrics,
-            Body::Prometheus => ScatterQuery::Prometheus,
-            _ => ScatterQuery::Stats,
-        };
-        self.send_scatter_query(origin, req_id, question);
+    pub(crate) fn scatter(
+        &mut self,
+        _: &mut Connections,
+        ctx: RequestContext<'_>,
+        question: ScatterQuery,
+    ) {
+        self.send_scatter_query(ctx.origin, ctx.req_id, question);
     }
 
     /// Asks all shards a question that may be no command.

@@ -8,7 +8,7 @@
 //! and pulls first. How large a reply may be is known here, what it says is not.
 
 use super::send_memory::OUTPUT_BYTES_MAX;
-use crate::api::request::Body;
+use crate::api::commands::{Class, ReplySize};
 use crate::protocol::decode::beginning::LONG_BYTES;
 use crate::protocol::decode::decode;
 use crate::server::commands::BUSY;
@@ -45,45 +45,6 @@ pub const DEFERRED_MAX: usize = 10_000;
 
 /// Bytes of their frames.
 pub const DEFERRED_BYTES_MAX: usize = 16 << 20;
-
-/// How much a request may be answered with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// Little, or what must not wait.
-    Short,
-    /// A job or a value, or what a pull gets.
-    Jobs,
-    /// A list, up to a whole frame.
-    List,
-}
-
-/// What `body` asks for.
-#[inline]
-pub fn answer_of(body: &Body<'_>) -> Answer {
-    match body {
-        Body::GetJobs { .. }
-        | Body::Dlq { .. }
-        | Body::GetLogs { .. }
-        | Body::GetChildrenValues(_)
-        | Body::GetFailedChildrenValues(_)
-        | Body::GetIgnoredChildrenFailures(_)
-        | Body::GetGroups { .. }
-        | Body::ListWebhooks
-        | Body::ListQueues
-        | Body::ListWorkers
-        | Body::CronList
-        | Body::GetCountsPerPriority(_)
-        | Body::Prometheus => Answer::List,
-        Body::PullBatch(_)
-        | Body::GetJob(_)
-        | Body::GetJobByCustomId(_)
-        | Body::GetResult(_)
-        | Body::GetProgress(_)
-        | Body::CronGet(_)
-        | Body::WaitJob { .. } => Answer::Jobs,
-        _ => Answer::Short,
-    }
-}
 
 /// Where a request waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -250,16 +211,16 @@ impl ShardServer {
     /// here go into its output at once, and it has no other while that is too long; but all connections together
     /// may ask for many in one turn, and what has to be read for them first is not in any output yet.
     #[inline]
-    pub(crate) fn must_defer(&self, origin: Origin, body: &Body<'_>) -> bool {
-        let answer = answer_of(body);
-        let is_pull = matches!(body, Body::Pull(_));
-        let may_wait = match answer {
-            Answer::Short => is_pull && self.defers_jobs(),
-            Answer::Jobs => usize::from(origin.shard) != self.me || self.defers_jobs(),
-            Answer::List => true,
+    pub(crate) fn must_defer(&self, ctx: &RequestContext<'_>) -> bool {
+        let (origin, reply) = (ctx.origin, ctx.body.spec().reply);
+        let may_wait = match reply {
+            ReplySize::Short => return false,
+            ReplySize::Pulled => self.defers_jobs(),
+            ReplySize::Jobs => usize::from(origin.shard) != self.me || self.defers_jobs(),
+            ReplySize::List => true,
         };
         may_wait && (!self.large_replies.has_no_queue() || self.is_large_budget_spent())
-            || (is_pull || answer != Answer::Short) && self.defers_texts(origin)
+            || self.defers_texts(origin)
     }
 
     /// Whether what is asked for from there has to become JSON and enough does. Those who get frames do not wait for that.
@@ -285,24 +246,20 @@ impl ShardServer {
         let Some(session) = self.sessions.get(conn) else { return false };
         // No request for a list is so long, and others are not read before they are admitted.
         session.blocked = frame.len() <= LONG_BYTES
-            && decode(frame).is_ok_and(|request| answer_of(&request.body) == Answer::List);
+            && decode(frame).is_ok_and(|request| request.op.spec().reply == ReplySize::List);
         session.blocked
     }
 
     /// Defers a request.
-    pub(crate) fn defer_large(
-        &mut self,
-        conns: &mut Connections,
-        ctx: RequestContext<'_>,
-        body: &Body<'_>,
-    ) {
-        let RequestContext { origin, req_id, frame, lookup } = ctx;
-        let pulls = matches!(body, Body::Pull(_) | Body::PullBatch(_));
+    pub(crate) fn defer_large(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+        let RequestContext { origin, req_id, frame, lookup, .. } = ctx;
+        let spec = ctx.body.spec();
+        let pulls = spec.class == Class::Pull;
         let waiting = Waiting { origin, lookup, pulls, frame: frame.into() };
-        let line = match answer_of(body) {
+        let line = match spec.reply {
             _ if self.defers_texts(origin) => DeferredQueue::Texts,
-            Answer::List => DeferredQueue::Lists,
-            _ => DeferredQueue::Jobs,
+            ReplySize::List => DeferredQueue::Lists,
+            ReplySize::Short | ReplySize::Pulled | ReplySize::Jobs => DeferredQueue::Jobs,
         };
         if self.large_replies.put(waiting, line) {
             self.deferred(origin);
@@ -325,8 +282,9 @@ impl ShardServer {
             // It was decoded before it was deferred.
             if let Ok(request) = decode(&frame) {
                 self.meter_command(request.op, frame.len());
-                let ctx = RequestContext { origin, req_id: request.req_id, frame: &frame, lookup };
-                self.execute(conns, ctx, &request.body);
+                let (req_id, frame, body) = (request.req_id, &*frame, &request.body);
+                let ctx = RequestContext { origin, req_id, frame, body, lookup, fetched: &[] };
+                self.execute(conns, ctx);
             }
         }
     }
@@ -379,8 +337,7 @@ impl ShardServer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::spec::COMMANDS;
-    use crate::protocol::msgpack::writer::Writer;
+    use crate::api::commands::COMMANDS;
 
     fn waiting(client: u64, pulls: bool, bytes: usize) -> Waiting {
         let conn = ConnId { index: client as u32, generation: 0 };
@@ -395,25 +352,11 @@ mod tests {
 
     #[test]
     fn no_request_for_a_list_is_long() {
-        let mut lists = 0;
-        for spec in COMMANDS {
-            let mut frame = Vec::new();
-            let mut writer = Writer::new(&mut frame);
-            let names = ["queue", "id", "childId"];
-            let fields = spec.fields.iter().filter(|field| names.contains(&field.name));
-            writer.map(1 + fields.clone().count());
-            writer.str("cmd");
-            writer.str(spec.name);
-            for field in fields {
-                writer.str(field.name);
-                writer.str("x");
-            }
-            if decode(&frame).is_ok_and(|request| answer_of(&request.body) == Answer::List) {
-                assert!(spec.bytes_max <= LONG_BYTES, "{}: {}", spec.name, spec.bytes_max);
-                lists += 1;
-            }
+        let lists = COMMANDS.iter().filter(|spec| spec.reply == ReplySize::List);
+        for spec in lists.clone() {
+            assert!(spec.bytes_max <= LONG_BYTES, "{}: {}", spec.name, spec.bytes_max);
         }
-        assert_eq!(lists, 13);
+        assert_eq!(lists.count(), 14);
     }
 
     #[test]

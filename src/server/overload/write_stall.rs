@@ -57,6 +57,80 @@ pub(crate) fn lacking(lack: Option<Lack>) -> &'static str {
     }
 }
 
+/// What must be before a message is read.
+enum Needs {
+    /// It writes nothing, or must be heard whatever there is room for.
+    Nothing,
+    /// There is room in the log. It brings others no further behind.
+    Room,
+    /// There is room in the log, and others are not far behind.
+    Calm,
+}
+
+/// Messages that wait are read in the order in which they were said.
+fn needs_of(message: &Message) -> Needs {
+    match message {
+        Message::Request { .. } | Message::Push { .. } | Message::BatchPart { .. } => Needs::Calm,
+        // What jobs are to learn, and clients that go.
+        Message::Notice(_) | Message::Report { .. } | Message::Leave { .. } => Needs::Room,
+        Message::ParentLink(message) => match message {
+            ParentLinkMessage::Edge { .. }
+            | ParentLinkMessage::Patch { .. }
+            | ParentLinkMessage::Abandon { .. } => Needs::Calm,
+            ParentLinkMessage::AskChild { .. }
+            | ParentLinkMessage::Child { .. }
+            | ParentLinkMessage::AskParent { .. }
+            | ParentLinkMessage::Parent { .. }
+            | ParentLinkMessage::Done { .. } => Needs::Nothing,
+        },
+        Message::Flow(message) => match message {
+            FlowMessage::Stage { .. } => Needs::Calm,
+            // What is decided of a flow must not come behind the word that all has been said.
+            FlowMessage::Staged { .. } | FlowMessage::Decided { .. } | FlowMessage::Come { .. } => {
+                Needs::Nothing
+            }
+        },
+        Message::Long(message) => match message {
+            LongBatchMessage::Forgo { .. } => Needs::Calm,
+            LongBatchMessage::Push(message) => match message {
+                LongPushMessage::Reserve { .. } | LongPushMessage::Piece(_) => Needs::Calm,
+                LongPushMessage::Judged { .. } | LongPushMessage::Pushed { .. } => Needs::Nothing,
+            },
+        },
+        Message::Reply { .. }
+        | Message::List { .. }
+        | Message::SharedReply { .. }
+        | Message::Carried { .. }
+        | Message::Taken { .. }
+        | Message::Adopt(_)
+        | Message::Claim { .. }
+        | Message::Claimed { .. }
+        | Message::Reserve { .. }
+        | Message::Unclaim { .. }
+        | Message::Named { .. }
+        | Message::Attend { .. }
+        | Message::Attended { .. }
+        | Message::Probe { .. }
+        | Message::Probed { .. }
+        | Message::Seen { .. }
+        | Message::Resolve { .. }
+        | Message::Resolved { .. }
+        | Message::Stand { .. }
+        | Message::Stood { .. }
+        | Message::BatchPartDone { .. }
+        | Message::Scatter { .. }
+        | Message::Gather { .. }
+        | Message::Rows(_)
+        | Message::Cut { .. }
+        | Message::CountRequest { .. }
+        | Message::RequestCounted { .. }
+        | Message::Events(_)
+        | Message::Cron(_)
+        | Message::Webhook(_)
+        | Message::Open => Needs::Nothing,
+    }
+}
+
 impl ShardServer {
     /// Whether the next command has to wait: a look at a flag and a number, unless the disk is full.
     #[inline]
@@ -144,33 +218,11 @@ impl ShardServer {
 
     /// Whether a message has to wait behind others or for room.
     pub(crate) fn stalls(&mut self, message: &Message, others_wait: bool) -> bool {
-        let writes = matches!(
-            message,
-            Message::Request { .. }
-                | Message::Push { .. }
-                | Message::BatchPart { .. }
-                | Message::Leave { .. }
-                | Message::Notice(_)
-                | Message::Report { .. }
-                | Message::ParentLink(
-                    ParentLinkMessage::Edge { .. }
-                        | ParentLinkMessage::Patch { .. }
-                        | ParentLinkMessage::Abandon { .. }
-                )
-                // What is decided of a flow must not come behind the word that all has been said.
-                | Message::Flow(FlowMessage::Stage { .. })
-                // In the order in which they were said.
-                | Message::Long(
-                    LongBatchMessage::Forgo { .. }
-                        | LongBatchMessage::Push(
-                            LongPushMessage::Reserve { .. } | LongPushMessage::Piece(_)
-                        )
-                )
-        );
-        // What jobs are to learn, and clients that go, bring others no further behind.
-        let is_news =
-            matches!(message, Message::Notice(_) | Message::Report { .. } | Message::Leave { .. });
-        writes && (others_wait || if is_news { self.is_stalled() } else { self.must_pause() })
+        match needs_of(message) {
+            Needs::Nothing => false,
+            Needs::Room => others_wait || self.is_stalled(),
+            Needs::Calm => others_wait || self.must_pause(),
+        }
     }
 
     /// Reads the messages that have waited, as far as there is space.

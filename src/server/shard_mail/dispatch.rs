@@ -3,14 +3,12 @@
 use super::envelope::Origin;
 use super::message::Message;
 use super::request_context::{Lookup, RequestContext};
-use super::slots::{Route, route};
-use crate::api::request::{Body, JobRef, Request};
-use crate::api::spec::Op;
+use crate::api::commands::{Op, ReplySize};
+use crate::api::request::{JobRef, Request, Route};
 use crate::protocol::decode::{decode, is_auth};
-use crate::protocol::{reply, uuid_text};
+use crate::protocol::uuid_text;
 use crate::server::multi_shard::cron::REGISTRY_SHARD;
 use crate::server::multi_shard::long_batch::is_long;
-use crate::server::overload::large_replies::{Answer, answer_of};
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::data_presence::GONE;
 use corq_io::net::{ConnId, Connections};
@@ -25,35 +23,8 @@ impl ShardServer {
         });
         // Looked at where it is: a request is some hundred bytes, and moving it would copy them for each job.
         match &decode(frame) {
-            &Ok(Request { req_id, body: Body::Auth { token }, .. }) => {
-                self.meter_command(Op::Auth, frame.len());
-                let accepted = self.guard.accepts(token);
-                self.note_trust(conn, accepted);
-                if accepted {
-                    self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id));
-                } else {
-                    self.refuse(conns, origin, req_id, "Invalid token");
-                }
-            }
-            Ok(request) if trusted && is_long(&request.body) => {
-                self.begin_long(conns, conn, (frame.to_vec(), 0), request.op);
-            }
-            Ok(request) if trusted && self.lacks_data_dir(&request.body) => {
-                self.refuse(conns, origin, request.req_id, GONE);
-            }
-            Ok(request) if trusted && self.runs_too_often(conns, origin, request) => {}
-            Ok(request) if trusted => {
-                self.meter_command(request.op, frame.len());
-                if matches!(request.body, Body::RegisterWorker(_))
-                    && let Some(session) = self.sessions.get(conn)
-                {
-                    session.has_worker = true;
-                }
-                let req_id = request.req_id;
-                let lists = answer_of(&request.body) == Answer::List;
-                let origin = Origin { lists, ..origin };
-                let ctx = RequestContext { origin, req_id, frame, lookup: Lookup::Fresh };
-                self.dispatch(conns, ctx, &request.body);
+            Ok(request) if trusted || request.op == Op::Auth => {
+                self.begin_command(conns, conn, origin, frame, request);
             }
             Err(refused) if trusted => self.refuse(conns, origin, refused.req_id, &refused.error),
             &Ok(Request { req_id, .. }) => self.refuse(conns, origin, req_id, "Not authenticated"),
@@ -64,42 +35,56 @@ impl ShardServer {
         }
     }
 
-    /// Finds the shard a command belongs to, and carries it out if it is this one.
-    pub(crate) fn dispatch(
+    fn begin_command(
         &mut self,
         conns: &mut Connections,
-        ctx: RequestContext<'_>,
-        body: &Body<'_>,
+        conn: ConnId,
+        origin: Origin,
+        frame: &[u8],
+        request: &Request<'_>,
     ) {
-        match route(body) {
-            Route::Here => self.answer_here(conns, ctx, body),
-            Route::Queue(queue) => {
-                let owner = self.slots.of_queue(queue);
-                self.hand_over(conns, ctx, body, owner);
+        let Request { op, req_id, body } = request;
+        let (req_id, spec) = (*req_id, op.spec());
+        if is_long(body) {
+            self.begin_long(conns, conn, (frame.to_vec(), 0), *op);
+        } else if self.lacks_data_dir(spec.class) {
+            self.refuse(conns, origin, req_id, GONE);
+        } else if !self.runs_too_often(conns, origin, request) {
+            self.meter_command(*op, frame.len());
+            if *op == Op::RegisterWorker
+                && let Some(session) = self.sessions.get(conn)
+            {
+                session.has_worker = true;
             }
-            Route::Job(job) => self.dispatch_job(conns, ctx, body, job, None),
-            Route::JobInQueue(queue, job) => {
-                self.dispatch_job(conns, ctx, body, job, Some(queue));
-            }
-            Route::Prepared => self.begin_push(conns, ctx, body),
-            Route::Flow(jobs) => self.dispatch_flow(conns, ctx, jobs),
-            Route::ParentLink(child, parent) => self.begin_parent_link(conns, ctx, child, parent),
-            Route::Jobs(jobs) => self.dispatch_jobs(conns, ctx, body, jobs),
-            Route::Worker(id) => self.hand_over(conns, ctx, body, self.slots.of_name(id)),
-            Route::Registry => self.hand_over(conns, ctx, body, REGISTRY_SHARD),
-            Route::All if matches!(body, Body::BackupPoint) => self.ask_backup_point(conns, ctx),
-            Route::All if self.must_defer(ctx.origin, body) => {
-                self.defer_large(conns, ctx, body);
-            }
-            Route::All => self.scatter(ctx, body),
+            let origin = Origin { lists: spec.reply == ReplySize::List, ..origin };
+            let lookup = Lookup::Fresh;
+            self.dispatch(
+                conns,
+                RequestContext { origin, req_id, frame, body, lookup, fetched: &[] },
+            );
         }
+    }
+
+    /// Finds the shard a command belongs to, and carries it out if it is this one.
+    pub(crate) fn dispatch(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+        let owner = match ctx.body.route() {
+            Route::Here | Route::All => self.me,
+            Route::Queue(queue) => self.slots.of_queue(queue),
+            Route::Name(name) => self.slots.of_name(name),
+            Route::Registry => REGISTRY_SHARD,
+            Route::Job(job) => return self.dispatch_job(conns, ctx, job, None),
+            Route::JobInQueue(queue, job) => {
+                return self.dispatch_job(conns, ctx, job, Some(queue));
+            }
+            Route::Prepared => return self.begin_push(conns, ctx),
+        };
+        self.hand_over(conns, ctx, owner);
     }
 
     fn dispatch_job(
         &mut self,
         conns: &mut Connections,
         mut ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
         queue: Option<&str>,
     ) {
@@ -127,22 +112,16 @@ impl ShardServer {
             // No shard knows it: this one can say so.
             (None, None) => self.me,
         };
-        self.hand_over(conns, ctx, body, owner);
+        self.hand_over(conns, ctx, owner);
     }
 
-    fn hand_over(
-        &mut self,
-        conns: &mut Connections,
-        ctx: RequestContext<'_>,
-        body: &Body<'_>,
-        owner: usize,
-    ) {
+    fn hand_over(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, owner: usize) {
         if owner != self.me {
             self.forward(ctx, owner);
-        } else if self.must_defer(ctx.origin, body) {
-            self.defer_large(conns, ctx, body);
+        } else if self.must_defer(&ctx) {
+            self.defer_large(conns, ctx);
         } else {
-            self.execute(conns, ctx, body);
+            self.execute(conns, ctx);
         }
     }
 
@@ -167,7 +146,6 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
         job: JobRef<'_>,
     ) -> bool {
         let JobRef::Id(id) = job else { return false };
@@ -175,23 +153,32 @@ impl ShardServer {
             return false;
         }
         let ctx = RequestContext { lookup: Lookup::AsName, ..ctx };
-        self.dispatch_job(conns, ctx, body, job, None);
+        self.dispatch_job(conns, ctx, job, None);
         true
     }
 
     /// A command from another shard.
-    pub(crate) fn requested(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+    pub(crate) fn requested(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        frame: &[u8],
+        lookup: Lookup,
+    ) {
         // By way of the owner shard of its name a command can come back to where it was asked: there it counts
         // from the beginning, as it is answered without another message.
-        self.answered(ctx.origin);
-        match &decode(ctx.frame) {
+        self.answered(origin);
+        match &decode(frame) {
             Ok(request) => {
-                self.meter_command(request.op, ctx.frame.len());
-                let ctx = RequestContext { req_id: request.req_id, ..ctx };
-                self.dispatch(conns, ctx, &request.body);
+                self.meter_command(request.op, frame.len());
+                let Request { req_id, ref body, .. } = *request;
+                self.dispatch(
+                    conns,
+                    RequestContext { origin, req_id, frame, body, lookup, fetched: &[] },
+                );
             }
             // The sender has decoded it before; only a mistake in this program leads here.
-            Err(refused) => self.refuse(conns, ctx.origin, refused.req_id, &refused.error),
+            Err(refused) => self.refuse(conns, origin, refused.req_id, &refused.error),
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use super::envelope::Span;
 use super::message::{Batch, Message, ScatterQuery};
-use super::request_context::RequestContext;
-use crate::api::spec::Op;
+use crate::api::commands::Op;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::multi_shard::messages::UnmetOf;
 use crate::server::shard_server::ShardServer;
@@ -95,8 +94,7 @@ impl ShardServer {
         match message {
             Message::Request { origin, frame, lookup } => {
                 let frame = &batch.bytes[frame.clone()];
-                let ctx = RequestContext { origin: *origin, req_id: None, frame, lookup: *lookup };
-                self.requested(conns, ctx);
+                self.requested(conns, *origin, frame, *lookup);
             }
             Message::Push { origin, frame, taken, unmet, open } => {
                 let frame = &batch.bytes[frame.clone()];
@@ -196,6 +194,33 @@ fn work_of(message: &Message) -> Work {
         Message::Rows(message) => message.work(),
         Message::Cron(_) => Work::of(Op::Cron),
         Message::Webhook(_) => Work::of(Op::AddWebhook),
-        _ => Work::OTHER,
+        Message::Request { .. }
+        | Message::Reply { .. }
+        | Message::List { .. }
+        | Message::SharedReply { .. }
+        | Message::Carried { .. }
+        | Message::Taken { .. }
+        | Message::Adopt(_)
+        | Message::Leave { .. }
+        | Message::Reserve { .. }
+        | Message::Unclaim { .. }
+        | Message::Named { .. }
+        | Message::Attend { .. }
+        | Message::Attended { .. }
+        | Message::Probe { .. }
+        | Message::Probed { .. }
+        | Message::Seen { .. }
+        | Message::Resolve { .. }
+        | Message::Resolved { .. }
+        | Message::Stand { .. }
+        | Message::Stood { .. }
+        | Message::ParentLink(_)
+        | Message::Scatter { .. }
+        | Message::Gather { .. }
+        | Message::Cut { .. }
+        | Message::CountRequest { .. }
+        | Message::RequestCounted { .. }
+        | Message::Events(_)
+        | Message::Open => Work::OTHER,
     }
 }

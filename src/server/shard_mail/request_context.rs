@@ -3,7 +3,8 @@
 //! A ground type: of the server it imports the envelope only.
 
 use super::envelope::Origin;
-use crate::api::request::JobRef;
+use crate::api::request::{Body, JobRef};
+use crate::server::storage::engine::Fetched;
 use corq_shards::job::id::JobId;
 
 /// A command on its way: who asked, under which name, and the bytes it came in.
@@ -15,8 +16,12 @@ pub struct RequestContext<'a> {
     pub req_id: Option<&'a [u8]>,
     /// The frame, for those who have to pass it on.
     pub frame: &'a [u8],
+    /// What it says.
+    pub body: &'a Body<'a>,
     /// What the directory knows of the job it names.
     pub lookup: Lookup,
+    /// Records that had to be read from the disk before it could be answered.
+    pub fetched: &'a [Fetched],
 }
 
 /// How far the name of a job has been looked up.

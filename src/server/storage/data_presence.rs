@@ -1,7 +1,7 @@
 //! What a shard stands on: files that the next start will find. When they are gone, because the data directory or
 //! a part of it was removed or renamed, all that would be acknowledged is refused, until they are back.
 
-use crate::api::request::Body;
+use crate::api::commands::Class;
 use crate::server::shard_server::ShardServer;
 use corq_io::log::Presence;
 use corq_io::net::Connections;
@@ -57,58 +57,11 @@ impl DataPresence {
     }
 }
 
-/// Whether a command leaves everything as it is, and can be answered whatever has become of the log.
-fn is_question(body: &Body<'_>) -> bool {
-    matches!(
-        body,
-        Body::Hello { .. }
-            | Body::Ping
-            | Body::SubscribeEvents(_)
-            | Body::UnsubscribeEvents
-            | Body::GetJob(_)
-            | Body::GetState(_)
-            | Body::GetResult(_)
-            | Body::GetProgress(_)
-            | Body::GetLogs { .. }
-            | Body::GetJobByCustomId(_)
-            | Body::GetJobs { .. }
-            | Body::GetJobCounts(_)
-            | Body::GetCountsPerPriority(_)
-            | Body::Count(_)
-            | Body::GetChildrenValues(_)
-            | Body::GetFailedChildrenValues(_)
-            | Body::GetIgnoredChildrenFailures(_)
-            | Body::GetDeduplicationJobId { .. }
-            | Body::WaitJob { .. }
-            | Body::IsPaused(_)
-            | Body::ListQueues
-            | Body::Dlq { .. }
-            | Body::GetDlqStats(_)
-            | Body::GetDlqConfig(_)
-            | Body::GetStallConfig(_)
-            | Body::CronGet(_)
-            | Body::CronList
-            | Body::Stats
-            | Body::Metrics
-            | Body::QueueMetrics { .. }
-            | Body::Prometheus
-            | Body::ListWorkers
-            | Body::ListWebhooks
-            | Body::GetQueueLimits { .. }
-            | Body::GetGroups { .. }
-            | Body::GetGroupsJobsCount(_)
-            // Workers are known in memory only.
-            | Body::RegisterWorker(_)
-            | Body::UnregisterWorker(_)
-            | Body::Heartbeat { .. }
-    )
-}
-
 impl ShardServer {
     /// Whether a command must be refused because what it writes would be lost.
     #[inline]
-    pub(crate) fn lacks_data_dir(&self, body: &Body<'_>) -> bool {
-        self.data_presence.is_gone() && !is_question(body)
+    pub(crate) fn lacks_data_dir(&self, class: Class) -> bool {
+        self.data_presence.is_gone() && class.is_recorded()
     }
 
     /// Once per turn. Pulls that wait get their empty answer when the files are gone: a job that they got could not

@@ -24,7 +24,7 @@ use super::shard_mail::message::Message;
 use super::shard_mail::request_context::RequestContext;
 use super::shard_server::ShardServer;
 use super::webhooks::outbox::WebhookOutbox;
-use crate::api::request::{AddWebhook, Body};
+use crate::protocol::msgpack::Texts;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::protocol::uuid_text;
@@ -177,44 +177,50 @@ fn wants(events: Triggers) -> u32 {
 
 /// The part of the registry shard.
 impl ShardServer {
-    /// Carries out a command on webhooks.
-    pub(super) fn on_webhooks(
+    /// Answers `AddWebhook`.
+    pub(crate) fn add_webhook(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        body: &Body<'_>,
+        url: &str,
+        events: Texts<'_>,
+        (queue, secret): (Option<&str>, Option<&str>),
     ) {
-        let refused = match body {
-            Body::AddWebhook(webhook) => self.add_webhook(conns, ctx, webhook),
-            Body::RemoveWebhook(id) => self.remove_webhook(conns, ctx, id),
-            Body::SetWebhookEnabled { id, enabled } => {
-                self.enable_webhook(conns, ctx, id, *enabled)
-            }
-            _ => {
-                self.list_webhooks(conns, ctx);
-                Ok(())
-            }
-        };
-        if let Err(text) = refused {
+        let events = Triggers::named(events.iter());
+        let added = self.try_add_webhook(conns, ctx, url, |id| command::AddWebhook {
+            id,
+            url,
+            events,
+            queue,
+            secret,
+        });
+        self.refuse_if_not(conns, ctx, added);
+    }
+
+    fn refuse_if_not(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        done: Result<(), String>,
+    ) {
+        if let Err(text) = done {
             self.refuse(conns, ctx.origin, ctx.req_id, &text);
         }
     }
 
-    fn add_webhook(
+    fn try_add_webhook<'a>(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        webhook: &AddWebhook<'_>,
+        url: &str,
+        make: impl FnOnce(u128) -> command::AddWebhook<'a>,
     ) -> Result<(), String> {
         if self.engine.shard.webhooks().len() >= WEBHOOKS_MAX {
             return Err(format!("Too many webhooks: at most {WEBHOOKS_MAX}"));
         }
-        let &AddWebhook { url, queue, secret, .. } = webhook;
         Target::parse(url, self.webhooks.allow_private).map_err(|refusal| refusal.0)?;
         let id = uuid::Uuid::new_v4().as_u128();
-        let events = Triggers::named(webhook.events.iter());
-        let add = command::AddWebhook { id, url, events, queue, secret };
-        self.apply(conns, Self::caller(&ctx), &Command::AddWebhook(&add));
+        self.apply(conns, Self::caller(&ctx), &Command::AddWebhook(&make(id)));
         let Some(webhook) = self.engine.shard.webhook(id) else {
             return Err(self.no_room().into());
         };
@@ -227,7 +233,18 @@ impl ShardServer {
         Ok(())
     }
 
-    fn remove_webhook(
+    /// Answers `RemoveWebhook`.
+    pub(crate) fn remove_webhook(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        id: &str,
+    ) {
+        let removed = self.try_remove_webhook(conns, ctx, id);
+        self.refuse_if_not(conns, ctx, removed);
+    }
+
+    fn try_remove_webhook(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
@@ -247,7 +264,19 @@ impl ShardServer {
         Ok(())
     }
 
-    fn enable_webhook(
+    /// Answers `SetWebhookEnabled`.
+    pub(crate) fn enable_webhook(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        id: &str,
+        enabled: bool,
+    ) {
+        let set = self.try_enable_webhook(conns, ctx, id, enabled);
+        self.refuse_if_not(conns, ctx, set);
+    }
+
+    fn try_enable_webhook(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
@@ -334,7 +363,8 @@ impl ShardServer {
         }
     }
 
-    fn list_webhooks(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
+    /// Answers `ListWebhooks`.
+    pub(crate) fn list_webhooks(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         let counts = |id: u128| {
             let known = self.webhooks.known.get(&id);
             known.map(|known| known.hook.counts()).unwrap_or_default()

@@ -53,19 +53,19 @@ fn check(body: &Body<'_>) {
     match body {
         Body::Push { job, .. } => check_job(job),
         Body::PushBatch { jobs, .. } => jobs.iter().for_each(check_job),
-        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => {
+        Body::AckBatch { batch } | Body::JobHeartbeatBatch { batch } => {
             for ack in batch.acks() {
                 optional_value(ack.result);
             }
         }
-        Body::Ack(ack) => optional_value(ack.result),
+        Body::Ack { result, .. } => optional_value(result),
         Body::Update { data, .. } => one_value(data),
-        Body::Cron(cron) => one_value(cron.data),
-        Body::RegisterWorker(worker) => {
-            assert_eq!(worker.queues.iter().count(), worker.queues.len());
+        Body::Cron { cron } => one_value(cron.data),
+        Body::RegisterWorker { queues, .. } => {
+            assert_eq!(queues.iter().count(), queues.len());
         }
-        Body::AddWebhook(webhook) => {
-            assert_eq!(webhook.events.iter().count(), webhook.events.len());
+        Body::AddWebhook { events, .. } => {
+            assert_eq!(events.iter().count(), events.len());
         }
         _ => {}
     }

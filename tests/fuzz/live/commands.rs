@@ -1,7 +1,7 @@
 //! Random commands out of the table, mostly right and near the bounds, on few queues and names so that
 //! they meet. Durations are next to nothing or very long: what time does is done before anybody looks.
 
-use corq::api::spec::{
+use corq::api::commands::{
     BACKOFF_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS,
     FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
     Kind, STALL_CONFIG_FIELDS,

@@ -3,8 +3,8 @@
 
 mod queues;
 
+use corq::api::commands::Op;
 use corq::api::limits::{LIST_MAX, PULL_COUNT_MAX};
-use corq::api::spec::Op;
 use serde_json::{Value, json};
 
 use crate::support::until;

@@ -1,7 +1,7 @@
 //! Commands on a queue as a whole, and on its dead letters.
 
+use corq::api::commands::Op;
 use corq::api::limits::PULL_COUNT_MAX;
-use corq::api::spec::Op;
 use serde_json::json;
 
 use super::DAY_MS;
