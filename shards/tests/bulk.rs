@@ -4,8 +4,8 @@
 
 mod support;
 
-use corq_shards::command::{Clean, Command, Pull, RequestId, Sifting, Token};
-use corq_shards::dead_letter::scan::{FailedFilter, SiftFor};
+use corq_shards::command::{Clean, Command, DlqScanRequest, Pull, RequestId, Token};
+use corq_shards::dead_letter::scan::{DlqScanFor, FailedFilter};
 use corq_shards::dependency::Standing;
 use corq_shards::effect::{Ending, KnownAs, Refusal, Reply};
 use corq_shards::job::State;
@@ -134,14 +134,14 @@ fn a_bulk_operation_is_about_the_jobs_that_were_there_and_ends_while_producers_p
 #[test]
 fn a_chore_about_ended_jobs_takes_none_that_ended_later_in_place_of_those_that_left() {
     let failed = Clean { queue: "q", grace_ms: 0, states: &[State::Failed], limit: u64::MAX };
-    let sifting = Sifting {
+    let scan_request = DlqScanRequest {
         queue: "q",
         filter: FailedFilter::default(),
         offset: 0,
         limit: u64::MAX,
-        purpose: SiftFor::Retry,
+        purpose: DlqScanFor::Retry,
     };
-    for command in [PURGE, RETRY, Command::Clean(failed), Command::Sift(&sifting)] {
+    for command in [PURGE, RETRY, Command::Clean(failed), Command::DlqScan(&scan_request)] {
         let mut bed = Bed::new();
         let old = bury_many(&mut bed, "q", 1200);
         bury_many(&mut bed, "beside", 1200);
