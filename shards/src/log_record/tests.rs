@@ -365,7 +365,7 @@ fn kept_jobs(give: &mut dyn FnMut(&str, Kept<'_>)) {
     Lines::push(&mut lines, &LogEntry { at_ms: AT_MS, level: Level::Error, stored: stored(6) });
     let (message, logs) = (Some(stored(7)), Lines::new(&lines));
     let end = ChildEnd { child: OTHER, how: How::Ignored, stored: stored(8) };
-    let family = Family { ends: [(8, end)].into(), ..Family::default() };
+    let family = Family { ends: [end].into_iter().collect(), ..Family::default() };
     let mut ends = Vec::new();
     let rare = Rare {
         expires_at_ms: AT_MS + 7,
