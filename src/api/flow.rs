@@ -3,6 +3,7 @@
 //! Knows the jobs as they were asked for, by their places in the command; no shard, no queue. All that takes a step per
 //! job or dependency can stop and go on, so that a long flow is checked over many turns and a short one in one call.
 
+use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::FLOW_DEPENDENCIES_MAX;
 use crate::protocol::msgpack::{Reader, Texts};
 use corq_shards::job::new_job::NewJob;
@@ -209,7 +210,7 @@ impl Shape {
     }
 
     /// The shape of a flow, checked in one go.
-    pub fn of(jobs: &[FlowJob<'_>]) -> Result<Self, String> {
+    pub fn of(jobs: &[FlowJob<'_>]) -> Result<Self, Error> {
         let mut shape = Self::with_capacity(jobs.len());
         jobs.iter().try_for_each(|one| shape.add(one))?;
         let mut steps = usize::MAX;
@@ -254,20 +255,20 @@ impl Shape {
     }
 
     /// Takes in the next job, by itself.
-    pub fn add(&mut self, one: &FlowJob<'_>) -> Result<(), String> {
+    pub fn add(&mut self, one: &FlowJob<'_>) -> Result<(), Error> {
         let place = self.len();
         if !self.names.add(one.id) {
-            return Err(format!("jobs[{place}]: id {} is given twice", one.id));
+            return Err(Error::id_twice(one.id).in_job(place));
         }
-        check_alone(one).map_err(|text| format!("jobs[{place}]: {text}"))
+        check_alone(one).map_err(|error| Error::from(error).in_job(place))
     }
 
     /// Notes which parent the job at a place names, once all jobs are known.
-    pub fn note_parent(&mut self, place: usize, one: &FlowJob<'_>) -> Result<(), String> {
+    pub fn note_parent(&mut self, place: usize, one: &FlowJob<'_>) -> Result<(), Error> {
         let Some(parent) = one.parent() else { return Ok(()) };
         match self.names.find(parent) {
             Some(found) => self.parents[place] = found as u32,
-            None => return Err(format!("jobs[{place}]: Parent job not found: {parent}")),
+            None => return Err(Error::parent_not_found(parent).in_job(place)),
         }
         Ok(())
     }
@@ -279,18 +280,17 @@ impl Shape {
         tie: &mut Tie,
         lists: Lists<'_>,
         steps: &mut usize,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Error> {
         let place = tie.place;
         while self.ends.len() < place {
             self.ends.push(self.edges.len() as u32);
         }
         while *steps > 0 && tie.reading != Reading::End {
             *steps -= 1;
-            self.tie_one(tie, lists).map_err(|text| format!("jobs[{place}]: {text}"))?;
+            self.tie_one(tie, lists).map_err(|error| error.in_job(place))?;
         }
         if self.edges.len() > FLOW_DEPENDENCIES_MAX {
-            let most = FLOW_DEPENDENCIES_MAX;
-            return Err(format!("jobs must have at most {most} dependencies together"));
+            return Err(Error::too_many_dependencies(FLOW_DEPENDENCIES_MAX));
         }
         let is_done = tie.reading == Reading::End;
         if is_done {
@@ -299,7 +299,7 @@ impl Shape {
         Ok(is_done)
     }
 
-    fn tie_one(&mut self, tie: &mut Tie, lists: Lists<'_>) -> Result<(), String> {
+    fn tie_one(&mut self, tie: &mut Tie, lists: Lists<'_>) -> Result<(), Error> {
         let of = tie.place as u32;
         match tie.reading {
             Reading::Children => {
@@ -307,9 +307,11 @@ impl Shape {
                     tie.reading = Reading::DependsOn;
                     return Ok(());
                 };
-                let Some(child) = self.names.find(name) else { return Err(unmatched(name)) };
+                let Some(child) = self.names.find(name) else {
+                    return Err(Error::child_no_dependency(name));
+                };
                 if std::mem::replace(&mut self.child_of[child], of) == of {
-                    return Err("childrenIds must not name a job twice".into());
+                    return Err(ErrorKind::ChildTwice.into());
                 }
                 tie.unmatched += 1;
             }
@@ -320,13 +322,13 @@ impl Shape {
                     return Ok(());
                 };
                 let Some(other) = self.names.find(name) else {
-                    return Err(format!("Dependency job not found: {name}"));
+                    return Err(Error::dependency_not_found(name));
                 };
                 if other == tie.place {
-                    return Err("dependsOn must not name the job itself".into());
+                    return Err(ErrorKind::DependsOnItself.into());
                 }
                 if std::mem::replace(&mut self.needed_by[other], of) == of {
-                    return Err("dependsOn must not name a job twice".into());
+                    return Err(ErrorKind::DependencyTwice.into());
                 }
                 let is_child = self.child_of[other] == of;
                 tie.unmatched -= usize::from(is_child);
@@ -338,7 +340,7 @@ impl Shape {
                     return Ok(());
                 };
                 if self.names.find(name).is_none_or(|child| self.needed_by[child] != of) {
-                    return Err(unmatched(name));
+                    return Err(Error::child_no_dependency(name));
                 }
             }
             Reading::End => {}
@@ -348,7 +350,7 @@ impl Shape {
 
     /// Checks what the jobs say of each other, when all are tied, for so many steps, which are counted down. True once
     /// nothing is wrong.
-    pub fn check(&mut self, steps: &mut usize) -> Result<bool, String> {
+    pub fn check(&mut self, steps: &mut usize) -> Result<bool, Error> {
         while self.ends.len() < self.len() {
             self.ends.push(self.edges.len() as u32);
         }
@@ -372,9 +374,7 @@ impl Shape {
                     let parent = self.parents[place];
                     if parent != NONE && self.claimed_by[place] != parent {
                         let parent = self.id(parent as usize);
-                        return Err(format!(
-                            "jobs[{place}]: parentId names {parent}, whose childrenIds do not name it"
-                        ));
+                        return Err(Error::parent_without_child(parent).in_job(place));
                     }
                     self.check = Check::Parents(place + 1);
                 }
@@ -385,13 +385,13 @@ impl Shape {
         Ok(matches!(self.check, Check::Done))
     }
 
-    fn estranged(&self, child: usize, parent: usize) -> String {
+    fn estranged(&self, child: usize, parent: usize) -> Error {
         let (child_id, parent) = (self.id(child), self.id(parent));
-        format!("jobs[{child}]: {child_id} is a child of {parent}, which its parentId must say")
+        Error::child_without_parent(child_id, parent).in_job(child)
     }
 
     /// One edge further on the walk from the jobs behind `place`.
-    fn walk_on(&mut self, place: usize) -> Result<(), String> {
+    fn walk_on(&mut self, place: usize) -> Result<(), Error> {
         let Some(&(of, edge)) = self.path.last() else {
             if place == self.len() {
                 self.check = Check::Done;
@@ -414,7 +414,7 @@ impl Shape {
         let (other, _) = self.edges[edge as usize];
         match self.seen[other as usize] {
             0 => self.enter(other as usize),
-            ON_PATH => return Err("jobs must not depend on each other in a circle".into()),
+            ON_PATH => return Err(ErrorKind::FlowCircle.into()),
             _ => {}
         }
         Ok(())
@@ -426,24 +426,20 @@ impl Shape {
     }
 }
 
-fn unmatched(name: &str) -> String {
-    format!("childrenIds names {name}, which dependsOn does not")
-}
-
-fn check_alone(one: &FlowJob<'_>) -> Result<(), String> {
+fn check_alone(one: &FlowJob<'_>) -> Result<(), ErrorKind> {
     let job = &one.job;
     if job.custom_id.is_some_and(|custom_id| custom_id != one.id) {
-        return Err("customId must be the id".into());
+        return Err(ErrorKind::FlowCustomId);
     }
     if job.repeat.is_some() {
-        return Err("repeat is not for jobs of a flow".into());
+        return Err(ErrorKind::FlowRepeat);
     }
     if job.unique_key.is_some() {
-        return Err("uniqueKey and debounceId are not for jobs of a flow".into());
+        return Err(ErrorKind::FlowUniqueKey);
     }
     let family = job.family.as_deref();
     if family.is_some_and(|family| family.policy.is_some() && family.parent.is_none()) {
-        return Err("what a failure means for a parent needs a parentId".into());
+        return Err(ErrorKind::FlowPolicy);
     }
     Ok(())
 }
@@ -461,7 +457,7 @@ mod tests {
     use crate::protocol::decode::decode;
     use crate::protocol::json;
 
-    fn judged(jobs: &[FlowJob<'_>], most: usize) -> Result<Vec<Vec<(u32, bool)>>, String> {
+    fn judged(jobs: &[FlowJob<'_>], most: usize) -> Result<Vec<Vec<(u32, bool)>>, Error> {
         let mut shape = Shape::with_capacity(jobs.len());
         jobs.iter().try_for_each(|one| shape.add(one))?;
         for (place, one) in jobs.iter().enumerate() {

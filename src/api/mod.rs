@@ -6,6 +6,7 @@
 //! the decoder, the documentation's test and every later surface read it there.
 
 pub mod commands;
+pub mod error;
 mod field;
 mod field_type;
 pub mod flow;
@@ -20,5 +21,3 @@ pub const PROTOCOL_VERSION: u64 = 3;
 
 /// The version that is answered to clients that know no newer one.
 pub const PROTOCOL_VERSION_MIN: u64 = 2;
-
-pub use words::{FIELD_REPEATED, UNKNOWN_COMMAND};

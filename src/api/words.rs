@@ -3,56 +3,51 @@
 //! Only built when something is wrong, so nothing here is hurried. The form of the sentences is
 //! `<field> is required`, `<field> must be <type>`, `<field> must be between A and B`.
 
+use super::error::Error;
 use super::field::{FieldSpec, Kind};
 use super::limits::{DEPTH_MAX, PRIORITY_MAX, QUEUE_CHARS_MAX};
-
-/// A command that the table does not know; its name follows.
-pub const UNKNOWN_COMMAND: &str = "Unknown command: ";
-
-/// A field named twice: which one is meant is not for the server to guess. Follows the name.
-pub const FIELD_REPEATED: &str = "must be given only once";
 
 impl FieldSpec {
     /// The refusal of a command without this field.
     #[cold]
-    pub fn missing(&self) -> Box<str> {
-        format!("{} is required", self.name).into()
+    pub fn missing(&self) -> Error {
+        Error::required(self.name)
     }
 
     /// The refusal of a value of another type.
     #[cold]
-    pub fn wrong_type(&self) -> Box<str> {
-        format!("{} must be {}", self.name, self.kind.noun()).into()
+    pub fn wrong_type(&self) -> Error {
+        Error::must_be(self.name, self.kind.noun())
     }
 
     /// The refusal of a value of the right type outside its bounds.
     #[cold]
-    pub fn out_of_bounds(&self) -> Box<str> {
-        format!("{} must be {}", self.name, self.kind.bounds()).into()
+    pub fn out_of_bounds(&self) -> Error {
+        Error::must_be(self.name, self.kind.bounds())
     }
 
     /// The refusal of a list for one of its items.
     #[cold]
-    pub fn wrong_item(&self, index: usize) -> Box<str> {
-        format!("{}[{index}] must be {}", self.name, self.kind.item()).into()
+    pub fn wrong_item(&self, index: usize) -> Error {
+        Error::item_must_be(self.name, index, self.kind.item())
     }
 
     /// The refusal of a second value for the same field.
     #[cold]
-    pub fn repeated(&self) -> Box<str> {
-        format!("{} {FIELD_REPEATED}", self.name).into()
+    pub fn repeated(&self) -> Error {
+        Error::given_twice(self.name)
     }
 
     /// The refusal of a text that is none.
     #[cold]
-    pub fn not_utf8(&self) -> Box<str> {
-        format!("{} must be valid UTF-8", self.name).into()
+    pub fn not_utf8(&self) -> Error {
+        Error::must_be(self.name, "valid UTF-8")
     }
 
     /// The refusal of a payload whose lists and maps nest too deep.
     #[cold]
-    pub fn too_deep(&self) -> Box<str> {
-        format!("{} must be at most {DEPTH_MAX} levels deep", self.name).into()
+    pub fn too_deep(&self) -> Error {
+        Error::must_be(self.name, format_args!("at most {DEPTH_MAX} levels deep"))
     }
 }
 

@@ -192,12 +192,12 @@ impl Bulk<'_> {
         if context.target.json {
             context.out.json(reply.value().bytes())?;
         }
-        let Some(error) = reply.refusal() else {
+        let Some(refusal) = reply.refusal() else {
             self.pushed += reply.value().get("ids").items().count() as u64;
             self.bar.set_message(self.pushed.to_string());
             return Ok(());
         };
-        self.refusal.get_or_insert_with(|| at_line(error, &lines));
+        self.refusal.get_or_insert_with(|| at_line(refusal.text, &lines));
         self.left_out.extend(lines.first().copied().zip(lines.last().copied()));
         self.left_out.sort_unstable();
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use corq_io::client_connect::Wire;
 
-use super::failure::Failure;
+use super::failure::{Failure, Refusal};
 use super::request::Request;
 use super::target::{Target, tls_advice};
 use super::value::Value;
@@ -42,12 +42,9 @@ impl Reply {
     }
 
     /// Why the server did not do it.
-    pub fn refusal(&self) -> Option<&str> {
+    pub fn refusal(&self) -> Option<Refusal<'_>> {
         let value = self.value();
-        if value.get("ok").is_true() {
-            return None;
-        }
-        Some(value.get("error").text().unwrap_or("the server gave no reason"))
+        (!value.get("ok").is_true()).then(|| Refusal::of(value))
     }
 
     /// The answer, if it is not a refusal.

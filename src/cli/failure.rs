@@ -4,7 +4,32 @@
 use std::io;
 use std::process::ExitCode;
 
+use super::value::Value;
+use crate::api::error::{Code, ErrorKind};
 use crate::{escape, logging};
+
+/// The server's refusal of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<'a> {
+    /// What people read.
+    pub text: &'a str,
+    /// What programs tell it by; none of a server that is older or newer than this program.
+    pub code: Option<Code>,
+}
+
+impl<'a> Refusal<'a> {
+    /// That of a reply which does not say ok.
+    pub fn of(reply: Value<'a>) -> Self {
+        let text = reply.get("error").text().unwrap_or("the server gave no reason");
+        Self { text, code: reply.get("code").text().and_then(Code::named) }
+    }
+}
+
+impl From<ErrorKind> for Refusal<'static> {
+    fn from(kind: ErrorKind) -> Self {
+        Self { text: kind.text(), code: Some(kind.code()) }
+    }
+}
 
 /// Why a command did not do what it was asked for.
 #[derive(Debug)]
@@ -24,10 +49,10 @@ impl Failure {
     }
 
     /// The server's refusal, and what helps against it where that is known.
-    pub fn refused(error: &str) -> Self {
-        Self::Failed(match advice(error) {
-            Some(advice) => format!("{error}: {advice}"),
-            None => error.to_owned(),
+    pub fn refused(Refusal { text, code }: Refusal<'_>) -> Self {
+        Self::Failed(match code.and_then(advice) {
+            Some(advice) => format!("{text}: {advice}"),
+            None => text.to_owned(),
         })
     }
 
@@ -58,17 +83,15 @@ pub fn complain(text: &str) {
 }
 
 /// What to do about refusals that a command line can cure.
-fn advice(error: &str) -> Option<&'static str> {
-    if matches!(error, "Not authenticated" | "Invalid token") {
-        return Some("set CORQ_TOKEN, or --token, to one of the server's AUTH_TOKENS");
+fn advice(code: Code) -> Option<&'static str> {
+    match code {
+        Code::Unauthorized => {
+            Some("set CORQ_TOKEN, or --token, to one of the server's AUTH_TOKENS")
+        }
+        Code::TokenRequired => Some("say --lock-token with the token that the pull gave"),
+        Code::TokenMismatch => Some("the job may have gone to another worker; pull it again"),
+        _ => None,
     }
-    if error.starts_with("Lock token required") {
-        return Some("say --lock-token with the token that the pull gave");
-    }
-    if error.starts_with("Invalid or expired lock token") {
-        return Some("the job may have gone to another worker; pull it again");
-    }
-    None
 }
 
 /// Errors of a write to the output.

@@ -9,10 +9,11 @@ use std::time::Duration;
 use clap::Args;
 use corq_io::client_connect::{Place, Wire};
 
-use super::failure::Failure;
+use super::failure::{Failure, Refusal};
 use super::input;
 use super::target::Target;
 use super::value::Value;
+use crate::api::error;
 
 /// A server that has said nothing for so long is gone: it says something every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
@@ -155,10 +156,10 @@ impl Stream {
             }
         }
         let said = input::encode(&self.text).unwrap_or_default();
-        let said = Value::of(&said).ok().and_then(|said| said.get("error").text());
+        let said = Value::of(&said).ok().filter(|said| said.get("error").text().is_some());
         match (status, said) {
-            (401, _) => Failure::refused("Not authenticated"),
-            (_, Some(error)) => Failure::refused(error),
+            (401, _) => Failure::refused(error::ErrorKind::NotAuthenticated.into()),
+            (_, Some(said)) => Failure::refused(Refusal::of(said)),
             _ => Failure::Failed(format!(
                 "the server at {} answered with status {status}: --http-port must be its HTTP_PORT",
                 self.address

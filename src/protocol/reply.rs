@@ -6,6 +6,8 @@
 
 use corq_shards::job::id::JobId;
 
+use crate::api::error::{ErrorKind, ErrorRef};
+
 use super::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
 use super::msgpack::Reader;
 use super::msgpack::writer::Writer;
@@ -97,12 +99,26 @@ pub fn id(out: &mut Vec<u8>, req_id: Option<&[u8]>, id: JobId) {
 
 /// A whole frame that says what went wrong.
 #[cold]
-pub fn error(out: &mut Vec<u8>, req_id: Option<&[u8]>, text: &str) {
-    small(out, |out| {
-        let mut writer = head(out, false, req_id, 1);
-        writer.str("error");
-        writer.str(text);
-    });
+pub fn error<'e>(out: &mut Vec<u8>, req_id: Option<&[u8]>, error: impl Into<ErrorRef<'e>>) {
+    let error = error.into();
+    small(out, |out| write_error(out, req_id, error));
+}
+
+/// The fields of an error: the only place where one is written as `MessagePack`.
+fn write_error(out: &mut Vec<u8>, req_id: Option<&[u8]>, error: ErrorRef<'_>) {
+    let mut writer = head(out, false, req_id, ERROR_FIELDS);
+    put_error(&mut writer, error);
+}
+
+/// How many entries [`put_error`] writes.
+pub const ERROR_FIELDS: usize = 2;
+
+/// Puts an error into the map of a reply that has more to say.
+pub fn put_error(writer: &mut Writer<'_>, ErrorRef { code, text }: ErrorRef<'_>) {
+    writer.str("error");
+    writer.str(text);
+    writer.str("code");
+    writer.str(code.name());
 }
 
 /// Frames a reply that is small beside its `reqId`. A client whose `reqId` alone all but fills a
@@ -113,10 +129,7 @@ fn small(out: &mut Vec<u8>, write: impl Fn(&mut Vec<u8>)) {
     write(out);
     if frame.finish(out).is_err() {
         let frame = Frame::begin(out);
-        let text = "The reply does not fit a frame";
-        let mut writer = head(out, false, None, 1);
-        writer.str("error");
-        writer.str(text);
+        write_error(out, None, ErrorKind::ReplyTooLarge.into());
         // A fixed text of a few bytes always fits.
         let _ = frame.finish(out);
     }

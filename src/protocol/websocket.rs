@@ -6,6 +6,7 @@
 
 use std::io::Cursor;
 
+use crate::api::error::ErrorKind;
 use data_encoding::BASE64;
 use ring::digest;
 use tungstenite::protocol::frame::FrameHeader;
@@ -60,15 +61,6 @@ impl Closing {
     }
 }
 
-/// Why a request to change to WebSocket is refused: a status of HTTP and a text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    /// 400, or 426 if another version of the protocol is asked for; the answer then has [`SPOKEN`].
-    pub status: u16,
-    /// What is wrong.
-    pub error: &'static str,
-}
-
 /// The headers that say what is spoken to a client that speaks something else.
 pub const SPOKEN: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
 
@@ -78,34 +70,31 @@ pub const SPOKEN: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
 pub fn accept_key<'a, V: Iterator<Item = &'a [u8]>>(
     minor: u8,
     headers: impl Fn(&'static str) -> V,
-) -> Result<String, Refusal> {
-    let refuse = |error| Err(Refusal { status: 400, error });
+) -> Result<String, ErrorKind> {
     if minor == 0 {
-        return refuse("A WebSocket begins with HTTP/1.1");
+        return Err(ErrorKind::UpgradeHttp11);
     }
     if !headers("upgrade").any(|value| has_word(value, b"websocket")) {
-        return refuse("Upgrade must be websocket");
+        return Err(ErrorKind::UpgradeWebSocket);
     }
     if !headers("connection").any(|value| has_word(value, b"upgrade")) {
-        return refuse("Connection must be Upgrade");
+        return Err(ErrorKind::ConnectionUpgrade);
     }
     let mut versions = headers("sec-websocket-version");
     match (versions.next(), versions.next()) {
-        (_, Some(_)) => return refuse("Sec-WebSocket-Version must be given once"),
+        (_, Some(_)) => return Err(ErrorKind::WebSocketVersionOnce),
         (Some(b"13"), None) => {}
-        (Some(_), None) => {
-            return Err(Refusal { status: 426, error: "Sec-WebSocket-Version must be 13" });
-        }
-        (None, None) => return refuse("Sec-WebSocket-Version must be 13"),
+        (Some(_), None) => return Err(ErrorKind::WebSocketVersion),
+        (None, None) => return Err(ErrorKind::WebSocketVersionAbsent),
     }
     let mut keys = headers("sec-websocket-key");
     let key = keys.next().unwrap_or_default();
     if keys.next().is_some() {
-        return refuse("Sec-WebSocket-Key must be given once");
+        return Err(ErrorKind::WebSocketKeyOnce);
     }
     let decoded = BASE64.decode(key);
     if key.len() != KEY_CHARS || !decoded.is_ok_and(|bytes| bytes.len() == KEY_BYTES) {
-        return refuse("Sec-WebSocket-Key must be 16 bytes in base64");
+        return Err(ErrorKind::WebSocketKey);
     }
     let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     context.update(key);

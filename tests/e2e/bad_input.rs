@@ -6,6 +6,7 @@
 //! that the table's own words cannot change in silence.
 
 use corq::api::commands::{COMMANDS, CommandSpec, FieldSpec, Kind, Op};
+use corq::api::error::Error;
 use corq::protocol::decode::beginning::{LONG_BYTES, too_long};
 use rmpv::Value;
 use serde_json::{Value as Json, json};
@@ -161,7 +162,7 @@ fn every_wrong_field_of_every_command_is_refused_by_name_and_changes_nothing() {
     for spec in COMMANDS {
         let fields = witness.fields(spec);
         for field in spec.fields {
-            let mut judge = |fields: &[(&'static str, Bytes)], complaint: &str, value: &str| {
+            let mut judge = |fields: &[(&'static str, Bytes)], complaint: &Error, value: &str| {
                 let reply = give(&mut client, spec.name, fields);
                 // What is longer than any of its kind is refused for that, whatever is in it.
                 let bytes: usize =
@@ -169,7 +170,7 @@ fn every_wrong_field_of_every_command_is_refused_by_name_and_changes_nothing() {
                 let long = bytes > spec.bytes_max.max(LONG_BYTES);
                 let too_long = too_long(spec, spec.bytes_max);
                 let complaint = if long { &too_long } else { complaint };
-                let expected = json!({"ok": false, "error": complaint, "reqId": spec.name});
+                let expected = json!({ "ok": false, "error": complaint.text(), "code": complaint.code().name(), "reqId": spec.name });
                 assert_eq!(reply, expected, "{} with {} = {value}", spec.name, field.name);
                 cases += 1;
             };
@@ -267,7 +268,8 @@ fn is_taken(spec: &CommandSpec, field: &FieldSpec, reply: &Json) -> bool {
         Op::AddWebhook => field.name == "url",
         _ => false,
     };
-    let in_its_words = || *error != *field.out_of_bounds() && *error != *field.wrong_type();
+    let in_its_words =
+        || *error != *field.out_of_bounds().text() && *error != *field.wrong_type().text();
     about_the_world.iter().any(|known| error.starts_with(known))
         || has_meaning && error.starts_with(field.name) && in_its_words()
 }

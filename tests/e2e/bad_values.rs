@@ -6,6 +6,7 @@ use corq::api::commands::{
     FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
     Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
+use corq::api::error::Error;
 use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX};
 use rmpv::Value;
 
@@ -15,7 +16,7 @@ pub(crate) type Bytes = Vec<u8>;
 /// A value that must be refused, and the words of the refusal.
 pub(crate) struct Wrong {
     pub(crate) value: Bytes,
-    pub(crate) complaint: String,
+    pub(crate) complaint: Error,
 }
 
 pub(crate) fn pack(value: &Value) -> Bytes {
@@ -136,8 +137,8 @@ fn outside(min: i64, max: i64) -> Vec<Bytes> {
 /// Every value that `field` must refuse. `at` stands in front of each complaint.
 pub(crate) fn wrong(field: &FieldSpec, at: &str) -> Vec<Wrong> {
     let mut all = Vec::new();
-    let mut add = |value: Bytes, complaint: Box<str>| {
-        all.push(Wrong { value, complaint: format!("{at}{complaint}") });
+    let mut add = |value: Bytes, complaint: Error| {
+        all.push(Wrong { value, complaint: complaint.inside(at) });
     };
     for (of_type, value) in types() {
         if !takes(&field.kind, of_type) {
@@ -226,12 +227,12 @@ fn holding(kind: &Kind, name: &str, value: Bytes) -> Bytes {
     }
 }
 
-fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
-    let outside_of = |values: Vec<Bytes>| -> Vec<(Bytes, Box<str>)> {
+fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Error)> {
+    let outside_of = |values: Vec<Bytes>| -> Vec<(Bytes, Error)> {
         values.into_iter().map(|value| (value, field.out_of_bounds())).collect()
     };
     // The second item of a list is wrong, and the complaint says which.
-    let with_item = |fine: &str, items: Vec<Bytes>| -> Vec<(Bytes, Box<str>)> {
+    let with_item = |fine: &str, items: Vec<Bytes>| -> Vec<(Bytes, Error)> {
         let wrong = |item: Bytes| (list(&[text(fine), item]), field.wrong_item(1));
         items.into_iter().map(wrong).collect()
     };

@@ -126,7 +126,7 @@ fn the_rest_of_a_frame_or_message_is_waited_for_so_long_and_no_longer() {
             (long && figure(&server, "frames_timeouts_total") == 4).then_some(())
         });
     });
-    let late = json!({"ok": false, "error": "The frame did not come in time"});
+    let late = json!({"ok": false, "error": "The frame did not come in time", "code": "timeout"});
     assert_eq!(told.recv().unwrap(), late);
     assert!(told.is_closed_by_server());
     assert_eq!(websocket.closed_with(), Some(1008));
@@ -253,12 +253,12 @@ fn a_websocket_has_no_more_commands_than_the_limits_of_both_faces() {
         let push = json!({"queue": "q", "data": 1});
         assert_eq!(websocket.refused("PUSH", push), "Rate limit exceeded");
         websocket.send_text("no JSON");
-        let refused = json!({"ok": false, "error": "Rate limit exceeded"});
+        let refused = json!({"ok": false, "error": "Rate limit exceeded", "code": "rate_limited"});
         assert_eq!(websocket.recv(), refused);
         // A long one is not read to find out to whom it is refused: what is wrong with the end of it is not seen.
         let data = "x".repeat(100_000);
         websocket.send_text(&format!(r#"{{"cmd":"PUSH","reqId":"7","queue":"q","data":"{data}"#));
-        let refused = json!({"ok": false, "reqId": "7", "error": "Rate limit exceeded"});
+        let refused = json!({"ok": false, "reqId": "7", "error": "Rate limit exceeded", "code": "rate_limited"});
         assert_eq!(websocket.recv(), refused);
         websocket
             .send_text(&format!(r#"{{"cmd":"PUSH","queue":"q","data":"{data}","reqId":"7"}}"#));

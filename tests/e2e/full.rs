@@ -65,8 +65,11 @@ fn live_on_a_full_disk(server: &mut Server) {
     let mut web = server.web();
     let job = json!({"data": text('f', 300_000)});
     let refused = web.post("/queues/q/jobs", job);
-    assert_eq!(refused.expect(507), json!({"ok": false, "error": "Disk full"}));
-    let ready = json!({"ok": false, "ready": false, "error": "Disk full"});
+    assert_eq!(
+        refused.expect(507),
+        json!({"ok": false, "error": "Disk full", "code": "disk_full"})
+    );
+    let ready = json!({"ok": false, "ready": false, "error": "Disk full", "code": "disk_full"});
     assert_eq!(web.get("/ready").expect(503), ready);
     let health = web.get("/health").expect(200);
     assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!("Disk full")));

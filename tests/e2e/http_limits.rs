@@ -155,7 +155,7 @@ fn a_refusal_repeats_no_request_id_that_is_longer_than_one_may_be() {
     let ping = json!({"cmd": "Ping", "reqId": "x".repeat(1 << 20)});
     client.send_value(&encode(&ping)).unwrap();
     let reply = client.recv().unwrap();
-    assert_eq!(reply, json!({"ok": false, "error": "Rate limit exceeded"}));
+    assert_eq!(reply, json!({"ok": false, "error": "Rate limit exceeded", "code": "rate_limited"}));
 }
 
 #[test]

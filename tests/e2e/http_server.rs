@@ -109,11 +109,14 @@ fn get_ready_says_so() {
 }
 
 /// Until the server is ready; a refusal must say this.
-fn await_ready(web: &mut Http, why: &str) {
+fn await_ready(web: &mut Http, (why, code): (&str, &str)) {
     until(why, || {
         let answer = web.get("/ready");
         if answer.status == 503 {
-            assert_eq!(answer.json(), json!({"ok": false, "ready": false, "error": why}));
+            assert_eq!(
+                answer.json(),
+                json!({"ok": false, "ready": false, "error": why, "code": code})
+            );
             assert_eq!(web.get("/health").expect(200)["status"], "degraded");
         }
         (answer.status == 200).then_some(())
@@ -141,14 +144,15 @@ fn a_server_whose_disk_is_far_behind_is_not_ready_and_says_why() {
             let answer = web.get("/ready");
             if answer.status == 503 {
                 let text = "The disk is too far behind";
-                assert_eq!(answer.json(), json!({"ok": false, "ready": false, "error": text}));
+                let refused = json!({"ok": false, "ready": false, "error": text, "code": "busy"});
+                assert_eq!(answer.json(), refused);
                 over.store(true, Ordering::Relaxed);
             }
             (answer.status == 503).then_some(())
         });
         over.store(true, Ordering::Relaxed);
     });
-    await_ready(&mut server.web(), "The disk is too far behind");
+    await_ready(&mut server.web(), ("The disk is too far behind", "busy"));
 }
 
 #[test]
@@ -171,8 +175,9 @@ fn a_server_that_stops_is_not_ready_and_says_why() {
     until("the stop has begun", || {
         let answer = web.get("/ready");
         if answer.status == 503 {
-            let text = "The server is stopping";
-            assert_eq!(answer.json(), json!({"ok": false, "ready": false, "error": text}));
+            let (text, code) = ("The server is stopping", "shutting_down");
+            let refused = json!({"ok": false, "ready": false, "error": text, "code": code});
+            assert_eq!(answer.json(), refused);
         }
         (answer.status == 503 && answer.headers["connection"] == "close").then_some(())
     });

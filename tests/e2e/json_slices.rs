@@ -95,7 +95,7 @@ fn a_large_request_that_is_none_is_refused_as_a_small_one_and_says_where() {
     let mut socket = WebSocket::open(server.http, "/ws");
     socket.send_text(&broken);
     let error = format!("Invalid JSON: unexpected character at byte {at}");
-    assert_eq!(socket.recv(), json!({"ok": false, "error": error}));
+    assert_eq!(socket.recv(), json!({"ok": false, "error": error, "code": "invalid_request"}));
     socket.ok("Ping", json!({}));
     let mut bytes = text.into_bytes();
     *bytes.last_mut().unwrap() = 0xff;

@@ -34,7 +34,7 @@ fn a_frame_beyond_what_its_command_can_need_is_refused_before_it_has_come_and_th
     let mut client: Client = server.client();
     let head = beginning("Ping");
     client.send_bytes(&head).unwrap();
-    let refused = json!({"ok": false, "reqId": "r", "error": "Ping must have at most 65536 bytes"});
+    let refused = json!({"ok": false, "reqId": "r", "error": "Ping must have at most 65536 bytes", "code": "too_large"});
     assert_eq!(client.recv().unwrap(), refused, "before the rest has come");
     assert_eq!(metric(&server, "corq_long_requests_refused_total"), 1);
     let piece = vec![0; 1 << 20];

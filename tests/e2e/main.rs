@@ -17,6 +17,7 @@ mod deadlines;
 mod dependency;
 mod descriptors;
 mod documents;
+mod error_codes;
 mod events;
 mod family;
 mod family_bounds;

@@ -104,7 +104,7 @@ fn a_request_id_has_at_most_4096_bytes() {
         if taken {
             assert_eq!((&reply["ok"], &reply["reqId"]), (&json!(true), &json!(id)));
         } else {
-            let refused = json!({"ok": false, "error": "reqId must have at most 4096 bytes"});
+            let refused = json!({"ok": false, "error": "reqId must have at most 4096 bytes", "code": "invalid_field"});
             assert_eq!(reply, refused);
         }
     }

@@ -67,6 +67,7 @@ fn is_put_off_until_it_serves(server: &Server) -> (u32, u32) {
         let ready = get(server.http, "/ready").unwrap();
         if stats.starts_with("HTTP/1.1 503") {
             assert!(stats.contains("Retry-After: 1") && stats.contains("Server is starting"));
+            assert!(stats.contains(r#""code":"starting""#), "{stats}");
             puts_off += 1;
         }
         if ready.starts_with("HTTP/1.1 200") {

@@ -43,7 +43,10 @@ fn a_guarded_server_opens_no_stream_without_a_token() {
         for path in ["/events", "/events/queues/q"] {
             let answer = Sse::open_with(server.http, path, headers).err().unwrap();
             assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
-            assert!(answer.ends_with(r#"{"ok":false,"error":"Unauthorized"}"#), "{answer}");
+            assert!(
+                answer.ends_with(r#"{"ok":false,"error":"Unauthorized","code":"unauthorized"}"#),
+                "{answer}"
+            );
         }
         for path in ["/ws", "/ws/queues/q"] {
             let answer = WebSocket::open_with(server.http, path, &format!("{UPGRADE}{headers}"));

@@ -82,7 +82,10 @@ fn auth_answers_ok_or_invalid_token_and_takes_trust_away() {
     assert_eq!(websocket.refused("Auth", json!({"token": "wrong"})), "Invalid token");
     assert_eq!(websocket.refused("Ping", json!({})), "Not authenticated");
     websocket.send_text("no JSON");
-    assert_eq!(websocket.recv(), json!({"ok": false, "error": "Not authenticated"}));
+    assert_eq!(
+        websocket.recv(),
+        json!({"ok": false, "error": "Not authenticated", "code": "unauthorized"})
+    );
     // Neither are there events for those who may not ask.
     let mut client = server.client();
     client.ok("Auth", json!({"token": "secret"}));

@@ -5,6 +5,7 @@ use corq::api::commands::{
     DLQ_FILTER_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS, METRICS, Op, Preset,
     REPEAT_FIELDS, STALL_CONFIG_FIELDS, STATES, WEBHOOK_EVENTS,
 };
+use corq::api::error::Code;
 use corq_shards::dead_letter::reason::Cause;
 
 const PAGE: &str = include_str!("../../docs/protocol.md");
@@ -130,6 +131,29 @@ fn every_setting_has_a_row_with_its_bounds() {
         assert!(named.iter().any(|name| PAGE.contains(name)), "{}", field.name);
     }
     assert!(Cause::NAMES.iter().all(|name| PAGE.contains(&format!("`{name}`"))));
+}
+
+#[test]
+fn every_code_of_an_error_has_a_row_with_its_status_and_what_to_do() {
+    let (_, below) = PAGE.split_once("\n### Codes\n").unwrap();
+    let section = &below[..below.find("\n## ").unwrap()];
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    let codes: Vec<&str> = rows.iter().map(|cells| cells[0].trim_matches('`')).collect();
+    assert_eq!(codes, Code::ALL.iter().map(|code| code.name()).collect::<Vec<_>>());
+    for (cells, code) in rows.iter().zip(Code::ALL) {
+        assert_eq!(cells[1], code.status().to_string(), "{cells:?}");
+        assert!(cells.len() == 4 && !cells[2].is_empty() && !cells[3].is_empty(), "{cells:?}");
+    }
+}
+
+#[test]
+fn the_rust_client_knows_every_code() {
+    let known = corq_client::Code::ALL.iter().map(|code| code.name());
+    assert!(known.eq(Code::ALL.iter().map(|code| code.name())));
 }
 
 #[test]

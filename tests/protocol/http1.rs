@@ -1,13 +1,12 @@
 //! Requests over HTTP as bytes. The fear: a request that two readers end at different places, bytes
 //! that are read differently when they come in pieces, and a limit that does not hold.
 
+use corq::api::error::ErrorKind;
 use corq::protocol::http1::answer::{self, Answer, JSON, Manner, Standing};
 use corq::protocol::http1::body::{Body, Limit};
 use corq::protocol::http1::head::{self, Length, Method};
 use corq::protocol::http1::target::{BadEscape, Target, segment};
-use corq::protocol::http1::{
-    BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, Problem, UNREAD_BODY_BYTES_MAX,
-};
+use corq::protocol::http1::{BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, UNREAD_BODY_BYTES_MAX};
 
 /// What a connection has said: method, target, whether it goes on, body.
 type Said = Vec<(Method, String, bool, Vec<u8>)>;
@@ -19,7 +18,7 @@ struct Listener {
     seen: usize,
     reading: Option<(Method, String, bool, Body)>,
     said: Said,
-    problem: Option<Problem>,
+    problem: Option<ErrorKind>,
 }
 
 impl Listener {
@@ -34,7 +33,7 @@ impl Listener {
         }
     }
 
-    fn step(&mut self) -> Result<usize, Problem> {
+    fn step(&mut self) -> Result<usize, ErrorKind> {
         if let Some((method, target, stay, mut body)) = self.reading.take() {
             let used = body.take(&self.pending)?;
             if body.is_whole() {
@@ -68,7 +67,7 @@ fn hear(bytes: &[u8]) -> Listener {
 }
 
 fn refused(bytes: &[u8]) -> u16 {
-    hear(bytes).problem.map_or(0, |problem| problem.status)
+    hear(bytes).problem.map_or(0, |problem| problem.code().status())
 }
 
 const SEVERAL: &[u8] = b"GET /jobs/x?a=1 HTTP/1.1\r\nHost: h\r\n\r\n\
@@ -217,7 +216,7 @@ fn chunks_that_are_garbled_are_refused() {
         &trailers,
     ] {
         let problem = chunked(chunks.as_bytes()).problem;
-        assert_eq!(problem.map(|problem| problem.status), Some(400), "{chunks:.60?}");
+        assert_eq!(problem.map(|problem| problem.code().status()), Some(400), "{chunks:.60?}");
     }
 }
 
@@ -242,8 +241,8 @@ fn heads_and_bodies_have_limits() {
     let three = chunked(&[&chunk.repeat(3)[..], b"0\r\n\r\n"].concat());
     assert_eq!(three.said[0].3.len(), BODY_BYTES_MAX);
     let more = chunked(&[&chunk.repeat(3)[..], b"1\r\n"].concat()).problem;
-    assert_eq!(more.map(|problem| problem.status), Some(413));
-    assert_eq!(chunked(b"c00001\r\n").problem.map(|problem| problem.status), Some(413));
+    assert_eq!(more.map(|problem| problem.code().status()), Some(413));
+    assert_eq!(chunked(b"c00001\r\n").problem.map(|problem| problem.code().status()), Some(413));
 }
 
 #[test]
@@ -269,7 +268,7 @@ fn a_body_that_is_only_read_past_costs_no_memory_and_ends_where_it_would() {
     for _ in 0..3 {
         assert!(body.take(&chunk).is_ok());
     }
-    assert_eq!(body.take(b"1\r\n").map_err(|problem| problem.status), Err(413));
+    assert_eq!(body.take(b"1\r\n").map_err(|problem| problem.code().status()), Err(413));
 }
 
 #[test]
@@ -277,7 +276,7 @@ fn a_body_that_says_nothing_is_refused_by_a_limit_of_its_own() {
     let most = UNREAD_BODY_BYTES_MAX;
     assert_eq!(Limit::UNREAD.check(Length::Bytes(most as u64)), Ok(()));
     let refused = Limit::UNREAD.check(Length::Bytes(most as u64 + 1)).unwrap_err();
-    assert_eq!((refused.status, refused.text), (413, "The body must be at most 64 KB"));
+    assert_eq!((refused.code().status(), refused.text()), (413, "The body must be at most 64 KB"));
     let mut body = Body::new(Length::Chunked, false, Limit::UNREAD);
     let chunk = [&b"10000\r\n"[..], &vec![b'x'; most], b"\r\n"].concat();
     assert_eq!(body.take(&chunk), Ok(chunk.len()));

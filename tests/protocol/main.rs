@@ -60,7 +60,7 @@ pub(crate) fn accepted(frame: &[u8]) -> Body<'_> {
 pub(crate) fn refused(frame: &[u8]) -> String {
     match decode(frame) {
         Ok(request) => panic!("accepted: {request:?}"),
-        Err(Refused { error, .. }) => error.into(),
+        Err(Refused { error, .. }) => error.to_string(),
     }
 }
 

@@ -4,6 +4,7 @@
 use corq::api::commands::{
     BACKOFF_FIELDS, CommandSpec, DEDUP_FIELDS, FieldSpec, JOB_FIELDS, Kind, Preset, REPEAT_FIELDS,
 };
+use corq::api::error::Code;
 use corq::api::limits::{GROUP_PRIORITY_MAX, PRIORITY_MAX};
 use serde_json::{Value, json};
 
@@ -143,4 +144,14 @@ fn the_openapi_document_gives_other_requests_the_bounds_of_the_table() {
     agrees(&document, &field(pull, "queue"), &schemas["Queue"], false);
     let get = CommandSpec::find(b"GetJob").unwrap();
     agrees(&document, &field(get, "id"), &schemas["JobId"], false);
+}
+
+#[test]
+fn the_schema_of_errors_has_every_code() {
+    let document = document();
+    let codes = document.pointer("/components/schemas/Code/enum").unwrap();
+    assert_eq!(*codes, json!(Code::ALL.iter().map(|code| code.name()).collect::<Vec<_>>()));
+    let error = document.pointer("/components/schemas/Error").unwrap();
+    assert_eq!(error["properties"]["code"]["$ref"], "#/components/schemas/Code");
+    assert_eq!(error["required"], json!(["ok", "error", "code"]));
 }

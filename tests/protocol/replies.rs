@@ -1,5 +1,6 @@
 //! Replies as another library reads them.
 
+use corq::api::error::ErrorKind;
 use corq::protocol::decode::decode;
 use corq::protocol::frame::{FRAME_BYTES_MAX, Split, split};
 use corq::protocol::msgpack::writer::Writer;
@@ -66,8 +67,13 @@ fn the_request_id_comes_back_as_it_was_sent() {
 fn errors_and_ids_have_their_shape() {
     let req_id = pack(&7.into());
     let mut out = Vec::new();
-    reply::error(&mut out, Some(&req_id), "Job not found");
-    let error = [("ok", false.into()), ("reqId", 7.into()), ("error", "Job not found".into())];
+    reply::error(&mut out, Some(&req_id), ErrorKind::JobNotFound);
+    let error = [
+        ("ok", false.into()),
+        ("reqId", 7.into()),
+        ("error", "Job not found".into()),
+        ("code", "not_found".into()),
+    ];
     assert_eq!(read(&out), map(&error));
     let mut out = Vec::new();
     reply::id(&mut out, Some(&req_id), JobId(0x0190_163d_8694_739b_aea5_966c_26f8_a787));
@@ -115,7 +121,11 @@ fn a_reply_that_fits_no_frame_is_taken_back() {
     let mut out = Vec::new();
     let huge = vec![0xc0; FRAME_BYTES_MAX];
     reply::ok(&mut out, Some(&huge));
-    let error = [("ok", false.into()), ("error", "The reply does not fit a frame".into())];
+    let error = [
+        ("ok", false.into()),
+        ("error", "The reply does not fit a frame".into()),
+        ("code", "reply_too_large".into()),
+    ];
     assert_eq!(read(&out), map(&error));
 }
 

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use corq::api::error::Code;
 use serde_json::Value as Json;
 
 use super::DEADLINE;
+use super::client::check_code;
 
 /// One connection.
 pub(crate) struct Http {
@@ -40,13 +42,18 @@ impl Answer {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         let json = self.json();
         assert_eq!(json["ok"], status < 300, "{json}");
+        check_code(&json);
+        let code = json["code"].as_str().and_then(Code::named);
+        // A server that is not ready answers with 503 whatever the reason is.
+        let by_code = code.filter(|_| json.get("ready").is_none());
+        assert!(by_code.is_none_or(|code| code.status() == status), "{status}: {json}");
         json
     }
 
-    /// The text of a refusal that must have this status and says nothing more.
+    /// The text of a refusal that must have this status and says nothing but its code more.
     pub(crate) fn refused(&self, status: u16) -> String {
         let json = self.expect(status);
-        assert_eq!(json.as_object().map(serde_json::Map::len), Some(2), "{json}");
+        assert_eq!(json.as_object().map(serde_json::Map::len), Some(3), "{json}");
         json["error"].as_str().expect("refusals say why").to_owned()
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value as Json};
 
 use super::DEADLINE;
+use super::client::check_code;
 
 /// Sends a GET and reads the head of the answer.
 fn request(port: u16, path: &str, headers: &str) -> (BufReader<TcpStream>, String) {
@@ -207,7 +208,11 @@ impl WebSocket {
         loop {
             let frame = self.recv_frame().unwrap();
             match frame.opcode {
-                TEXT => return serde_json::from_slice(&frame.payload).unwrap(),
+                TEXT => {
+                    let message = serde_json::from_slice(&frame.payload).unwrap();
+                    check_code(&message);
+                    return message;
+                }
                 PING if self.polite => self.send_frame(true, PONG, &frame.payload),
                 PING | PONG => {}
                 _ => panic!("no message: {frame:?}"),

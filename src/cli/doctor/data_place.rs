@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Finding;
+use crate::api::error::ErrorKind;
 use crate::cli::backup::whereabouts;
 use crate::cli::client::Reply;
 use crate::tools::place::{Place, Whereabouts};
@@ -30,7 +31,7 @@ pub enum Told {
 impl Told {
     /// Out of the answer to `BackupPoint`.
     pub fn of(reply: &Reply) -> Self {
-        if reply.refusal() == Some("The server keeps nothing on a disk") {
+        if reply.refusal().is_some_and(|it| it.text == ErrorKind::NothingOnDisk.text()) {
             return Self::Memory;
         }
         let told = whereabouts(reply.value().get("data"));

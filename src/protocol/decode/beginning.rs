@@ -2,8 +2,8 @@
 //! it is. So one that can not costs no more than its beginning.
 
 use super::value::cut;
-use crate::api::UNKNOWN_COMMAND;
 use crate::api::commands::{CommandSpec, Kind};
+use crate::api::error::Error;
 use crate::protocol::json;
 use crate::protocol::msgpack::Reader;
 
@@ -35,7 +35,7 @@ pub fn judge(
     beginning: &[u8],
     bytes: usize,
     face: Face,
-) -> Option<Result<&'static CommandSpec, String>> {
+) -> Option<Result<&'static CommandSpec, Error>> {
     let window = &beginning[..beginning.len().min(BEGINNING_BYTES_MAX)];
     let name = match face {
         Face::Frame => name_in_frame(window),
@@ -44,11 +44,11 @@ pub fn judge(
     let Some(name) = name else {
         let all = window.len() == BEGINNING_BYTES_MAX || beginning.len() >= bytes;
         let most = BEGINNING_BYTES_MAX;
-        return all.then(|| Err(format!("cmd must stand in the first {most} bytes")));
+        return all.then(|| Err(Error::cmd_too_late(most)));
     };
     let Some(spec) = CommandSpec::find(name) else {
         let name = String::from_utf8_lossy(name);
-        return Some(Err(format!("{UNKNOWN_COMMAND}{}", cut(&name, SHOWN_BYTES_MAX))));
+        return Some(Err(Error::unknown_command(cut(&name, SHOWN_BYTES_MAX))));
     };
     let most = match face {
         Face::Frame => spec.bytes_max,
@@ -58,10 +58,10 @@ pub fn judge(
 }
 
 /// Says that a command can not need as many bytes, and which of its fields may have most of them.
-pub fn too_long(spec: &CommandSpec, most: usize) -> String {
+pub fn too_long(spec: &CommandSpec, most: usize) -> Error {
     let payload = spec.fields.iter().find(|field| matches!(field.kind, Kind::Payload { .. }));
     let of_payload = payload.map(|field| format!(", {} {}", field.name, field.kind.bounds()));
-    format!("{} must have at most {most} bytes{}", spec.name, of_payload.unwrap_or_default())
+    Error::command_too_long(spec.name, most, &of_payload.unwrap_or_default())
 }
 
 /// The value of `cmd`, if it has come.
@@ -92,8 +92,9 @@ mod tests {
     }
 
     fn both(text: &str, bytes: usize) -> [Option<Result<&'static str, String>>; 2] {
-        let name = |judged: Option<Result<&'static CommandSpec, String>>| {
-            judged.map(|judged| judged.map(|spec| spec.name))
+        let name = |judged: Option<Result<&'static CommandSpec, Error>>| {
+            let outcome = |spec: &'static CommandSpec| spec.name;
+            judged.map(|judged| judged.map(outcome).map_err(|error| error.to_string()))
         };
         let packed = frame(text);
         // What has come is cut in the middle of the last value.

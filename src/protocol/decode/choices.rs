@@ -1,8 +1,8 @@
 //! Fields that hold one of some words, or a list of them.
 
 use crate::api::commands::FieldSpec;
+use crate::api::error::Error;
 
-use super::fields::Complaint;
 use super::value::{Value, item, text};
 use crate::protocol::msgpack::Reader;
 
@@ -11,7 +11,7 @@ pub(crate) fn read_choices<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     choices: &[&str],
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let bit = |chosen: &str| choices.iter().position(|choice| *choice == chosen).map(|at| 1 << at);
     let Some(count) = reader.array()? else {
         let mask = bit(text(spec, reader)?).ok_or_else(|| spec.out_of_bounds())?;

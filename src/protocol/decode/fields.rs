@@ -9,6 +9,7 @@ use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Growth};
 
 use crate::api::commands::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
+use crate::api::error::Error;
 use crate::api::flow::FlowJob;
 use crate::api::request::{JobRef, StateFilter};
 use crate::api::size::IGNORED_BYTES_MAX;
@@ -17,13 +18,10 @@ use super::settings::Rare;
 use super::value::{FromValue, Value, read_value};
 use crate::protocol::msgpack::{Malformed, Reader};
 
-/// The text for a client. Only made when something is wrong.
-pub(crate) type Complaint = Box<str>;
-
-impl From<Malformed> for Complaint {
+impl From<Malformed> for Error {
     #[cold]
     fn from(what: Malformed) -> Self {
-        format!("Invalid frame: {what}").into()
+        Self::invalid_frame(what)
     }
 }
 
@@ -57,12 +55,10 @@ pub(crate) struct Aside<'a> {
 impl Aside<'_> {
     /// Steps over the value of a field that is not known, once it has been checked for form.
     #[cold]
-    fn ignore(&mut self, reader: &mut Reader<'_>) -> Result<(), Complaint> {
+    fn ignore(&mut self, reader: &mut Reader<'_>) -> Result<(), Error> {
         let room = IGNORED_BYTES_MAX - self.ignored_bytes;
         let Some(value) = reader.skip_within(room)? else {
-            return Err(
-                format!("unknown fields must have at most {IGNORED_BYTES_MAX} bytes").into()
-            );
+            return Err(Error::unknown_fields_too_large(IGNORED_BYTES_MAX));
         };
         self.ignored_bytes += value.len();
         Ok(())
@@ -134,7 +130,7 @@ impl<'a> Fields<'a> {
         key: &[u8],
         reader: &mut Reader<'a>,
         aside: &mut Aside<'a>,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), Error> {
         let Some(index) = self.find(key) else {
             if std::str::from_utf8(key).is_err() {
                 return Err(Malformed::NotUtf8.into());
@@ -177,7 +173,7 @@ impl<'a> Fields<'a> {
 
     /// Refuses what lacks a required field.
     #[inline]
-    pub(crate) fn complete(&self) -> Result<(), Complaint> {
+    pub(crate) fn complete(&self) -> Result<(), Error> {
         let missing = self.required & !self.present;
         if missing == 0 {
             Ok(())

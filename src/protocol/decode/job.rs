@@ -5,9 +5,10 @@ use corq_shards::family::{CHILD_BYTES, NewFamily, Policy};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
 
+use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::{FAMILY_BYTES_MAX, GROUP_PRIORITY_MAX, OPTIONS_BYTES_MAX, PRIORITY_MAX};
 
-use super::fields::{Aside, Complaint, Fields};
+use super::fields::{Aside, Fields};
 use crate::protocol::msgpack::Texts;
 
 /// Takes the fields of a job. `jobId` and `customId` are the same thing; where a client sends both,
@@ -17,7 +18,7 @@ pub(crate) fn take_job<'a>(
     f: &mut Fields<'a>,
     aside: &mut Aside<'a>,
     in_batch: bool,
-) -> Result<NewJob<'a>, Complaint> {
+) -> Result<NewJob<'a>, Error> {
     let (data, name) = (f.raw("data"), f.text_or_none("name"));
     // Most jobs are no more than a payload. That these defaults are the table's is tested.
     if f.rest_is_absent() {
@@ -67,30 +68,28 @@ pub(crate) fn take_job<'a>(
     if let Some(own) = job.custom_id
         && Texts::new(job.depends_on).iter().any(|other| other == own)
     {
-        return Err("dependsOn must not name the job itself".into());
+        return Err(ErrorKind::DependsOnItself.into());
     }
     let texts = [job.name, job.unique_key, job.custom_id, job.group_id];
     let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
         + job.tags.len()
         + dependencies_bytes(&job);
     if options_bytes > OPTIONS_BYTES_MAX {
-        return Err(
-            format!("job options must be at most {OPTIONS_BYTES_MAX} bytes together").into()
-        );
+        return Err(Error::options_too_large(OPTIONS_BYTES_MAX));
     }
     Ok(job)
 }
 
 /// In a group larger numbers mean something, too.
 #[cold]
-fn check_priority(priority: i32, grouped: bool) -> Result<(), Complaint> {
+fn check_priority(priority: i32, grouped: bool) -> Result<(), Error> {
     let least = -PRIORITY_MAX;
     let most = if grouped { GROUP_PRIORITY_MAX } else { PRIORITY_MAX };
     if (least..=most).contains(&i64::from(priority)) {
         return Ok(());
     }
     let of = if grouped { " in a group" } else { "" };
-    Err(format!("priority must be between {least} and {most}{of}").into())
+    Err(Error::must_be("priority", format_args!("between {least} and {most}{of}")))
 }
 
 /// Bytes of the list of dependencies, where it is not that of the children.
@@ -103,7 +102,7 @@ fn dependencies_bytes(job: &NewJob<'_>) -> usize {
 fn take_family<'a>(
     f: &mut Fields<'a>,
     job: &NewJob<'a>,
-) -> Result<Option<Box<NewFamily<'a>>>, Complaint> {
+) -> Result<Option<Box<NewFamily<'a>>>, Error> {
     if f.rest_is_absent() {
         return Ok(None);
     }
@@ -126,7 +125,7 @@ fn take_family<'a>(
     let family_bytes = 2 * children.len() + CHILD_BYTES * Texts::new(children).len() / 2;
     if family_bytes > 0 && job.data.len() + family_bytes > FAMILY_BYTES_MAX {
         let most = FAMILY_BYTES_MAX.saturating_sub(family_bytes);
-        return Err(format!("data must be at most {most} bytes beside so many childrenIds").into());
+        return Err(Error::data_beside_children(most));
     }
     Ok(Some(Box::new(NewFamily { parent, policy, children, ..NewFamily::default() })))
 }
@@ -138,7 +137,7 @@ fn take_extras<'a>(
     aside: &mut Aside<'a>,
     backoff: Option<(Growth, Option<u32>)>,
     job: NewJob<'a>,
-) -> Result<NewJob<'a>, Complaint> {
+) -> Result<NewJob<'a>, Error> {
     if f.rest_is_absent() && backoff.is_none() {
         return Ok(job);
     }
@@ -150,7 +149,7 @@ fn take_all_extras<'a>(
     aside: &mut Aside<'a>,
     backoff: Option<(Growth, Option<u32>)>,
     mut job: NewJob<'a>,
-) -> Result<NewJob<'a>, Complaint> {
+) -> Result<NewJob<'a>, Error> {
     let number = |value: Option<u64>| value.map(|value| value.min(u64::from(u32::MAX)) as u32);
     let mut dedup = if f.aside("dedup") { aside.dedup.take() } else { None };
     let stall_timeout_ms = number(f.integer_or_none("stallTimeout").filter(|&ms| ms > 0));
@@ -177,16 +176,11 @@ fn take_all_extras<'a>(
     if let Some(most) = extras.size_limit
         && job.data.len() > most as usize
     {
-        return Err(over_size_limit(most).into());
+        return Err(Error::over_size_limit(most));
     }
     if extras != Extras::default() {
         job.extras = Some(Box::new(extras));
     }
     job.family = take_family(f, &job)?;
     Ok(job)
-}
-
-/// The refusal of a payload that is larger than its job lets it be.
-pub fn over_size_limit(bytes_max: u32) -> String {
-    format!("data must be at most {bytes_max} bytes, as sizeLimit says")
 }

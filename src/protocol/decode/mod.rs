@@ -32,11 +32,11 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Dedup;
 use corq_shards::log_record::cron::CronRules;
 
-use crate::api::UNKNOWN_COMMAND;
 use crate::api::commands::{CommandSpec, Op, command_table};
+use crate::api::error::{Error, ErrorKind};
 use crate::api::request::{Batch, Body, Cadence, Cron, Pull, Refused, Request};
 
-use super::decode::fields::{Aside, Complaint, Fields};
+use super::decode::fields::{Aside, Fields};
 use super::decode::job::take_job;
 use super::decode::take::Take;
 use super::decode::value::cut;
@@ -44,13 +44,6 @@ use super::msgpack::{Malformed, Reader};
 
 /// Most bytes of an encoded `reqId`: it is kept while its command waits, and stands in every answer.
 const REQ_ID_BYTES_MAX: usize = 4096;
-
-pub(super) const RESULTS_LENGTH: &str = "results must have the same length as ids";
-pub(super) const REMOVES_LENGTH: &str = "removeOnCompletes must have the same length as ids";
-pub(super) const DURATIONS_LENGTH: &str = "durations must have the same length as ids";
-pub(super) const TOKENS_LENGTH: &str = "tokens must not be longer than ids";
-
-const REQ_ID_TOO_LONG: &str = "reqId must have at most 4096 bytes";
 
 /// Decodes the payload of one frame.
 pub fn decode(frame: &[u8]) -> Result<Request<'_>, Refused<'_>> {
@@ -67,7 +60,7 @@ pub struct Progress {
 }
 
 /// Decodes a frame that brings a piece of a longer request: errors name the place in that request.
-pub fn decode_piece<'a>(frame: &'a [u8], progress: &mut Progress) -> Result<Request<'a>, Box<str>> {
+pub fn decode_piece<'a>(frame: &'a [u8], progress: &mut Progress) -> Result<Request<'a>, Error> {
     let Progress { place: base, ignored_bytes } = *progress;
     decode_into(frame, Aside { ignored_bytes, base, ..Aside::default() }, |aside| {
         progress.ignored_bytes = aside.ignored_bytes;
@@ -82,7 +75,7 @@ pub fn is_auth(frame: &[u8]) -> bool {
 }
 
 #[inline]
-fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
+fn decode_map(frame: &[u8]) -> Result<Request<'_>, Error> {
     decode_into(frame, Aside::default(), |_| {})
 }
 
@@ -92,10 +85,10 @@ fn decode_into<'a>(
     frame: &'a [u8],
     mut aside: Aside<'a>,
     done: impl FnOnce(&Aside<'_>),
-) -> Result<Request<'a>, Complaint> {
+) -> Result<Request<'a>, Error> {
     let mut reader = Reader::new(frame);
     let Some(entries) = reader.map()? else {
-        return Err("Invalid frame: it is not a map".into());
+        return Err(ErrorKind::FrameNotMap.into());
     };
     // Clients put `cmd` first; for those that do not, it is looked for and the map read again.
     let mut ahead = reader;
@@ -120,17 +113,17 @@ fn decode_into<'a>(
         if key == b"reqId" {
             if !reader.absent()? {
                 let Some(value) = reader.skip_within(REQ_ID_BYTES_MAX)? else {
-                    return Err(REQ_ID_TOO_LONG.into());
+                    return Err(ErrorKind::ReqIdTooLong.into());
                 };
                 if req_id.replace(value).is_some() {
-                    return Err(repeated("reqId"));
+                    return Err(Error::given_twice("reqId"));
                 }
             }
         } else if key == b"cmd" {
             if !reader.absent()? {
                 reader.skip()?;
                 if std::mem::replace(&mut cmd_seen, true) {
-                    return Err(repeated("cmd"));
+                    return Err(Error::given_twice("cmd"));
                 }
             }
         } else {
@@ -138,44 +131,36 @@ fn decode_into<'a>(
         }
     }
     if !reader.rest().is_empty() {
-        return Err("Invalid frame: bytes follow the command".into());
+        return Err(ErrorKind::FrameGoesOn.into());
     }
     fields.complete()?;
     done(&aside);
     Ok(Request { op: spec.op, req_id, body: body(spec.op, &mut fields, aside)? })
 }
 
-#[cold]
-fn repeated(name: &str) -> Complaint {
-    format!("{name} {}", crate::api::FIELD_REPEATED).into()
-}
-
 /// Reads the value of `cmd`; `None` if it counts as absent.
 #[inline]
-fn command(reader: &mut Reader<'_>) -> Result<Option<&'static CommandSpec>, Complaint> {
+fn command(reader: &mut Reader<'_>) -> Result<Option<&'static CommandSpec>, Error> {
     if reader.absent()? {
         return Ok(None);
     }
-    let Some(name) = reader.text_bytes()? else { return Err("cmd must be a string".into()) };
+    let Some(name) = reader.text_bytes()? else { return Err(ErrorKind::CmdNotText.into()) };
     CommandSpec::find(name).map(Some).ok_or_else(|| unknown(name))
 }
 
 #[cold]
-fn unknown(name: &[u8]) -> Complaint {
+fn unknown(name: &[u8]) -> Error {
     /// A name is shown, not a payload: enough to recognise it.
     const SHOWN_BYTES_MAX: usize = 64;
     match std::str::from_utf8(name) {
-        Ok(name) => {
-            let shown = cut(name, SHOWN_BYTES_MAX);
-            format!("{UNKNOWN_COMMAND}{shown}").into()
-        }
+        Ok(name) => Error::unknown_command(cut(name, SHOWN_BYTES_MAX)),
         Err(_) => Malformed::NotUtf8.into(),
     }
 }
 
 /// Looks for `cmd` anywhere in the map. What else is wrong is found when the map is read.
 #[cold]
-fn find_command(mut reader: Reader<'_>, entries: usize) -> Result<&'static CommandSpec, Complaint> {
+fn find_command(mut reader: Reader<'_>, entries: usize) -> Result<&'static CommandSpec, Error> {
     for _ in 0..entries {
         if reader.pass_key()? != b"cmd" {
             reader.pass()?;
@@ -183,7 +168,7 @@ fn find_command(mut reader: Reader<'_>, entries: usize) -> Result<&'static Comma
             return Ok(spec);
         }
     }
-    Err("cmd is required".into())
+    Err(ErrorKind::CmdRequired.into())
 }
 
 /// The `reqId` of a frame that is refused, if it stands before whatever makes it unreadable, or has not come, and is no
@@ -218,7 +203,7 @@ macro_rules! decoder {
     } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
         /// Puts a command together from its fields, taken in the order of the table.
         #[allow(unused_mut, reason = "few commands have fields of the kind that is put aside")]
-        fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>, Complaint> {
+        fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>, Error> {
             Ok(match op {
                 $(Op::$op => row!($([$take])? $op { $($field,)* }, f, aside)),*
             })
@@ -229,58 +214,58 @@ macro_rules! decoder {
 command_table!(decoder);
 
 #[inline]
-fn take_push<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+fn take_push<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     Ok(Body::Push { queue: f.text("queue"), job: take_job(f, aside, false)? })
 }
 
 #[inline]
 #[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
-fn take_pull_one<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+fn take_pull_one<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     let queue = f.text("queue");
     Ok(Body::Pull { pull: take_pull(f, aside, queue, 1) })
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
-fn take_pull_many<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+fn take_pull_many<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     let (queue, count) = (f.text("queue"), f.integer("count"));
     Ok(Body::PullBatch { pull: take_pull(f, aside, queue, count as u32) })
 }
 
-fn take_acks<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+fn take_acks<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     f.aside("ids");
     if f.aside("results") && aside.results.len() != aside.ids.len() {
-        return Err(RESULTS_LENGTH.into());
+        return Err(ErrorKind::ResultsLength.into());
     }
     f.aside("tokens");
     if f.aside("removeOnCompletes") && aside.flags.len() != aside.ids.len() {
-        return Err(REMOVES_LENGTH.into());
+        return Err(ErrorKind::RemovesLength.into());
     }
     Ok(Body::AckBatch { batch: batch(aside)? })
 }
 
-fn take_heartbeats<'a>(_: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+fn take_heartbeats<'a>(_: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     Ok(Body::JobHeartbeatBatch { batch: batch(aside)? })
 }
 
-fn take_extensions<'a>(_: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+fn take_extensions<'a>(_: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     if aside.integers.len() != aside.ids.len() {
-        return Err(DURATIONS_LENGTH.into());
+        return Err(ErrorKind::DurationsLength.into());
     }
     Ok(Body::ExtendLocks { batch: batch(aside)? })
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
-fn take_dlq<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+fn take_dlq<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     let (queue, count) = (f.text("queue"), f.integer("count") as u32);
     let named = aside.rare.as_deref().filter(|rare| rare.filter_is_named);
     Ok(Body::Dlq { queue, count, filter: named.map(|rare| rare.filter.unwrap_or_default()) })
 }
 
-fn take_retry_dlq<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+fn take_retry_dlq<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     let (queue, job) = (f.text("queue"), f.job_or_none("jobId"));
     let filter = aside.rare.as_deref().and_then(|rare| rare.filter);
     if job.is_some() && filter.is_some() {
-        return Err("jobId and filter must not both be given".into());
+        return Err(ErrorKind::JobIdAndFilter.into());
     }
     Ok(Body::RetryDlq { queue, job, count: f.integer_or_none("count"), filter })
 }
@@ -302,23 +287,21 @@ fn take_pull<'a>(
     }
 }
 
-fn batch<'a>(aside: &mut Aside<'a>) -> Result<Batch<'a>, Complaint> {
+fn batch<'a>(aside: &mut Aside<'a>) -> Result<Batch<'a>, Error> {
     if aside.tokens.len() > aside.ids.len() {
-        return Err(TOKENS_LENGTH.into());
+        return Err(ErrorKind::TokensLength.into());
     }
     let Aside { ids, tokens, results, flags, integers, .. } = std::mem::take(aside);
     Ok(Batch::new(ids, tokens, results).with(flags, integers))
 }
 
-fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Complaint> {
+fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     let (name, queue, data) = (f.text("name"), f.text("queue"), f.raw("data"));
     let every = match (f.text_or_none("schedule"), f.integer_or_none("repeatEvery")) {
         (Some(expression), None) => Cadence::Expression(expression),
         (None, Some(interval_ms)) => Cadence::Interval(interval_ms),
-        (None, None) => return Err("schedule or repeatEvery is required".into()),
-        (Some(_), Some(_)) => {
-            return Err("schedule and repeatEvery must not both be given".into());
-        }
+        (None, None) => return Err(ErrorKind::CadenceRequired.into()),
+        (Some(_), Some(_)) => return Err(ErrorKind::CadenceTwice.into()),
     };
     let (priority, runs_max) = (f.integer("priority") as i32, f.integer_or_none("maxLimit"));
     let (timezone, job_name) = (f.text_or_none("timezone"), f.text_or_none("jobName"));

@@ -12,9 +12,10 @@ use crate::api::commands::{
     FLOW_REQUIRED, FieldSpec, GROUP_PULL_FIELDS, GROUP_PULL_REQUIRED, GROUP_RATE_FIELDS,
     GROUP_RATE_REQUIRED, JOB_FIELDS, JOB_REQUIRED, Kind, REPEAT_FIELDS, REPEAT_REQUIRED,
 };
+use crate::api::error::{Error, ErrorKind};
 use crate::api::flow::FlowJob;
 
-use super::fields::{Aside, Complaint, Fields};
+use super::fields::{Aside, Fields};
 use super::job::take_job;
 use super::value::{Value, batch, integer};
 use crate::protocol::msgpack::Reader;
@@ -25,7 +26,7 @@ pub(crate) fn object<'a>(
     fields: &mut Fields<'a>,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<bool, Complaint> {
+) -> Result<bool, Error> {
     let Some(entries) = reader.map()? else { return Ok(false) };
     for _ in 0..entries {
         let key = reader.key()?;
@@ -35,22 +36,13 @@ pub(crate) fn object<'a>(
     Ok(true)
 }
 
-/// Puts the name of the field that holds an object in front of what is wrong inside it.
-#[cold]
-pub(crate) fn inside(path: &str, complaint: &str) -> Complaint {
-    if complaint.starts_with("Invalid frame") {
-        return complaint.into();
-    }
-    format!("{path}{complaint}").into()
-}
-
 pub(crate) fn read_backoff<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let mut fields = Fields::new(BACKOFF_FIELDS, BACKOFF_REQUIRED);
-    if object(&mut fields, reader, aside).map_err(|complaint| inside("backoff.", &complaint))? {
+    if object(&mut fields, reader, aside).map_err(|error| error.inside("backoff."))? {
         let delay_ms = fields.integer("delay");
         let growth = [Growth::Exponential, Growth::Fixed][fields.choice("type")];
         let max_ms = fields.integer_or_none("maxDelay").map(|max_ms| max_ms as u32);
@@ -65,9 +57,9 @@ pub(crate) fn read_repeat<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let mut fields = Fields::new(REPEAT_FIELDS, REPEAT_REQUIRED);
-    if !object(&mut fields, reader, aside).map_err(|complaint| inside("repeat.", &complaint))? {
+    if !object(&mut fields, reader, aside).map_err(|error| error.inside("repeat."))? {
         return Err(spec.wrong_type());
     }
     aside.repeat = Some(Repeat {
@@ -82,9 +74,9 @@ pub(crate) fn read_dedup<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let mut fields = Fields::new(DEDUP_FIELDS, DEDUP_REQUIRED);
-    if !object(&mut fields, reader, aside).map_err(|complaint| inside("dedup.", &complaint))? {
+    if !object(&mut fields, reader, aside).map_err(|error| error.inside("dedup."))? {
         return Err(spec.wrong_type());
     }
     aside.dedup = Some(Dedup {
@@ -100,7 +92,7 @@ pub(crate) fn read_group_pull<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     /// What stands for null.
     const NIL: u8 = 0xc0;
     let mut fields = Fields::new(GROUP_PULL_FIELDS, GROUP_PULL_REQUIRED);
@@ -113,12 +105,12 @@ pub(crate) fn read_group_pull<'a>(
             reader.skip()?;
             continue;
         }
-        fields.read(key, reader, aside).map_err(|complaint| inside("group.", &complaint))?;
+        fields.read(key, reader, aside).map_err(|error| error.inside("group."))?;
     }
     let active_max = fields.integer_or_none("concurrency");
     let rate = if fields.aside("limit") { aside.rate.take() } else { None };
     let only = match (fields.text_or_none("affinity"), ungrouped) {
-        (Some(_), true) => return Err("group.affinity must be given only once".into()),
+        (Some(_), true) => return Err(ErrorKind::AffinityTwice.into()),
         (Some(group), false) => Only::Group(group),
         (None, true) => Only::Ungrouped,
         (None, false) => Only::Any,
@@ -131,9 +123,9 @@ pub(crate) fn read_group_rate<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let mut fields = Fields::new(GROUP_RATE_FIELDS, GROUP_RATE_REQUIRED);
-    if !object(&mut fields, reader, aside).map_err(|complaint| inside("limit.", &complaint))? {
+    if !object(&mut fields, reader, aside).map_err(|error| error.inside("limit."))? {
         return Err(spec.wrong_type());
     }
     let (jobs, span_ms) = (fields.integer("max") as u64, fields.integer("duration") as u64);
@@ -145,7 +137,7 @@ pub(crate) fn read_jobs<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let count = batch(spec, reader)?;
     let mut jobs = Vec::with_capacity(count);
     let mut fields = Fields::new(JOB_FIELDS, JOB_REQUIRED);
@@ -154,14 +146,11 @@ pub(crate) fn read_jobs<'a>(
         let job = match object(&mut fields, reader, aside) {
             Ok(true) => take_job(&mut fields, aside, true),
             Ok(false) => return Err(spec.wrong_item(aside.base + index)),
-            Err(complaint) => Err(complaint),
+            Err(error) => Err(error),
         };
         match job {
             Ok(job) => jobs.push(job),
-            Err(complaint) => {
-                let place = aside.base + index;
-                return Err(inside(&format!("jobs[{place}]: "), &complaint));
-            }
+            Err(error) => return Err(error.in_job(aside.base + index)),
         }
     }
     aside.jobs = jobs;
@@ -172,14 +161,14 @@ pub(crate) fn read_flow_job<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let mut fields = Fields::new(FLOW_JOB_FIELDS, JOB_REQUIRED);
     let job = match object(&mut fields, reader, aside) {
         Ok(true) => take_job(&mut fields, aside, true),
         Ok(false) => return Err(spec.wrong_type()),
-        Err(complaint) => Err(complaint),
+        Err(error) => Err(error),
     };
-    aside.flow_job = Some(job.map_err(|complaint| inside("input.", &complaint))?);
+    aside.flow_job = Some(job.map_err(|error| error.inside("input."))?);
     Ok(Value::Aside)
 }
 
@@ -187,7 +176,7 @@ pub(crate) fn read_flow<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let count = batch(spec, reader)?;
     let mut jobs = Vec::with_capacity(count);
     let mut fields = Fields::new(FLOW_FIELDS, FLOW_REQUIRED);
@@ -196,10 +185,7 @@ pub(crate) fn read_flow<'a>(
         match object(&mut fields, reader, aside) {
             Ok(true) => {}
             Ok(false) => return Err(spec.wrong_item(aside.base + index)),
-            Err(complaint) => {
-                let place = aside.base + index;
-                return Err(inside(&format!("jobs[{place}]: "), &complaint));
-            }
+            Err(error) => return Err(error.in_job(aside.base + index)),
         }
         let (id, queue) = (fields.text("id"), fields.text("queue"));
         let job = aside.flow_job.take().unwrap_or_default();

@@ -5,9 +5,8 @@
 //! decoded one after the other. So whatever is checked of a short request is checked of a long one, by the same code and
 //! with the same words. What the request does is not known here.
 
-use super::fields::Complaint;
-use super::{DURATIONS_LENGTH, REMOVES_LENGTH, RESULTS_LENGTH, TOKENS_LENGTH};
 use crate::api::commands::{Class, CommandSpec, FieldSpec, Kind, Op};
+use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::BATCH_MAX;
 use crate::api::size::IGNORED_BYTES_MAX;
 use crate::protocol::msgpack::Reader;
@@ -105,11 +104,11 @@ impl Walk {
     }
 
     /// Goes on by about `steps` values, which it counts down. True once it is at the end.
-    pub fn go_on(&mut self, frame: &[u8], steps: &mut usize) -> Result<bool, Complaint> {
+    pub fn go_on(&mut self, frame: &[u8], steps: &mut usize) -> Result<bool, Error> {
         if self.at == 0 {
             let mut reader = Reader::new(frame);
             let Some(entries) = reader.map()? else {
-                return Err("Invalid frame: it is not a map".into());
+                return Err(ErrorKind::FrameNotMap.into());
             };
             self.entries = entries;
             self.at = frame.len() - reader.rest().len();
@@ -119,7 +118,7 @@ impl Walk {
             match self.state {
                 At::Key if self.entries == 0 => {
                     if !reader.rest().is_empty() {
-                        return Err("Invalid frame: bytes follow the command".into());
+                        return Err(ErrorKind::FrameGoesOn.into());
                     }
                     self.state = At::End;
                 }
@@ -157,7 +156,7 @@ impl Walk {
         Ok(matches!(self.state, At::End))
     }
 
-    fn enter(&mut self, frame: &[u8], reader: &mut Reader<'_>) -> Result<(), Complaint> {
+    fn enter(&mut self, frame: &[u8], reader: &mut Reader<'_>) -> Result<(), Error> {
         let start = self.at;
         let key = reader.pass_key()?;
         let value = frame.len() - reader.rest().len();
@@ -225,15 +224,17 @@ impl Walk {
     }
 
     /// Whether the lists fit each other, which is of interest once what is in them has been read.
-    pub fn fits(&self) -> Result<(), Complaint> {
+    pub fn fits(&self) -> Result<(), Error> {
         let ids = self.count("ids");
         for list in &self.lists {
             let count = list.ends.len();
             match list.field.kind {
-                Kind::Results if count != ids => return Err(RESULTS_LENGTH.into()),
-                Kind::Flags if count != ids => return Err(REMOVES_LENGTH.into()),
-                Kind::Tokens if count > ids => return Err(TOKENS_LENGTH.into()),
-                Kind::Integers { .. } if count != ids => return Err(DURATIONS_LENGTH.into()),
+                Kind::Results if count != ids => return Err(ErrorKind::ResultsLength.into()),
+                Kind::Flags if count != ids => return Err(ErrorKind::RemovesLength.into()),
+                Kind::Tokens if count > ids => return Err(ErrorKind::TokensLength.into()),
+                Kind::Integers { .. } if count != ids => {
+                    return Err(ErrorKind::DurationsLength.into());
+                }
                 _ => {}
             }
         }
@@ -310,7 +311,7 @@ mod tests {
     }
 
     /// What becomes of a request in slices of so many values: its pieces, or what is wrong.
-    fn cut(frame: &[u8], op: &str, steps: usize) -> Result<Vec<Vec<u8>>, Box<str>> {
+    fn cut(frame: &[u8], op: &str, steps: usize) -> Result<Vec<Vec<u8>>, Error> {
         let mut walk = Walk::new(CommandSpec::find(op.as_bytes()).unwrap());
         while !walk.go_on(frame, &mut steps.clone())? {}
         let around = walk.around().to_vec();

@@ -12,10 +12,11 @@ use crate::api::commands::{
     DLQ_CONFIG_REQUIRED, DLQ_FILTER_FIELDS, DLQ_FILTER_REQUIRED, FieldSpec, STALL_CONFIG_FIELDS,
     STALL_CONFIG_REQUIRED,
 };
+use crate::api::error::Error;
 use crate::api::request::DlqFilter;
 
-use super::fields::{Aside, Complaint, Fields};
-use super::objects::{inside, object};
+use super::fields::{Aside, Fields};
+use super::objects::object;
 use super::value::Value;
 use crate::protocol::msgpack::Reader;
 
@@ -39,9 +40,9 @@ fn settings<'a>(
     fields: &mut Fields<'a>,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<(), Complaint> {
-    let path = format!("{}.", spec.name);
-    let is_object = object(fields, reader, aside).map_err(|complaint| inside(&path, &complaint))?;
+) -> Result<(), Error> {
+    let is_object = object(fields, reader, aside)
+        .map_err(|error| error.inside(format_args!("{}.", spec.name)))?;
     if is_object { Ok(()) } else { Err(spec.wrong_type()) }
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn read_cron_job<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let mut fields = Fields::new(CRON_JOB_FIELDS, CRON_JOB_REQUIRED);
     settings(spec, &mut fields, reader, aside)?;
     let delay_ms = fields.integer("delay") as u64;
@@ -83,7 +84,7 @@ pub(crate) fn read_dlq_config<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let nulls = nulls(*reader, &DLQ_CONFIG_NULLABLE);
     let mut fields = Fields::new(DLQ_CONFIG_FIELDS, DLQ_CONFIG_REQUIRED);
     settings(spec, &mut fields, reader, aside)?;
@@ -123,7 +124,7 @@ pub(crate) fn read_stall_config<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let mut fields = Fields::new(STALL_CONFIG_FIELDS, STALL_CONFIG_REQUIRED);
     settings(spec, &mut fields, reader, aside)?;
     let patch = StallPatch {
@@ -140,7 +141,7 @@ pub(crate) fn read_dlq_filter<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let mut fields = Fields::new(DLQ_FILTER_FIELDS, DLQ_FILTER_REQUIRED);
     settings(spec, &mut fields, reader, aside)?;
     let cause = fields.mask("reason").map(|bit| Cause::ALL[bit.trailing_zeros() as usize]);

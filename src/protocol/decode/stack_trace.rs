@@ -1,8 +1,8 @@
 //! The lines of a stack trace: as many as fit, since a failure must never fail for being talkative.
 
-use super::fields::Complaint;
 use super::value::item;
 use crate::api::commands::FieldSpec;
+use crate::api::error::Error;
 use crate::protocol::msgpack::Reader;
 use corq_shards::command::Stack;
 
@@ -11,7 +11,7 @@ pub(crate) fn read<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     bytes_max: usize,
-) -> Result<Stack<'a>, Complaint> {
+) -> Result<Stack<'a>, Error> {
     let Some(count) = reader.array()? else { return Err(spec.wrong_type()) };
     let whole = reader.rest();
     let mut stack = Stack::default();

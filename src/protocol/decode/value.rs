@@ -2,11 +2,12 @@
 //! it means, is not known here.
 
 use crate::api::commands::{FieldSpec, Kind, Preset};
+use crate::api::error::Error;
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, StateFilter, token_of};
 
 use super::choices::read_choices;
-use super::fields::{Aside, Complaint};
+use super::fields::Aside;
 use super::objects::{
     read_backoff, read_dedup, read_flow, read_flow_job, read_group_pull, read_group_rate,
     read_jobs, read_repeat,
@@ -34,28 +35,9 @@ pub(crate) trait FromValue<'a> {
     fn from_value(value: Value<'a>, preset: Preset) -> Self;
 }
 
-macro_rules! from_value {
-    ($($type:ty: ($value:pat, $preset:pat) => $some:expr, else $none:expr;)*) => {
-        $(impl<'a> FromValue<'a> for $type {
-            #[inline]
-            fn from_value(value: Value<'a>, preset: Preset) -> Self {
-                match (value, preset) {
-                    ($value, $preset) => $some,
-                    _ => $none,
-                }
-            }
-        })*
-    };
-}
+macro_rules! from_value { ($($type:ty: ($value:pat, $preset:pat) => $some:expr, else $none:expr;)*) => { $(impl<'a> FromValue<'a> for $type { #[inline] fn from_value(value: Value<'a>, preset: Preset) -> Self { match (value, preset) { ($value, $preset) => $some, _ => $none } } })* }; }
 
-from_value! {
-    &'a str: (Value::Text(text), _) => text, else "";
-    Option<&'a str>: (Value::Text(text), _) => Some(text), else None;
-    &'a [u8]: (Value::Raw(value), _) => value, else &[];
-    f64: (Value::Float(value), _) => value, else 0.0;
-    Option<bool>: (Value::Flag(value), _) => Some(value), else None;
-    Option<StateFilter>: (Value::Mask(mask), _) => Some(StateFilter(mask)), else None;
-}
+from_value! { &'a str: (Value::Text(text), _) => text, else ""; Option<&'a str>: (Value::Text(text), _) => Some(text), else None; &'a [u8]: (Value::Raw(value), _) => value, else &[]; f64: (Value::Float(value), _) => value, else 0.0; Option<bool>: (Value::Flag(value), _) => Some(value), else None; Option<StateFilter>: (Value::Mask(mask), _) => Some(StateFilter(mask)), else None; }
 
 impl<'a> FromValue<'a> for i64 {
     #[inline]
@@ -68,29 +50,10 @@ impl<'a> FromValue<'a> for i64 {
 }
 
 /// Types that are made of another one's value.
-macro_rules! from_other {
-    ($($type:ty: $other:ty, $value:ident => $made:expr;)*) => {
-        $(impl<'a> FromValue<'a> for $type {
-            #[inline]
-            fn from_value(value: Value<'a>, preset: Preset) -> Self {
-                let $value = <$other>::from_value(value, preset);
-                $made
-            }
-        })*
-    };
-}
+macro_rules! from_other { ($($type:ty: $other:ty, $value:ident => $made:expr;)*) => { $(impl<'a> FromValue<'a> for $type { #[inline] fn from_value(value: Value<'a>, preset: Preset) -> Self { let $value = <$other>::from_value(value, preset); $made } })* }; }
 
 // Bounds of fields are within those of their types.
-from_other! {
-    u64: i64, value => value as u64;
-    u32: i64, value => value as u32;
-    i32: i64, value => value as i32;
-    bool: Option<bool>, value => value == Some(true);
-    JobRef<'a>: &'a str, text => JobRef::of(text);
-    Option<JobRef<'a>>: Option<&'a str>, text => text.map(JobRef::of);
-    Option<Token>: Option<&'a str>, text => text.and_then(token_of);
-    Texts<'a>: &'a [u8], list => Texts::new(list);
-}
+from_other! { u64: i64, value => value as u64; u32: i64, value => value as u32; i32: i64, value => value as i32; bool: Option<bool>, value => value == Some(true); JobRef<'a>: &'a str, text => JobRef::of(text); Option<JobRef<'a>>: Option<&'a str>, text => text.map(JobRef::of); Option<Token>: Option<&'a str>, text => text.and_then(token_of); Texts<'a>: &'a [u8], list => Texts::new(list); }
 
 impl<'a> FromValue<'a> for Option<u64> {
     #[inline]
@@ -109,7 +72,7 @@ pub(crate) fn read_value<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     match spec.kind {
         Kind::Payload { bytes_max } => payload(spec, reader, bytes_max).map(Value::Raw),
         Kind::Queue => {
@@ -230,7 +193,7 @@ pub(crate) fn read_value<'a>(
 }
 
 #[inline]
-pub(crate) fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a str, Complaint> {
+pub(crate) fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a str, Error> {
     match reader.text() {
         Ok(Some(text)) => Ok(text),
         Ok(None) => Err(spec.wrong_type()),
@@ -245,7 +208,7 @@ pub(crate) fn item<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     index: usize,
-) -> Result<&'a str, Complaint> {
+) -> Result<&'a str, Error> {
     match reader.text() {
         Ok(Some(text)) => Ok(text),
         Ok(None) | Err(Malformed::NotUtf8) => Err(spec.wrong_item(index)),
@@ -255,11 +218,7 @@ pub(crate) fn item<'a>(
 
 /// One of a list of payloads.
 #[inline]
-fn result<'a>(
-    spec: &FieldSpec,
-    reader: &mut Reader<'a>,
-    index: usize,
-) -> Result<&'a [u8], Complaint> {
+fn result<'a>(spec: &FieldSpec, reader: &mut Reader<'a>, index: usize) -> Result<&'a [u8], Error> {
     match reader.skip() {
         Ok(value) if value.len() <= PAYLOAD_BYTES_MAX as usize => Ok(value),
         Ok(_) | Err(Malformed::NotUtf8 | Malformed::Depth) => Err(spec.wrong_item(index)),
@@ -273,7 +232,7 @@ fn named<'a>(
     reader: &mut Reader<'a>,
     chars_min: u32,
     chars_max: u32,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let text = text(spec, reader)?;
     if within(text, chars_min, chars_max) {
         Ok(Value::Text(text))
@@ -325,7 +284,7 @@ pub(crate) fn integer(
     reader: &mut Reader<'_>,
     min: i64,
     max: i64,
-) -> Result<i64, Complaint> {
+) -> Result<i64, Error> {
     let value = match reader.number()? {
         Some(Number::Whole(value)) => value,
         // The cast holds values beyond the range at its end, which no bound reaches.
@@ -340,7 +299,7 @@ fn number<'a>(
     reader: &mut Reader<'a>,
     min: f64,
     max: f64,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let value = match reader.number()? {
         Some(Number::Whole(value)) => value as f64,
         Some(Number::Float(value)) if !value.is_nan() => value,
@@ -354,7 +313,7 @@ fn payload<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     bytes_max: u32,
-) -> Result<&'a [u8], Complaint> {
+) -> Result<&'a [u8], Error> {
     match reader.skip() {
         Ok(value) if value.len() <= bytes_max as usize => Ok(value),
         Ok(_) => Err(spec.out_of_bounds()),
@@ -370,7 +329,7 @@ fn texts<'a>(
     reader: &mut Reader<'a>,
     items_max: u32,
     fits: impl Fn(&str) -> bool,
-) -> Result<Value<'a>, Complaint> {
+) -> Result<Value<'a>, Error> {
     let whole = reader.rest();
     let Some(count) = reader.array()? else { return Err(spec.wrong_type()) };
     if count > items_max as usize {
@@ -389,7 +348,7 @@ fn texts<'a>(
 
 /// Enters a batch and says how many items it has.
 #[inline]
-pub(crate) fn batch(spec: &FieldSpec, reader: &mut Reader<'_>) -> Result<usize, Complaint> {
+pub(crate) fn batch(spec: &FieldSpec, reader: &mut Reader<'_>) -> Result<usize, Error> {
     match reader.array()? {
         None => Err(spec.wrong_type()),
         Some(count) if count > BATCH_MAX as usize => Err(spec.out_of_bounds()),

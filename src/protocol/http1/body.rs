@@ -1,7 +1,8 @@
 //! The body of a request, gathered as it comes: by its length, or in chunks.
 
 use super::head::Length;
-use super::{BODY_BYTES_MAX, Problem, UNREAD_BODY_BYTES_MAX};
+use super::{BODY_BYTES_MAX, UNREAD_BODY_BYTES_MAX};
+use crate::api::error::ErrorKind;
 
 /// Longest line of a chunk's size with its extensions, and longest trailer, in bytes.
 const LINE_BYTES_MAX: usize = 1024;
@@ -13,37 +14,30 @@ const TRAILERS_MAX: u32 = 100;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
     bytes: usize,
-    text: &'static str,
+    error: ErrorKind,
 }
 
 impl Limit {
     /// One that holds the fields of a command with a payload.
-    pub const COMMAND: Self =
-        Self { bytes: BODY_BYTES_MAX, text: "The body must be at most 12 MB" };
+    pub const COMMAND: Self = Self { bytes: BODY_BYTES_MAX, error: ErrorKind::CommandBodyTooLarge };
 
     /// One that says nothing: what clients send along with any request.
     pub const UNREAD: Self =
-        Self { bytes: UNREAD_BODY_BYTES_MAX, text: "The body must be at most 64 KB" };
+        Self { bytes: UNREAD_BODY_BYTES_MAX, error: ErrorKind::UnreadBodyTooLarge };
 
     /// Most bytes.
     pub const fn bytes(self) -> usize {
         self.bytes
     }
 
-    const fn problem(self) -> Problem {
-        Problem { status: 413, text: self.text }
-    }
-
     /// Refuses a body that is known to be too long before any of it has come.
-    pub fn check(self, length: Length) -> Result<(), Problem> {
+    pub fn check(self, length: Length) -> Result<(), ErrorKind> {
         match length {
-            Length::Bytes(bytes) if bytes > self.bytes as u64 => Err(self.problem()),
+            Length::Bytes(bytes) if bytes > self.bytes as u64 => Err(self.error),
             _ => Ok(()),
         }
     }
 }
-
-const GARBLED: Problem = Problem::bad("The chunks of the body are garbled");
 
 /// A body on its way.
 #[derive(Debug)]
@@ -103,7 +97,7 @@ impl Body {
 
     /// Takes what of `input` belongs to the body, and says how many bytes that was. Half a line is
     /// left for the next time.
-    pub fn take(&mut self, input: &[u8]) -> Result<usize, Problem> {
+    pub fn take(&mut self, input: &[u8]) -> Result<usize, ErrorKind> {
         let mut at = 0;
         loop {
             let left = &input[at..];
@@ -136,11 +130,11 @@ impl Body {
         }
     }
 
-    fn after_line(&self, line: &[u8]) -> Result<Part, Problem> {
+    fn after_line(&self, line: &[u8]) -> Result<Part, ErrorKind> {
         match self.part {
             Part::Size => match size(line)? {
                 0 => Ok(Part::Trailers(0)),
-                bytes if self.length + bytes > self.limit.bytes => Err(self.limit.problem()),
+                bytes if self.length + bytes > self.limit.bytes => Err(self.limit.error),
                 bytes => Ok(Part::Chunk(bytes)),
             },
             Part::ChunkEnd if line.is_empty() => Ok(Part::Size),
@@ -148,32 +142,32 @@ impl Body {
             Part::Trailers(count) if count < TRAILERS_MAX && is_field(line) => {
                 Ok(Part::Trailers(count + 1))
             }
-            _ => Err(GARBLED),
+            _ => Err(ErrorKind::Chunks),
         }
     }
 }
 
 /// The line at the front, without its end; `None` if that has not come.
-fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Problem> {
+fn line(bytes: &[u8]) -> Result<Option<&[u8]>, ErrorKind> {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     match memchr::memchr(b'\n', window) {
         Some(at) if at > 0 && bytes[at - 1] == b'\r' && !bytes[..at - 1].contains(&b'\r') => {
             Ok(Some(&bytes[..at - 1]))
         }
         None if bytes.len() < LINE_BYTES_MAX => Ok(None),
-        _ => Err(GARBLED),
+        _ => Err(ErrorKind::Chunks),
     }
 }
 
 /// The size of a chunk: hexadecimal digits, then extensions, which are ignored.
-fn size(line: &[u8]) -> Result<usize, Problem> {
+fn size(line: &[u8]) -> Result<usize, ErrorKind> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let behind = line[digits..].trim_ascii_start();
     let ends =
         behind.first().is_none_or(|byte| *byte == b';') && line[digits..].first() != Some(&b'\t');
     // Sixteen digits would overflow; a size that needs eight is refused for itself.
     if !(1..=15).contains(&digits) || !ends || behind.iter().any(u8::is_ascii_control) {
-        return Err(GARBLED);
+        return Err(ErrorKind::Chunks);
     }
     let value = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as usize;
     Ok(line[..digits].iter().fold(0, |sum, &byte| sum << 4 | value(byte)))

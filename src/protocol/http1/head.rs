@@ -5,7 +5,8 @@
 
 use std::mem::MaybeUninit;
 
-use super::{HEAD_BYTES_MAX, HEADERS_MAX, Problem};
+use super::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::api::error::ErrorKind;
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,18 +64,6 @@ pub struct Head<'a> {
     pub real_ip: Option<&'a [u8]>,
 }
 
-const GARBLED: Problem = Problem::bad("Bad request");
-const LINE_ENDS: Problem = Problem::bad("Lines must end with CR LF");
-const TOO_LARGE: Problem =
-    Problem { status: 431, text: "The head must be at most 32 KB with at most 100 headers" };
-const VERSION: Problem = Problem { status: 505, text: "The version must be HTTP/1.1 or HTTP/1.0" };
-const LENGTHS: Problem = Problem::bad("Content-Length must be given once, as a number");
-const BOTH_LENGTHS: Problem =
-    Problem::bad("Content-Length and Transfer-Encoding must not both be given");
-const CODING: Problem = Problem { status: 501, text: "Transfer-Encoding must be chunked" };
-const CODINGS: Problem = Problem::bad("Transfer-Encoding must be given once, to HTTP/1.1");
-const HOST: Problem = Problem::bad("Host must be given once");
-
 /// Bytes of empty lines at the front, which some clients leave behind a body.
 pub fn empty_lines(bytes: &[u8]) -> usize {
     bytes.chunks_exact(2).take_while(|pair| pair == b"\r\n").count() * 2
@@ -82,17 +71,17 @@ pub fn empty_lines(bytes: &[u8]) -> usize {
 
 /// Reads the head at the front of `bytes`; `None` if it is not whole yet. `seen` says how much has
 /// been looked through in vain before, and is to be kept for the next try.
-pub fn read<'a>(bytes: &'a [u8], seen: &mut usize) -> Result<Option<Head<'a>>, Problem> {
+pub fn read<'a>(bytes: &'a [u8], seen: &mut usize) -> Result<Option<Head<'a>>, ErrorKind> {
     // What begins like no method never becomes a request, however long one waits.
     let strange = |first: &u8| !first.is_ascii_alphabetic() && *first != b'\r';
     if bytes.first().is_some_and(strange) {
-        return Err(GARBLED);
+        return Err(ErrorKind::BadRequest);
     }
     let Some(end) = find_end(bytes, seen)? else { return Ok(None) };
     let raw = &bytes[..end];
     // Each LF has a CR before it, so a CR too many stands alone.
     if memchr::memchr_iter(b'\r', raw).count() != memchr::memchr_iter(b'\n', raw).count() {
-        return Err(LINE_ENDS);
+        return Err(ErrorKind::LineEnds);
     }
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut []);
@@ -100,9 +89,9 @@ pub fn read<'a>(bytes: &'a [u8], seen: &mut usize) -> Result<Option<Head<'a>>, P
         Ok(httparse::Status::Complete(length)) if length == end => {
             understand(raw, &request).map(Some)
         }
-        Err(httparse::Error::TooManyHeaders) => Err(TOO_LARGE),
-        Err(httparse::Error::Version) if names_version(raw) => Err(VERSION),
-        _ => Err(GARBLED),
+        Err(httparse::Error::TooManyHeaders) => Err(ErrorKind::HeadTooLarge),
+        Err(httparse::Error::Version) if names_version(raw) => Err(ErrorKind::HttpVersion),
+        _ => Err(ErrorKind::BadRequest),
     }
 }
 
@@ -114,7 +103,7 @@ fn names_version(raw: &[u8]) -> bool {
 
 /// Where the head ends: behind the first empty line. What lies beyond the limit is not looked at, so
 /// that it does not matter in which pieces it comes.
-fn find_end(bytes: &[u8], seen: &mut usize) -> Result<Option<usize>, Problem> {
+fn find_end(bytes: &[u8], seen: &mut usize) -> Result<Option<usize>, ErrorKind> {
     let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     let from = (*seen).min(window.len());
     for found in memchr::memchr_iter(b'\n', &window[from..]) {
@@ -124,11 +113,11 @@ fn find_end(bytes: &[u8], seen: &mut usize) -> Result<Option<usize>, Problem> {
             return Ok(Some(lines.len()));
         }
         if !lines.ends_with(b"\r\n") {
-            return Err(LINE_ENDS);
+            return Err(ErrorKind::LineEnds);
         }
     }
     if bytes.len() >= HEAD_BYTES_MAX {
-        return Err(TOO_LARGE);
+        return Err(ErrorKind::HeadTooLarge);
     }
     *seen = bytes.len();
     Ok(None)
@@ -151,24 +140,27 @@ struct Headers<'a> {
     real_ip: Option<&'a [u8]>,
 }
 
-fn understand<'a>(raw: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<Head<'a>, Problem> {
+fn understand<'a>(
+    raw: &'a [u8],
+    request: &httparse::Request<'_, 'a>,
+) -> Result<Head<'a>, ErrorKind> {
     let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version)
     else {
-        return Err(GARBLED);
+        return Err(ErrorKind::BadRequest);
     };
     let mut headers = Headers::default();
     for header in request.headers.iter() {
         headers.note(header.name, header.value.trim_ascii())?;
     }
     if minor == 1 && headers.host.is_none() {
-        return Err(HOST);
+        return Err(ErrorKind::Host);
     }
     let length = match (headers.length, headers.coding) {
-        (Some(_), Some(_)) => return Err(BOTH_LENGTHS),
+        (Some(_), Some(_)) => return Err(ErrorKind::BothLengths),
         (length, None) => Length::Bytes(length.unwrap_or(0)),
-        (None, Some(_)) if minor == 0 => return Err(CODINGS),
+        (None, Some(_)) if minor == 0 => return Err(ErrorKind::TransferEncodings),
         (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => Length::Chunked,
-        (None, Some(_)) => return Err(CODING),
+        (None, Some(_)) => return Err(ErrorKind::TransferEncoding),
     };
     Ok(Head {
         raw,
@@ -197,12 +189,12 @@ fn understand<'a>(raw: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<
 }
 
 impl<'a> Headers<'a> {
-    fn note(&mut self, name: &str, value: &'a [u8]) -> Result<(), Problem> {
+    fn note(&mut self, name: &str, value: &'a [u8]) -> Result<(), ErrorKind> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match name.len() {
             4 if is("host") => {
                 let again = self.host.replace(value).is_some();
-                return if again || !is_host(value) { Err(HOST) } else { Ok(()) };
+                return if again || !is_host(value) { Err(ErrorKind::Host) } else { Ok(()) };
             }
             6 if is("origin") => {
                 let twice = self.origin.is_some();
@@ -234,7 +226,7 @@ impl<'a> Headers<'a> {
                 let digits =
                     (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
                 if self.length.is_some() || !digits {
-                    return Err(LENGTHS);
+                    return Err(ErrorKind::ContentLength);
                 }
                 let number = value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
                 self.length = Some(number);
@@ -244,7 +236,7 @@ impl<'a> Headers<'a> {
                 self.forwarded_for.get_or_insert(value);
             }
             17 if is("transfer-encoding") && self.coding.replace(value).is_some() => {
-                return Err(CODINGS);
+                return Err(ErrorKind::TransferEncodings);
             }
             _ => {}
         }

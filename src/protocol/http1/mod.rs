@@ -20,18 +20,3 @@ pub const BODY_BYTES_MAX: usize = 12 * 1024 * 1024;
 
 /// Largest body of a request whose body says nothing, in bytes.
 pub const UNREAD_BODY_BYTES_MAX: usize = 64 * 1024;
-
-/// Why bytes are no request. Nothing after them can be understood, so the connection ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Problem {
-    /// The status of the answer.
-    pub status: u16,
-    /// The text for the client.
-    pub text: &'static str,
-}
-
-impl Problem {
-    const fn bad(text: &'static str) -> Self {
-        Self { status: 400, text }
-    }
-}

@@ -4,7 +4,7 @@
 use super::dlq::write_dlq_stats;
 use super::job_record::{Show, Wanted};
 use super::pending_replies::Shape;
-use super::refusal_text;
+use super::refusal::refusal_error;
 use crate::api::request::{JobRef, StateFilter};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
@@ -98,8 +98,8 @@ impl ShardServer {
             }),
             // Too many of them wait, or there is no room for a rule.
             Reply::Refused { refusal, .. } => {
-                let text = refusal_text(*refusal, JobRef::Id(JobId::default()));
-                self.refuse(conns, origin, req_id, &text);
+                let error = refusal_error(*refusal, JobRef::Id(JobId::default()));
+                self.refuse(conns, origin, req_id, &error);
             }
             _ => self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id)),
         }

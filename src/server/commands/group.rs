@@ -1,5 +1,6 @@
 //! Commands on groups of jobs: what is set for them, and what they have.
 
+use crate::api::error::ErrorKind;
 use crate::api::request::{Answer, GroupAsk, JobRef};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
@@ -9,7 +10,6 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::{Command, GroupLimit};
 use corq_shards::group::{GroupRate, GroupSettings};
-use corq_shards::job::new_job::NewJob;
 use corq_shards::queue::Queue;
 
 /// What is answered for the time to wait where nothing is counted.
@@ -105,7 +105,7 @@ impl ShardServer {
     ) {
         let now_ms = self.now_ms;
         let Some(groups) = self.engine.shard.groups_of(queue, after) else {
-            self.refuse(conns, ctx.origin, ctx.req_id, "Group not found");
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::GroupNotFound);
             return;
         };
         let groups = groups.take(limit as usize);
@@ -152,11 +152,4 @@ fn write_rate(writer: &mut Writer<'_>, rate: Option<GroupRate>) {
     writer.uint(rate.jobs);
     writer.str("duration");
     writer.uint(rate.span_ms);
-}
-
-/// The refusal of a push for a group that is full; of one of many with its place.
-pub(crate) fn group_full(job: Option<&NewJob<'_>>, place: Option<usize>) -> String {
-    let (group, max) = job.map_or(("", 0), |job| (job.group_id.unwrap_or_default(), job.group_max));
-    let path = place.map_or_else(String::new, |place| format!("jobs[{place}]: "));
-    format!("{path}Group {group} has reached its maximum size of {max}")
 }

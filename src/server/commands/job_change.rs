@@ -1,9 +1,9 @@
 //! Commands that change one job of this shard, in whatever state it may be.
 
 use super::job_view::pushed_of;
-use super::{DAMAGED, refusal_text};
+use super::refusal::refusal_error;
+use crate::api::error::{Error, ErrorKind};
 use crate::api::request::{Answer, JobRef};
-use crate::protocol::decode::job::over_size_limit;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Records};
@@ -29,15 +29,15 @@ impl ShardServer {
         let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
         let open = found.map(|index| self.engine.shard.view(index));
         let Some(about) = open.filter(|view| !view.job.state.is_end()) else {
-            let text = refusal_text(Refusal::Ended, job);
-            self.refuse(conns, ctx.origin, ctx.req_id, &text);
+            let error = refusal_error(Refusal::Ended, job);
+            self.refuse(conns, ctx.origin, ctx.req_id, &error);
             return;
         };
         let (id, stored) = (about.job.id, about.data);
         let most = found.and_then(|index| self.engine.shard.data_bytes_max(index)).unwrap_or(0);
         if data.len() > most {
-            let text = format!("data must be at most {most} bytes beside so many childrenIds");
-            self.refuse(conns, ctx.origin, ctx.req_id, &text);
+            let error = Error::data_beside_children(most);
+            self.refuse(conns, ctx.origin, ctx.req_id, &error);
             return;
         }
         let options = match Records::new(&self.engine.journal, ctx.fetched).record(&stored) {
@@ -54,12 +54,12 @@ impl ShardServer {
         };
         let options = options.as_deref().map_err(|absent| *absent);
         let Ok(pushed) = options.and_then(pushed_of) else {
-            self.refuse(conns, ctx.origin, ctx.req_id, DAMAGED);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::Damaged);
             return;
         };
         let size_limit = pushed.job.extras.as_ref().and_then(|extras| extras.size_limit);
         if let Some(most) = size_limit.filter(|&most| data.len() > most as usize) {
-            self.refuse(conns, ctx.origin, ctx.req_id, &over_size_limit(most));
+            self.refuse(conns, ctx.origin, ctx.req_id, &Error::over_size_limit(most));
             return;
         }
         let new = NewJob { data, ..pushed.job };

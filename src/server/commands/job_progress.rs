@@ -1,8 +1,8 @@
 //! Queries of what workers reported about a job: its progress, its log lines.
 
 use super::job_view::text_of;
-use super::{DAMAGED, NOT_FOUND};
 use crate::api::commands::LOG_LEVELS;
+use crate::api::error::ErrorKind;
 use crate::api::request::JobRef;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
@@ -88,7 +88,7 @@ impl ShardServer {
         }
         let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
         let Some(index) = found else {
-            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::JobNotFound);
             return None;
         };
         let options = self.engine.shard.view(index).options;
@@ -111,7 +111,7 @@ impl ShardServer {
                 Ok(_) => {}
                 Err(Absent::Cold) => missing.push(*stored),
                 Err(Absent::Damaged) => {
-                    self.refuse(conns, ctx.origin, ctx.req_id, DAMAGED);
+                    self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::Damaged);
                     return false;
                 }
             }

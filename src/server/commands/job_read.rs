@@ -3,7 +3,7 @@
 
 use super::job_record::{Show, Wanted};
 use super::job_view::write_id;
-use super::{DAMAGED, NOT_FOUND};
+use crate::api::error::ErrorKind;
 use crate::api::request::JobRef;
 use crate::protocol::decode::decode;
 use crate::protocol::frame::PREFIX_BYTES;
@@ -131,7 +131,7 @@ impl ShardServer {
     /// Sends an error in place of a reply that was written and cannot be completed.
     fn refuse_frame(&mut self, conns: &mut Connections, origin: Origin, frame: &[u8]) {
         let req_id = reply::req_id_of(&frame[PREFIX_BYTES..]);
-        self.refuse(conns, origin, req_id, DAMAGED);
+        self.refuse(conns, origin, req_id, ErrorKind::Damaged);
     }
 
     pub(crate) fn get_job(
@@ -160,7 +160,7 @@ impl ShardServer {
         }
         let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
         let Some(view) = found.map(|index| self.engine.shard.view(index)) else {
-            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::JobNotFound);
             return;
         };
         let completed = view.outcome.filter(|_| view.job.state == State::Completed);
@@ -169,7 +169,7 @@ impl ShardServer {
         match stored.map(|stored| (stored, records.payload(&stored))) {
             Some((stored, Err(Absent::Cold))) => self.read_then_ask(ctx, &[stored]),
             Some((_, Err(Absent::Damaged))) => {
-                self.refuse(conns, ctx.origin, ctx.req_id, DAMAGED);
+                self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::Damaged);
             }
             _ => self.respond(conns, ctx.origin, |engine, sink| {
                 let records = Records::new(&engine.journal, ctx.fetched);

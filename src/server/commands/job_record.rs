@@ -3,11 +3,11 @@
 
 use super::dlq::write_letter;
 use super::job_view::{records_of, write_job};
-use super::{DAMAGED, NOT_FOUND};
+use crate::api::error::ErrorKind;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use crate::server::connection::reply_writer::{TOO_LARGE, framed};
+use crate::server::connection::reply_writer::framed;
 use crate::server::overload::large_replies::TURN_BYTES_MAX;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
@@ -114,11 +114,11 @@ impl ShardServer {
         let bytes = if show.wanted == Wanted::DeadLetters { 2 * bytes } else { bytes };
         let req_id = show.req_id.as_deref();
         if bytes > FRAME_BYTES_MAX as u64 {
-            self.refuse(conns, origin, req_id, TOO_LARGE);
+            self.refuse(conns, origin, req_id, ErrorKind::ReplyTooLarge);
             return;
         }
         if jobs.is_empty() && show.wanted == Wanted::Job {
-            self.refuse(conns, origin, req_id, NOT_FOUND);
+            self.refuse(conns, origin, req_id, ErrorKind::JobNotFound);
             return;
         }
         if bytes > TURN_BYTES_MAX as u64 && show.wanted != Wanted::Job {
@@ -162,7 +162,7 @@ impl ShardServer {
             });
             if written.is_err() {
                 sink.out.truncate(start);
-                reply::error(sink.out, req_id, DAMAGED);
+                reply::error(sink.out, req_id, ErrorKind::Damaged);
             }
         });
     }
@@ -221,7 +221,7 @@ impl ShardServer {
             (Ok(()), Some(begun)) => {
                 self.send_list(conns, origin, show.req_id.as_deref(), letters, *begun);
             }
-            _ => self.refuse(conns, origin, show.req_id.as_deref(), DAMAGED),
+            _ => self.refuse(conns, origin, show.req_id.as_deref(), ErrorKind::Damaged),
         }
     }
 
@@ -243,7 +243,7 @@ impl ShardServer {
             writer.raw(&entries);
         }
         if framing.finish(&mut reply).is_err() {
-            self.refuse(conns, origin, req_id, TOO_LARGE);
+            self.refuse(conns, origin, req_id, ErrorKind::ReplyTooLarge);
             return;
         }
         self.send_whole(conns, origin, reply);

@@ -13,6 +13,7 @@
 //! | `job_view` | a job as clients see it |
 //! | `pending_replies` | commands that are answered later |
 //! | `priority_counts` | GetCountsPerPriority, in slices |
+//! | `refusal` | what the engine refuses, as an error for the client |
 //! | `queue` | limits of a queue, and what it has done |
 //! | `server_info` | what any shard answers: Ping, Hello |
 //! | `wait_job` | waits for the end of a job |
@@ -31,15 +32,16 @@ pub(super) mod job_view;
 pub(super) mod pending_replies;
 pub(super) mod priority_counts;
 pub(super) mod queue;
+pub(super) mod refusal;
 pub(super) mod server_info;
 pub(super) mod wait_job;
 pub(super) mod worker;
 pub(super) mod worker_presence;
 
-use super::commands::group::group_full;
 use super::commands::job_list::listing_of;
 use super::commands::job_view::{write_delivery, write_pushed};
 use super::commands::pending_replies::{CURRENT, Parked, Shape};
+use super::commands::refusal::group_full;
 use super::connection::reply_writer::{ReplyWriter, framed, write_data};
 use super::multi_shard::row_pages::Kind as Rows;
 use super::shard_mail::envelope::Origin;
@@ -50,8 +52,8 @@ use super::storage::engine::Engine;
 use crate::api::commands::{PerJob, command_table};
 use crate::api::request::{Answer, Body, GroupAsk, JobRef};
 use crate::protocol::reply;
-use corq_io::log::Lack;
 use corq_io::net::Connections;
+use corq_shards::Caller;
 use corq_shards::command::{Ack, Beat, Command, Fail, GroupLimit, Limit, PerSpan, Token};
 use corq_shards::dead_letter::policy::RulePatch;
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
@@ -60,24 +62,10 @@ use corq_shards::group::GroupRate;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::{Caller, GROUP_SETTINGS_MAX, VIEWS_MAX};
 use std::ops::Range;
 
-pub(super) const NOT_FOUND: &str = "Job not found";
-pub(super) const NOT_ACTIVE: &str = "Job not found or not active";
-/// The log has no room for it, since the file system has none.
-pub(super) const FULL: &str = "Disk full";
-/// Or since the system opens no file for it.
-pub(super) const NO_FILES: &str = "Too many open files";
-/// Or since the kernel has no memory for one.
-pub(super) const NO_MEMORY: &str = "Out of memory";
-/// Or for another reason.
-pub(super) const NO_ROOM: &str = "The log gets no further file";
-pub(super) const NOT_CANCELLABLE: &str = "Job not found or cannot be cancelled";
-pub(super) const BUSY: &str = "Too many long commands wait already";
 /// Why the outcome of an attempt is not taken that the server has ended for its time.
 pub(super) const TOO_LATE: &str = "already-finalized";
-pub(super) const DAMAGED: &str = "The stored job is damaged";
 
 macro_rules! executor {
     ($($op:ident $name:literal $([$take:ident, $specs:expr])? {
@@ -137,8 +125,8 @@ impl ShardServer {
         let pushed = match self.own_reply() {
             Some(Reply::Pushed(pushed)) => pushed,
             Some(Reply::Refused { place, refusal: Refusal::GroupFull }) => {
-                let text = group_full(jobs.get(place), is_batch.then_some(place));
-                self.refuse(conns, ctx.origin, ctx.req_id, &text);
+                let error = group_full(jobs.get(place), is_batch.then_some(place));
+                self.refuse(conns, ctx.origin, ctx.req_id, &error);
                 return;
             }
             Some(Reply::Refused { refusal, .. }) => {
@@ -182,8 +170,8 @@ impl ShardServer {
         jobs: usize,
     ) {
         self.compaction.refused_pushes += jobs as u64;
-        let text = self.refusal_text(refusal, JobRef::Custom(""));
-        self.refuse(conns, origin, req_id, &text);
+        let error = self.refusal_error(refusal, JobRef::Custom(""));
+        self.refuse(conns, origin, req_id, &error);
     }
 
     fn pull(
@@ -209,8 +197,8 @@ impl ShardServer {
                 self.write_pulled(conns, ctx.origin, ctx.req_id, shape, range);
             }
             Some(Reply::Refused { refusal, .. }) => {
-                let text = self.refusal_text(refusal, JobRef::Custom(""));
-                self.refuse(conns, ctx.origin, ctx.req_id, &text);
+                let error = self.refusal_error(refusal, JobRef::Custom(""));
+                self.refuse(conns, ctx.origin, ctx.req_id, &error);
             }
             _ => {}
         }
@@ -250,8 +238,8 @@ impl ShardServer {
                 });
             }
             Reply::Refused { refusal, .. } if parked.shape != Shape::Bulk => {
-                let text = self.refusal_text(*refusal, JobRef::Custom(""));
-                self.refuse(conns, parked.origin, req_id, &text);
+                let error = self.refusal_error(*refusal, JobRef::Custom(""));
+                self.refuse(conns, parked.origin, req_id, &error);
             }
             other => self.write_bulk(conns, parked.origin, req_id, other),
         }
@@ -324,8 +312,8 @@ impl ShardServer {
                 self.respond(conns, ctx.origin, |_, sink| write_too_late(sink, ctx.req_id));
             }
             Some(Reply::Refused { refusal, .. }) => {
-                let text = self.refusal_text(refusal, job);
-                self.refuse(conns, ctx.origin, ctx.req_id, &text);
+                let error = self.refusal_error(refusal, job);
+                self.refuse(conns, ctx.origin, ctx.req_id, &error);
             }
             Some(Reply::Count(count)) => self.write_done(conns, ctx, answer, count),
             _ => self.write_done(conns, ctx, answer, 1),
@@ -350,19 +338,6 @@ impl ShardServer {
                 write_data(sink, ctx.req_id, name, |writer| writer.uint(changed));
             }
         });
-    }
-
-    /// Why the log here has no room, as clients are told.
-    pub(super) fn no_room(&self) -> &'static str {
-        lack_text(self.engine.journal.log.lack())
-    }
-
-    /// Why this shard has refused something, in the words of the contract.
-    pub(super) fn refusal_text(&self, refusal: Refusal, job: JobRef<'_>) -> String {
-        match refusal {
-            Refusal::Full => self.no_room().into(),
-            other => refusal_text(other, job),
-        }
     }
 
     /// Answers `RateLimit`.
@@ -401,16 +376,6 @@ impl ShardServer {
     /// `TrimEvents`: nothing of events is kept that could be trimmed.
     fn trim_events(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         self.write_done(conns, ctx, Answer::Count("removed"), 0);
-    }
-}
-
-/// What a log that gets no more room has too little of, as clients are told.
-pub(super) fn lack_text(lack: Option<Lack>) -> &'static str {
-    match lack {
-        Some(Lack::Descriptors) => NO_FILES,
-        Some(Lack::Memory) => NO_MEMORY,
-        Some(Lack::Other) => NO_ROOM,
-        Some(Lack::Space) | None => FULL,
     }
 }
 
@@ -491,38 +456,4 @@ pub(super) fn write_renewed(
             }
         }
     });
-}
-
-/// Why a job was refused, in the words of the contract.
-pub(super) fn refusal_text(refusal: Refusal, job: JobRef<'_>) -> String {
-    let uuid;
-    let id = match job {
-        JobRef::Custom(name) => name,
-        JobRef::Id(id) => {
-            uuid = crate::protocol::uuid_text::format(id.0);
-            // The text of a UUID is ASCII.
-            std::str::from_utf8(&uuid).unwrap_or_default()
-        }
-    };
-    match refusal {
-        Refusal::NotFound => NOT_FOUND.into(),
-        Refusal::NotActive | Refusal::TooLate => NOT_ACTIVE.into(),
-        Refusal::NotCancellable => NOT_CANCELLABLE.into(),
-        Refusal::NotPending => "Job not found or not waiting or delayed".into(),
-        Refusal::NotDelayed => "Job not found or not delayed".into(),
-        Refusal::NotMovable => "Job not found or cannot be moved to waiting".into(),
-        Refusal::NotDelayable => "Job not found or not waiting, delayed or active".into(),
-        Refusal::Ended => "Job not found or already completed or failed".into(),
-        Refusal::Busy => BUSY.into(),
-        Refusal::Full => FULL.into(),
-        Refusal::GroupFull => "The group of a job is full".into(),
-        Refusal::GroupSettings => {
-            format!("At most {GROUP_SETTINGS_MAX} groups of a shard may have settings")
-        }
-        Refusal::GroupTerms => {
-            format!("group must be one of at most {VIEWS_MAX} that pulls of a queue say at a time")
-        }
-        Refusal::TokenRequired => format!("Lock token required for job {id}"),
-        Refusal::TokenInvalid => format!("Invalid or expired lock token for job {id}"),
-    }
 }

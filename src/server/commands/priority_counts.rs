@@ -1,9 +1,9 @@
 //! `GetCountsPerPriority`: a queue may have a row for each of two million priorities, so the answer is written slice
 //! by slice, a slice a turn. Priorities that come, go or change meanwhile may or may not be in it as they are.
 
+use crate::api::error::ErrorKind;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use crate::server::connection::reply_writer::TOO_LARGE;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
@@ -110,7 +110,7 @@ impl ShardServer {
         self.large_replies.note_shown(expected_bytes);
         reply[rows_at..rows_at + 4].copy_from_slice(&rows.to_be_bytes());
         if framing.finish(&mut reply).is_err() {
-            self.refuse(conns, origin, req_id.as_deref(), TOO_LARGE);
+            self.refuse(conns, origin, req_id.as_deref(), ErrorKind::ReplyTooLarge);
         } else {
             self.send_whole(conns, origin, reply);
         }

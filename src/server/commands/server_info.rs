@@ -1,5 +1,6 @@
 //! Commands that any shard can answer.
 
+use crate::api::error::ErrorKind;
 use crate::api::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
@@ -20,7 +21,7 @@ impl ShardServer {
         if accepted {
             self.respond(conns, ctx.origin, |_, sink| reply::ok(sink.out, ctx.req_id));
         } else {
-            self.refuse(conns, ctx.origin, ctx.req_id, "Invalid token");
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::InvalidToken);
         }
     }
 

@@ -6,6 +6,7 @@
 //! that share a connection share its numbers.
 
 use super::worker_presence::{SLICE, WorkerPresence, each_once};
+use crate::api::error::ErrorKind;
 use crate::api::request::Answer;
 use crate::protocol::msgpack::Texts;
 use crate::protocol::msgpack::writer::Writer;
@@ -44,8 +45,6 @@ const WORKER_BYTES: usize = 256;
 
 /// What a queue that it names takes beside its name, where the queues of all are counted.
 const QUEUE_BYTES: usize = 128;
-
-const NOT_FOUND: &str = "Worker not found";
 
 /// One registration.
 #[derive(Clone, Debug)]
@@ -443,7 +442,7 @@ impl ShardServer {
         if known {
             self.write_done(conns, ctx, answer, 1);
         } else {
-            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::WorkerNotFound);
         }
     }
 

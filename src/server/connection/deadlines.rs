@@ -6,12 +6,11 @@
 //! those. Time in which the server does not take what has come does not count. The alarms are those of HTTP connections.
 
 use super::protocol::Protocol;
+use crate::api::error::ErrorKind;
 use crate::protocol::websocket::Closing;
 use crate::server::http::Phase;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
-
-const TOO_SLOW: &str = "The frame did not come in time";
 
 /// Connections that were given up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,17 +80,17 @@ impl ShardServer {
         }
         let is_stranger = !session.trusted;
         let Deadlines { tokens, frames } = &mut self.deadlines;
-        let (count, text, closing) = if is_stranger {
-            (tokens, "Not authenticated", Closing::STRANGER)
+        let (count, error, closing) = if is_stranger {
+            (tokens, ErrorKind::NotAuthenticated, Closing::STRANGER)
         } else {
-            (frames, TOO_SLOW, Closing::TOO_SLOW)
+            (frames, ErrorKind::FrameTooSlow, Closing::TOO_SLOW)
         };
         *count += 1;
         if session.protocol == Protocol::WebSocket {
             self.close_websocket(conns, conn, Some(closing));
         } else {
             let origin = self.origin(conn);
-            self.refuse(conns, origin, None, text);
+            self.refuse(conns, origin, None, error);
             self.finish_connection(conns, conn);
         }
     }

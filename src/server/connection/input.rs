@@ -5,6 +5,7 @@
 
 use super::protocol::Protocol;
 use super::session::{IN_FLIGHT_MAX, Session, UNAUTHENTICATED_FRAME_BYTES_MAX};
+use crate::api::error::ErrorKind;
 use crate::protocol::decode::beginning::BEGINNING_BYTES_MAX;
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
@@ -22,9 +23,6 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};
-
-/// Refuses a frame or message beyond the rate limit.
-pub const TOO_OFTEN: &str = "Rate limit exceeded";
 
 impl ShardServer {
     /// A new connection.
@@ -142,7 +140,7 @@ impl ShardServer {
                     if need > UNAUTHENTICATED_FRAME_BYTES_MAX && !session.trusted =>
                 {
                     let origin = self.origin(conn);
-                    self.refuse(conns, origin, None, "Not authenticated");
+                    self.refuse(conns, origin, None, ErrorKind::NotAuthenticated);
                     self.finish_connection(conns, conn);
                     return bytes.len();
                 }
@@ -157,8 +155,9 @@ impl ShardServer {
                     let origin = self.origin(conn);
                     let knocks = certificate::is_handshake(left);
                     self.http.counters.handshakes += u64::from(knocks);
-                    let text = if knocks { certificate::NO_TLS } else { "Frame exceeds 64 MB" };
-                    self.refuse(conns, origin, None, text);
+                    let error =
+                        if knocks { ErrorKind::TlsNotSpoken } else { ErrorKind::FrameTooLarge };
+                    self.refuse(conns, origin, None, error);
                     self.finish_connection(conns, conn);
                     return bytes.len();
                 }
@@ -180,7 +179,7 @@ impl ShardServer {
         let origin = self.origin(conn);
         // No further than where a command has to be named.
         let beginning = &frame[..frame.len().min(BEGINNING_BYTES_MAX)];
-        self.refuse(conns, origin, find_req_id(beginning), TOO_OFTEN);
+        self.refuse(conns, origin, find_req_id(beginning), ErrorKind::TooOften);
         false
     }
 

@@ -52,7 +52,7 @@ impl ShardServer {
         frame_bytes: usize,
     ) -> bool {
         let judged = judge(beginning, frame_bytes, Face::Frame);
-        let Some(Err(text)) = judged else { return false };
+        let Some(Err(error)) = judged else { return false };
         if !self.sessions.get(conn).is_some_and(|session| session.trusted) {
             // Nothing but its token is of interest.
             return false;
@@ -61,7 +61,7 @@ impl ShardServer {
         let req_id = find_req_id(&beginning[..beginning.len().min(BEGINNING_BYTES_MAX)]);
         if frame_bytes == beginning.len() || self.admits_frame(conns, conn, beginning) {
             let origin = self.origin(conn);
-            self.refuse(conns, origin, req_id, &text);
+            self.refuse(conns, origin, req_id, &error);
         }
         if let Some(session) = self.sessions.get(conn) {
             session.refused_bytes = frame_bytes - beginning.len();

@@ -4,6 +4,7 @@
 use super::protocol::Protocol;
 use super::reply_writer::ReplyWriter;
 use super::session::UNSENT_BYTES_MAX;
+use crate::api::error::ErrorRef;
 use crate::protocol::reply;
 use crate::server::overload::large_replies::LARGE_BYTES;
 use crate::server::shard_mail::envelope::Origin;
@@ -109,13 +110,14 @@ impl ShardServer {
     }
 
     /// Answers with an error.
-    pub(crate) fn refuse(
+    pub(crate) fn refuse<'e>(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
         req_id: Option<&[u8]>,
-        text: &str,
+        error: impl Into<ErrorRef<'e>>,
     ) {
-        self.respond(conns, origin, |_, sink| reply::error(sink.out, req_id, text));
+        let error = error.into();
+        self.respond(conns, origin, |_, sink| reply::error(sink.out, req_id, error));
     }
 }

@@ -3,11 +3,10 @@
 //!
 //! A ground type: it imports nothing of the server.
 
+use crate::api::error::ErrorKind;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
 use corq_shards::log_record::location::LogRef;
-
-pub(crate) const TOO_LARGE: &str = "The reply does not fit a frame";
 
 /// A payload that is missing in a reply.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +36,7 @@ pub(crate) fn framed(
     write(sink);
     if frame.finish(sink.out).is_err() {
         sink.placeholders.truncate(placeholders);
-        reply::error(sink.out, req_id, TOO_LARGE);
+        reply::error(sink.out, req_id, ErrorKind::ReplyTooLarge);
     }
 }
 

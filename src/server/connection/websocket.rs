@@ -1,11 +1,11 @@
 //! WebSocket connections: messages of a client become frames as they come over TCP, and replies to them
 //! become messages.
 
-use super::input::TOO_OFTEN;
 use super::long_requests::Judged;
 use super::protocol::Protocol;
 use super::session::{IN_FLIGHT_MAX, UNAUTHENTICATED_FRAME_BYTES_MAX};
 use super::transcode::{LONG_REPLY_BYTES, SLICE_BYTES};
+use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
 use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
 use crate::protocol::decode::find_req_id;
@@ -14,7 +14,6 @@ use crate::protocol::json::{self, Fault, JsonError, Parse, TEXT_BYTES_MAX, Unsho
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::protocol::websocket::{self, Begun, Closing, Frame, Head, Kind, MESSAGE_BYTES_MAX};
-use crate::server::connection::reply_writer::TOO_LARGE;
 use crate::server::overload::send_memory::is_tight;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
@@ -262,10 +261,13 @@ impl ShardServer {
             }
             Err(error) => {
                 let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
-                let invalid = format!("Invalid JSON: {error}");
-                let text = if trusted { &*invalid } else { "Not authenticated" };
+                let error = if trusted {
+                    Error::invalid_json(error)
+                } else {
+                    ErrorKind::NotAuthenticated.into()
+                };
                 let origin = self.origin(conn);
-                self.refuse(conns, origin, None, text);
+                self.refuse(conns, origin, None, &error);
             }
         }
         value
@@ -288,7 +290,7 @@ impl ShardServer {
             value.clear();
         }
         let origin = self.origin(conn);
-        self.refuse(conns, origin, find_req_id(&value), TOO_OFTEN);
+        self.refuse(conns, origin, find_req_id(&value), ErrorKind::TooOften);
         self.scratch.value = value;
     }
 
@@ -412,7 +414,7 @@ impl ShardServer {
 pub(crate) fn write_too_large(reply: &[u8], text: &mut Vec<u8>) {
     for req_id in [reply::req_id_of(reply), None] {
         let mut frame = Vec::new();
-        reply::error(&mut frame, req_id, TOO_LARGE);
+        reply::error(&mut frame, req_id, ErrorKind::ReplyTooLarge);
         if json::from_reply(&frame[PREFIX_BYTES..], text).is_ok() {
             return;
         }

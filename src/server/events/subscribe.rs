@@ -2,6 +2,7 @@
 //! what it asks. How events come to it is not known here.
 
 use super::shared_buffer::Form;
+use crate::api::error::ErrorKind;
 use crate::protocol::reply;
 use crate::server::connection::protocol::Protocol;
 use crate::server::shard_mail::request_context::RequestContext;
@@ -9,8 +10,6 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
 /// Refuses a subscription on a connection of another kind.
-const NOT_FRAMES: &str = "Subscriptions are for connections over TCP";
-
 impl ShardServer {
     /// `SubscribeEvents`: the answer comes once every later event will reach the client. One queue per connection: another
     /// subscription ends the one before.
@@ -22,7 +21,7 @@ impl ShardServer {
     ) {
         let conn = ctx.origin.conn;
         if self.sessions.protocol(conn) != Some(Protocol::Frames) {
-            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FRAMES);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::SubscribeOverTcp);
             return;
         }
         self.end_subscription(conns, conn);
@@ -35,7 +34,7 @@ impl ShardServer {
     /// Answers `UnsubscribeEvents`.
     pub(crate) fn unsubscribe(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         if self.sessions.protocol(ctx.origin.conn) != Some(Protocol::Frames) {
-            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FRAMES);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::SubscribeOverTcp);
             return;
         }
         self.end_subscription(conns, ctx.origin.conn);

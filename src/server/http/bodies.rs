@@ -2,14 +2,13 @@
 //! its own; a hundred clients that each send most of one and stop must not add up to a gigabyte.
 
 use super::{Connections, HttpError, Reading};
+use crate::api::error::ErrorKind;
 use crate::protocol::http1::answer::Manner;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::ConnId;
 
 /// Most bytes of bodies on their way to one shard.
 pub const BODIES_BYTES_MAX: usize = 128 << 20;
-
-pub const TOO_MUCH: &str = "The bodies of all requests are too large together";
 
 impl ShardServer {
     /// Notes what the body that a connection sends takes in memory, and makes room if need be.
@@ -28,7 +27,7 @@ impl ShardServer {
                 session.http.reading = None;
             }
             let extra = "Retry-After: 1\r\n".to_owned();
-            let error = HttpError { extra, ..HttpError::new(503, TOO_MUCH) };
+            let error = HttpError { extra, ..HttpError::new(ErrorKind::BodiesTooLarge) };
             let manner = Manner { bodiless: false, stay: false, origin: 0 };
             self.object(conns, largest, &error, manner);
         }
@@ -43,7 +42,7 @@ impl ShardServer {
             return;
         }
         let extra = "Retry-After: 1\r\n".to_owned();
-        let error = HttpError { extra, ..HttpError::new(503, TOO_MUCH) };
+        let error = HttpError { extra, ..HttpError::new(ErrorKind::BodiesTooLarge) };
         let manner = Manner { bodiless: false, stay: false, origin: 0 };
         self.object(conns, conn, &error, manner);
     }

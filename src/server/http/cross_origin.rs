@@ -11,21 +11,11 @@
 
 use super::routes;
 use super::routes::Endpoint;
+use crate::api::error::ErrorKind;
 use crate::protocol::http1::answer::Standing;
 use crate::protocol::http1::head::Head;
 use crate::protocol::http1::target::Target;
 use std::net::{Ipv4Addr, Ipv6Addr};
-
-/// The code of every refusal.
-pub const CODE: &str = "cross-origin";
-
-const OTHER_ORIGIN: &str = "This request comes from a web page whose origin is neither this server's nor in CORS_ALLOW_ORIGIN";
-const OTHER_SITE: &str = "This request comes from a web page of another origin that does not say which: \
-     CORS_ALLOW_ORIGIN lists origins that may ask, and * lets all";
-const OTHER_HOST: &str =
-    "The Host of this request is neither an IP address nor localhost nor in ALLOWED_HOSTS";
-const SECRET_PAGE: &str = "A browser that does not say for which page it asks takes no jobs: \
-     use TLS, or localhost, or a token";
 
 /// What the settings say.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +30,7 @@ pub struct Rules {
 
 impl Rules {
     /// Whether a request goes on whose body is not waited for.
-    pub fn judge_early(&self, head: &Head<'_>, through_path: bool) -> Result<(), &'static str> {
+    pub fn judge_early(&self, head: &Head<'_>, through_path: bool) -> Result<(), ErrorKind> {
         let path = Target::of(head.target).path;
         let endpoint = routes::find(head.method, path).ok().map(|(endpoint, _)| endpoint);
         self.judge(head, endpoint, through_path)
@@ -71,21 +61,21 @@ impl Rules {
         head.origin.and_then(listed).unwrap_or(0) as u8
     }
 
-    /// Whether a request goes on; if not, the text for the client. `endpoint` is what it asks for, `through_path`
+    /// Whether a request goes on; if not, why. `endpoint` is what it asks for, `through_path`
     /// whether it came through a unix socket, which no page can reach by a name of its own.
     pub fn judge(
         &self,
         head: &Head<'_>,
         endpoint: Option<Endpoint>,
         through_path: bool,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), ErrorKind> {
         // What follows a preflight is judged by itself.
         if self.has_tokens || endpoint == Some(Endpoint::Preflight) {
             return Ok(());
         }
         let says_nothing = matches!(endpoint, Some(Endpoint::Alive | Endpoint::Ready));
         if !through_path && !says_nothing && !self.knows_host(head.host.unwrap_or_default()) {
-            return Err(OTHER_HOST);
+            return Err(ErrorKind::OtherHost);
         }
         if is_any(&self.origins) {
             return Ok(());
@@ -93,15 +83,15 @@ impl Rules {
         match (head.origin, head.fetch_site) {
             (Some(origin), _) if self.origins.iter().any(|own| own.as_bytes() == origin) => Ok(()),
             (Some(origin), _) if is_own(origin, head.host.unwrap_or_default()) => Ok(()),
-            (Some(_), _) => Err(OTHER_ORIGIN),
+            (Some(_), _) => Err(ErrorKind::OtherOrigin),
             // Browsers say nothing at all with some requests to a server without TLS. Of those that a page may make
             // without a word, only this one changes anything.
             (None, None) if endpoint == Some(Endpoint::Pull) && is_browser(head) => {
-                Err(SECRET_PAGE)
+                Err(ErrorKind::SecretPage)
             }
             (None, None | Some(b"none" | b"same-origin")) => Ok(()),
             // None of these has said which origin it is of, as for an image: it cannot be in the list.
-            (None, Some(_)) => Err(OTHER_SITE),
+            (None, Some(_)) => Err(ErrorKind::OtherSite),
         }
     }
 
@@ -170,7 +160,7 @@ mod tests {
     }
 
     /// What is said about a request to `endpoint` with these header lines, over a port.
-    fn judged(rules: &Rules, endpoint: Endpoint, lines: &[&str]) -> Result<(), &'static str> {
+    fn judged(rules: &Rules, endpoint: Endpoint, lines: &[&str]) -> Result<(), ErrorKind> {
         let text = format!("GET / HTTP/1.1\r\n{}\r\n\r\n", lines.join("\r\n"));
         let head = head::read(text.as_bytes(), &mut 0).unwrap().unwrap();
         rules.judge(&head, Some(endpoint), false)
@@ -265,22 +255,34 @@ mod tests {
             (&["Origin: http://localhost:6790"], [Ok(()); 3]),
             (&["Sec-Fetch-Site: same-origin", chrome], [Ok(()); 3]),
             (&["Sec-Fetch-Site: none", chrome], [Ok(()); 3]),
-            (&[chrome], [Err(SECRET_PAGE), Err(SECRET_PAGE), Ok(())]),
-            (&["Origin: https://a.example"], [Err(OTHER_ORIGIN), Ok(()), Ok(())]),
+            (&[chrome], [Err(ErrorKind::SecretPage), Err(ErrorKind::SecretPage), Ok(())]),
+            (&["Origin: https://a.example"], [Err(ErrorKind::OtherOrigin), Ok(()), Ok(())]),
             (
                 &["Origin: https://a.example", "Sec-Fetch-Site: cross-site"],
-                [Err(OTHER_ORIGIN), Ok(()), Ok(())],
+                [Err(ErrorKind::OtherOrigin), Ok(()), Ok(())],
             ),
-            (&["Origin: https://c.example"], [Err(OTHER_ORIGIN), Err(OTHER_ORIGIN), Ok(())]),
-            (&["Origin: null"], [Err(OTHER_ORIGIN), Err(OTHER_ORIGIN), Ok(())]),
-            (&["Origin:"], [Err(OTHER_ORIGIN), Err(OTHER_ORIGIN), Ok(())]),
+            (
+                &["Origin: https://c.example"],
+                [Err(ErrorKind::OtherOrigin), Err(ErrorKind::OtherOrigin), Ok(())],
+            ),
+            (&["Origin: null"], [Err(ErrorKind::OtherOrigin), Err(ErrorKind::OtherOrigin), Ok(())]),
+            (&["Origin:"], [Err(ErrorKind::OtherOrigin), Err(ErrorKind::OtherOrigin), Ok(())]),
             (
                 &["Origin: http://localhost:6790", "Origin: http://localhost:6790"],
-                [Err(OTHER_ORIGIN), Err(OTHER_ORIGIN), Ok(())],
+                [Err(ErrorKind::OtherOrigin), Err(ErrorKind::OtherOrigin), Ok(())],
             ),
-            (&["Sec-Fetch-Site: cross-site"], [Err(OTHER_SITE), Err(OTHER_SITE), Ok(())]),
-            (&["Sec-Fetch-Site: same-site"], [Err(OTHER_SITE), Err(OTHER_SITE), Ok(())]),
-            (&["Sec-Fetch-Site: Cross-Site"], [Err(OTHER_SITE), Err(OTHER_SITE), Ok(())]),
+            (
+                &["Sec-Fetch-Site: cross-site"],
+                [Err(ErrorKind::OtherSite), Err(ErrorKind::OtherSite), Ok(())],
+            ),
+            (
+                &["Sec-Fetch-Site: same-site"],
+                [Err(ErrorKind::OtherSite), Err(ErrorKind::OtherSite), Ok(())],
+            ),
+            (
+                &["Sec-Fetch-Site: Cross-Site"],
+                [Err(ErrorKind::OtherSite), Err(ErrorKind::OtherSite), Ok(())],
+            ),
         ] {
             let lines = [&[local], lines].concat();
             let found = [&unset, &listed, &all].map(|rules| judged(rules, Endpoint::Pull, &lines));
@@ -297,8 +299,8 @@ mod tests {
         let rebound = ["Host: evil.example:6790", "Origin: http://evil.example:6790"];
         let unset = rules(&[], &[]);
         for endpoint in [Endpoint::Health, Endpoint::Prometheus, Endpoint::Push, Endpoint::Gc] {
-            assert_eq!(judged(&unset, endpoint, &rebound), Err(OTHER_HOST));
-            assert_eq!(judged(&rules(&["*"], &[]), endpoint, &rebound), Err(OTHER_HOST));
+            assert_eq!(judged(&unset, endpoint, &rebound), Err(ErrorKind::OtherHost));
+            assert_eq!(judged(&rules(&["*"], &[]), endpoint, &rebound), Err(ErrorKind::OtherHost));
             assert_eq!(judged(&rules(&[], &["evil.example"]), endpoint, &rebound), Ok(()));
         }
         for endpoint in [Endpoint::Alive, Endpoint::Ready] {

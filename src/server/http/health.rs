@@ -2,15 +2,15 @@
 //! shard adds its figures, the one that was asked writes the sum.
 
 use super::{Limiter, megabytes};
+use crate::api::error::ErrorKind;
 use crate::protocol::msgpack::writer::Writer;
-use crate::protocol::reply;
-use crate::server::commands::lack_text;
+use crate::protocol::reply::{self, ERROR_FIELDS, put_error};
+use crate::server::commands::refusal::lack_error;
 use crate::server::connection::protocol::Protocol;
 use crate::server::lifecycle::certificate;
 use crate::server::multi_shard::scatter_gather::write_stats;
 use crate::server::shard_mail::message::{GatheredPart, ScatterQuery};
 use crate::server::shard_server::ShardServer;
-use crate::server::storage::data_presence::GONE;
 use corq_io::clock;
 use corq_io::log::Lack;
 use corq_io::memory::{self, Memory};
@@ -34,12 +34,12 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    fn text(self) -> &'static str {
+    fn error(self) -> ErrorKind {
         match self {
-            Self::NoRoom(lack) => lack_text(Some(lack)),
-            Self::Gone => GONE,
-            Self::DiskBehind => "The disk is too far behind",
-            Self::Stopping => "The server is stopping",
+            Self::NoRoom(lack) => lack_error(Some(lack)),
+            Self::Gone => ErrorKind::DataGone,
+            Self::DiskBehind => ErrorKind::DiskBehind,
+            Self::Stopping => ErrorKind::Stopping,
         }
     }
 
@@ -188,7 +188,7 @@ impl Figures {
         writer.str(self.trouble.map_or("healthy", Trouble::status));
         if let Some(trouble) = self.trouble {
             writer.str("reason");
-            writer.str(trouble.text());
+            writer.str(trouble.error().text());
         }
         writer.str("uptime");
         writer.uint(of_server.uptime_ms / 1000);
@@ -221,12 +221,12 @@ impl Figures {
 
     fn write_ready(&self, out: &mut Vec<u8>) {
         let ready = self.trouble.is_none();
-        let mut writer = reply::head(out, ready, None, 1 + usize::from(!ready));
+        let more = if ready { 0 } else { ERROR_FIELDS };
+        let mut writer = reply::head(out, ready, None, 1 + more);
         writer.str("ready");
         writer.bool(ready);
         if let Some(trouble) = self.trouble {
-            writer.str("error");
-            writer.str(trouble.text());
+            put_error(&mut writer, trouble.error().into());
         }
     }
 

@@ -33,28 +33,26 @@ use super::overload::receive_memory::ReceiveMemory;
 use super::overload::send_memory::is_tight;
 use super::shard_mail::message::ScatterQuery;
 use super::shard_server::ShardServer;
+use crate::api::error::ErrorKind;
 use crate::protocol::decode::value::is_queue_name;
+use crate::protocol::http1::answer::EXPOSITION;
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::body::Body;
 use crate::protocol::http1::head::{self, Head, Length, Method};
 use crate::protocol::http1::target::Target;
-use crate::protocol::http1::{Problem, answer::EXPOSITION};
 use crate::protocol::websocket;
 use bodies::BODIES_BYTES_MAX;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
-pub use cross_origin::{CODE as CROSS_ORIGIN, Rules};
+pub use cross_origin::Rules;
 pub use rate_limit::{Limiter, Rule, TooMany, Window};
 pub use rate_limit_check::RateLimitCheck;
 use response::Stage;
-pub use response::{coded_body, date_of, megabytes};
+pub use response::{date_of, megabytes};
 use routes::{Endpoint, Miss};
 use std::borrow::Cow;
 pub use timeouts::Phase;
 use timeouts::{Alarms, Patience};
-
-/// What follows the head of such a request is the stream.
-const STREAM_BODY: Problem = Problem { status: 400, text: "A stream is asked for without a body" };
 
 /// Scratch memory beyond this is given back after the request that needed it.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
@@ -211,16 +209,14 @@ impl Plan<'_> {
 
 /// Why a request goes nowhere.
 struct HttpError {
-    status: u16,
-    text: &'static str,
-    /// What programs tell it by.
-    code: Option<&'static str>,
+    error: ErrorKind,
+    /// Headers of the answer, each with its line's end.
     extra: String,
 }
 
 impl HttpError {
-    fn new(status: u16, text: &'static str) -> Self {
-        Self { status, text, code: None, extra: String::new() }
+    fn new(error: ErrorKind) -> Self {
+        Self { error, extra: String::new() }
     }
 }
 
@@ -300,20 +296,18 @@ impl ShardServer {
                 let behind = &bytes[head.raw.len()..];
                 self.begin_request(conns, conn, &head, behind, busy)
             }
-            Err(problem) => {
+            Err(error) => {
                 let knocks = certificate::is_handshake(bytes);
                 self.http.counters.handshakes += u64::from(knocks);
-                let text = if knocks { certificate::NO_TLS } else { problem.text };
-                self.give_up(conns, conn, Problem { text, ..problem })
+                self.give_up(conns, conn, if knocks { ErrorKind::TlsNotSpoken } else { error })
             }
         }
     }
 
     /// Answers that what came is no request, and ends the connection.
-    fn give_up(&mut self, conns: &mut Connections, conn: ConnId, problem: Problem) -> Progress {
-        let Problem { status, text } = problem;
+    fn give_up(&mut self, conns: &mut Connections, conn: ConnId, error: ErrorKind) -> Progress {
         let manner = Manner { bodiless: false, stay: false, origin: 0 };
-        self.object(conns, conn, &HttpError::new(status, text), manner);
+        self.object(conns, conn, &HttpError::new(error), manner);
         Progress::Over
     }
 
@@ -358,9 +352,7 @@ impl ShardServer {
         };
         let plan = match let_in {
             Ok(()) => self.plan(head, target, found, (passed, has_shown), manner),
-            Err(text) => {
-                Err(HttpError { code: Some(cross_origin::CODE), ..HttpError::new(403, text) })
-            }
+            Err(error) => Err(HttpError::new(error)),
         };
         let whole = match head.length {
             Length::Bytes(bytes) if bytes <= behind.len() as u64 => Some(bytes as usize),
@@ -370,7 +362,8 @@ impl ShardServer {
             (Ok(Plan { endpoint: Endpoint::Stream { upgrade, of_queue }, name, .. }), whole) => {
                 let queue = of_queue.then_some(&*name);
                 if whole.is_none() {
-                    return self.give_up(conns, conn, STREAM_BODY);
+                    // What follows the head of such a request is the stream.
+                    return self.give_up(conns, conn, ErrorKind::StreamBody);
                 }
                 self.begin_stream(conns, conn, head, (upgrade, queue), manner);
                 Progress::Took(head.raw.len() + whole.unwrap_or(0))
@@ -403,30 +396,27 @@ impl ShardServer {
     ) -> Result<Plan<'a>, HttpError> {
         if let Err(TooMany { wait_ms }) = passed {
             let extra = format!("Retry-After: {}\r\n", wait_ms.div_ceil(1000).max(1));
-            return Err(HttpError { extra, ..HttpError::new(429, "Rate limit exceeded") });
+            return Err(HttpError { extra, ..HttpError::new(ErrorKind::TooOften) });
         }
         let metrics_are_guarded = self.http.settings.metrics_are_guarded;
         let guarded =
             found.as_ref().map_or(true, |(endpoint, _)| endpoint.is_guarded(metrics_are_guarded));
         if guarded && !has_shown {
             let extra = "WWW-Authenticate: Bearer\r\n".to_string();
-            return Err(HttpError { extra, ..HttpError::new(401, "Unauthorized") });
+            return Err(HttpError { extra, ..HttpError::new(ErrorKind::Unauthorized) });
         }
         let (endpoint, name) = found.map_err(|miss| match miss {
-            Miss::Unknown => HttpError::new(404, "Not found"),
-            Miss::BadPath => HttpError::new(400, "The path must be percent-encoded UTF-8"),
+            Miss::Unknown => HttpError::new(ErrorKind::PathNotFound),
+            Miss::BadPath => HttpError::new(ErrorKind::PathEncoding),
         })?;
         if head.expects == Some(false) {
-            return Err(HttpError::new(417, "Expect must be 100-continue"));
+            return Err(HttpError::new(ErrorKind::Expectation));
         }
-        if let Err(Problem { status, text }) = endpoint.body_limit().check(head.length) {
-            return Err(HttpError::new(status, text));
-        }
+        endpoint.body_limit().check(head.length).map_err(HttpError::new)?;
         let value = |name| match endpoint {
             Endpoint::Pull => {
-                let value = target
-                    .value(name)
-                    .map_err(|_| HttpError::new(400, "The query must be percent-encoded UTF-8"))?;
+                let value =
+                    target.value(name).map_err(|_| HttpError::new(ErrorKind::QueryEncoding))?;
                 Ok(value.filter(|text| !text.is_empty()))
             }
             _ => Ok(None),
@@ -456,17 +446,16 @@ impl ShardServer {
         mut manner: Manner,
     ) {
         if queue.is_some_and(|queue| !is_queue_name(queue)) {
-            let text = "queue must be 1 to 256 characters: letters, digits, _ - . :";
-            self.object(conns, conn, &HttpError::new(400, text), manner);
+            self.object(conns, conn, &HttpError::new(ErrorKind::StreamQueue), manner);
             return;
         }
         let accept = || websocket::accept_key(head.minor, |name| head.headers(name));
         let accept = upgrade.then(accept).transpose();
         match accept {
-            Err(websocket::Refusal { status, error }) => {
+            Err(error) => {
                 manner.stay = false;
-                let mut error = HttpError::new(status, error);
-                if status == 426 {
+                let mut error = HttpError::new(error);
+                if error.error == ErrorKind::WebSocketVersion {
                     error.extra.push_str(websocket::SPOKEN);
                 }
                 self.object(conns, conn, &error, manner);
@@ -515,7 +504,7 @@ impl ShardServer {
             return Progress::Over;
         }
         match taken {
-            Err(problem) => self.give_up(conns, conn, problem),
+            Err(error) => self.give_up(conns, conn, error),
             Ok(taken) => match whole.then(|| self.drop_body(conn)).flatten() {
                 Some(reading) => {
                     let Reading { plan, body } = *reading;

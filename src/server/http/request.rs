@@ -3,6 +3,7 @@
 use super::routes::{Asks, path_field};
 use super::{ConnId, Connections, Plan, slimmed};
 use crate::api::commands::{CommandSpec, Op};
+use crate::api::error::ErrorKind;
 use crate::protocol::json::{Fault, JsonError, Parse};
 use crate::protocol::msgpack::writer::Writer;
 use crate::server::connection::transcode::SLICE_BYTES;
@@ -12,31 +13,6 @@ use std::borrow::Cow;
 
 /// The owner of all jobs that are pulled over HTTP: with one they come with a token.
 const OWNER: &str = "http";
-
-/// Why a body is no command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BadBody {
-    /// It is no JSON.
-    NotJson,
-    /// It is JSON of another kind.
-    NotObject,
-    /// Its lists and objects nest too deep.
-    TooDeep,
-    /// It would take more as a frame than its command can need.
-    TooLong,
-}
-
-impl BadBody {
-    /// The text for the client.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::NotJson => "Invalid JSON body",
-            Self::NotObject => "body must be an object",
-            Self::TooDeep => "body must be at most 128 levels deep",
-            Self::TooLong => "body is longer than its command can be",
-        }
-    }
-}
 
 /// Writes a command without fields.
 pub fn plain(out: &mut Vec<u8>, cmd: &str) {
@@ -96,13 +72,13 @@ fn fields(out: &mut Vec<u8>, spec: &'static CommandSpec, name: &str) -> Parse {
 }
 
 /// What came of reading such an object.
-fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), BadBody> {
+fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), ErrorKind> {
     read.map_err(|error| match error.fault {
-        Fault::Depth => BadBody::TooDeep,
-        Fault::TooLong => BadBody::TooLong,
-        _ => BadBody::NotJson,
+        Fault::Depth => ErrorKind::BodyTooDeep,
+        Fault::TooLong => ErrorKind::BodyTooLong,
+        _ => ErrorKind::BodyNotJson,
     })?;
-    if parse.is_object() { Ok(()) } else { Err(BadBody::NotObject) }
+    if parse.is_object() { Ok(()) } else { Err(ErrorKind::BodyNotObject) }
 }
 
 impl ShardServer {
@@ -161,7 +137,7 @@ impl ShardServer {
     ) {
         match judge(read, parse) {
             Ok(()) => self.begin(conns, conn, frame),
-            Err(bad) => self.conclude_error(conns, conn, 400, bad.text()),
+            Err(error) => self.conclude_error(conns, conn, error),
         }
     }
 }

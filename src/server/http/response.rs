@@ -1,22 +1,17 @@
 //! From the reply of a command to the answer of a request.
 
-use super::bodies::TOO_MUCH;
 use super::{
     Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, HttpError, JSON, Manner, memory,
     request, slimmed,
 };
+use crate::api::error::{Code, ErrorKind, ErrorRef};
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::http1::answer::{self, Standing};
 use crate::protocol::json::{self, Unshown};
 use crate::protocol::msgpack::Reader;
-use crate::server::commands::{
-    DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND,
-};
-use crate::server::connection::reply_writer::TOO_LARGE;
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
-use crate::server::storage::data_presence::GONE;
 use chrono::{DateTime, Datelike, Timelike};
 use corq_io::net::Shared;
 
@@ -36,11 +31,11 @@ const PREFLIGHT: &str = "Access-Control-Allow-Methods: GET, POST, PUT, DELETE, O
     Access-Control-Allow-Headers: Content-Type, Authorization\r\n\
     Access-Control-Max-Age: 86400\r\n";
 
+/// The status of `/ready` while the server takes no jobs.
+const NOT_READY: u16 = 503;
+
 /// The answer to a pull that found nothing, or was never made.
 const NO_JOB: &[u8] = br#"{"ok":true,"job":null,"token":null}"#;
-
-/// What went wrong when a request got no reply at all.
-const LOST: &str = "Internal server error";
 
 impl ShardServer {
     /// Makes an answer of the reply frame to the request under way.
@@ -50,7 +45,7 @@ impl ShardServer {
         let payload = &frame[PREFIX_BYTES..];
         let error = error_of(payload);
         match (exchange.endpoint, &mut exchange.stage, error) {
-            (_, Stage::Cancelling(job), Some(NOT_CANCELLABLE)) => {
+            (_, Stage::Cancelling(job), Some(Code::WrongState)) => {
                 let job = std::mem::take(job);
                 exchange.stage = Stage::WhyNot;
                 let mut frame = Vec::new();
@@ -58,8 +53,8 @@ impl ShardServer {
                 self.begin(conns, conn, &frame);
             }
             (_, Stage::WhyNot, _) => match text_field(payload, "state") {
-                Some("unknown") => self.conclude_error(conns, conn, 404, NOT_FOUND),
-                _ => self.conclude_error(conns, conn, 400, NOT_CANCELLABLE),
+                Some("unknown") => self.conclude_error(conns, conn, ErrorKind::JobNotFound),
+                _ => self.conclude_error(conns, conn, ErrorKind::NotCancellable),
             },
             (Endpoint::PeekPull, _, None) => self.conclude(conns, conn, 200, JSON, NO_JOB),
             (Endpoint::Prometheus, _, None) => {
@@ -72,11 +67,15 @@ impl ShardServer {
                 text.clear();
                 match json::from_reply(payload, &mut text) {
                     Ok(()) => {
-                        let status = error.map_or(200, |error| status_of(endpoint, error));
+                        let status = error.map_or(200, |code| status_of(endpoint, code));
                         self.conclude(conns, conn, status, JSON, &text);
                     }
-                    Err(Unshown::TooLong) => self.conclude_error(conns, conn, 500, TOO_LARGE),
-                    Err(Unshown::Malformed(_)) => self.conclude_error(conns, conn, 500, DAMAGED),
+                    Err(Unshown::TooLong) => {
+                        self.conclude_error(conns, conn, ErrorKind::ReplyTooLarge);
+                    }
+                    Err(Unshown::Malformed(_)) => {
+                        self.conclude_error(conns, conn, ErrorKind::Damaged);
+                    }
                 }
                 self.http.json = slimmed(text);
             }
@@ -120,8 +119,8 @@ impl ShardServer {
                 let answer = Answer { status, kind: JSON, extra: "", body };
                 self.conclude_with(conns, conn, &answer, Some(&text));
             }
-            Err(Unshown::TooLong) => self.conclude_error(conns, conn, 500, TOO_LARGE),
-            Err(Unshown::Malformed(_)) => self.conclude_error(conns, conn, 500, DAMAGED),
+            Err(Unshown::TooLong) => self.conclude_error(conns, conn, ErrorKind::ReplyTooLarge),
+            Err(Unshown::Malformed(_)) => self.conclude_error(conns, conn, ErrorKind::Damaged),
         }
     }
 
@@ -135,7 +134,7 @@ impl ShardServer {
         }
         match exchange.endpoint {
             Endpoint::Pull => self.conclude(conns, conn, 200, JSON, NO_JOB),
-            _ => self.conclude_error(conns, conn, 500, LOST),
+            _ => self.conclude_error(conns, conn, ErrorKind::Internal),
         }
     }
 
@@ -161,17 +160,17 @@ impl ShardServer {
         {
             exchange.manner.stay = false;
         }
-        self.conclude_error(conns, conn, 503, TOO_MUCH);
+        self.conclude_error(conns, conn, ErrorKind::BodiesTooLarge);
     }
 
     pub(super) fn conclude_error(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
-        status: u16,
-        text: &str,
+        error: ErrorKind,
     ) {
-        self.conclude(conns, conn, status, JSON, error_body(text).as_bytes());
+        let error = ErrorRef::from(error);
+        self.conclude(conns, conn, error.code.status(), JSON, error.json().as_bytes());
     }
 
     /// The body is `shared` where that is given.
@@ -210,13 +209,11 @@ impl ShardServer {
         objection: &HttpError,
         manner: Manner,
     ) {
-        let HttpError { status, text, code, extra } = objection;
-        self.long_refused += u64::from(*status == 413);
-        let body = match code {
-            Some(code) => coded_body(text, code),
-            None => error_body(text),
-        };
-        let answer = Answer { status: *status, kind: JSON, extra, body: body.as_bytes() };
+        let HttpError { error, extra } = objection;
+        self.long_refused += u64::from(error.code() == Code::TooLarge);
+        let body = ErrorRef::from(*error).json();
+        let answer =
+            Answer { status: error.code().status(), kind: JSON, extra, body: body.as_bytes() };
         self.write_answer(conns, conn, &answer, manner);
     }
 
@@ -292,7 +289,7 @@ pub fn date_of(now_s: u64) -> String {
         now.year(),
         now.hour(),
         now.minute(),
-        now.second(),
+        now.second()
     )
 }
 
@@ -304,32 +301,17 @@ pub fn megabytes(bytes: u64) -> f64 {
     (bytes as f64 / f64::from(1 << 20) * 100.0).round() / 100.0
 }
 
-/// `text` is one of the server's own, with nothing in it to be escaped.
-fn error_body(text: &str) -> String {
-    format!(r#"{{"ok":false,"error":"{text}"}}"#)
-}
-
-/// The same with a code for programs.
-pub fn coded_body(text: &str, code: &str) -> String {
-    format!(r#"{{"ok":false,"error":"{text}","code":"{code}"}}"#)
-}
-
-fn status_of(endpoint: Endpoint, error: &str) -> u16 {
-    match (endpoint, error) {
-        (Endpoint::Ready, _) | (_, NO_FILES | NO_MEMORY | NO_ROOM | GONE) => 503,
-        (Endpoint::Get, NOT_FOUND) => 404,
-        (_, DAMAGED | TOO_LARGE) => 500,
-        (_, FULL) => 507,
-        _ => 400,
-    }
+/// The status of an error: that of its code, but a server that is not ready says so whatever the reason is.
+fn status_of(endpoint: Endpoint, code: Code) -> u16 {
+    if endpoint == Endpoint::Ready { NOT_READY } else { code.status() }
 }
 
 /// Why a reply says no. A reply that says yes says so first, and is not looked through.
-fn error_of(reply: &[u8]) -> Option<&str> {
+fn error_of(reply: &[u8]) -> Option<Code> {
     let mut ok = field(reply, "ok")?;
     match ok.flag() {
         Ok(Some(true)) => None,
-        _ => text_field(reply, "error"),
+        _ => Some(text_field(reply, "code").and_then(Code::named).unwrap_or(Code::Internal)),
     }
 }
 

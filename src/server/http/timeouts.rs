@@ -5,7 +5,7 @@
 //! that counts by now and is set again. So neither a request nor a turn looks at other connections. The alarms ring for
 //! connections of frames as well: see [`crate::server::connection::deadlines`].
 
-use crate::protocol::http1::Problem;
+use crate::api::error::ErrorKind;
 use crate::server::connection::protocol::Protocol;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
@@ -66,8 +66,6 @@ impl Patience {
         self.due_ms.min(self.known_by_ms)
     }
 }
-
-const TOO_SLOW: Problem = Problem { status: 408, text: "The request did not come in time" };
 
 impl ShardServer {
     /// Notes what a connection is waited for after its input has been looked at. `begun` if some of it
@@ -166,7 +164,7 @@ impl ShardServer {
         let patience = &mut session.http.patience;
         if patience.phase == Phase::Reading {
             self.http.counters.timeouts += 1;
-            self.give_up(conns, conn, TOO_SLOW);
+            self.give_up(conns, conn, ErrorKind::RequestTooSlow);
         } else if unsent == 0 {
             self.finish_connection(conns, conn);
         } else if unsent < patience.unsent {

@@ -2,6 +2,7 @@
 //! speak TLS where it is not spoken, or the other way round.
 
 use super::listeners::Port;
+use crate::api::error::{ErrorKind, ErrorRef};
 use crate::config::Config;
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing as Manners};
 use crate::protocol::msgpack::writer::Writer;
@@ -15,11 +16,6 @@ use std::sync::Arc;
 /// A certificate that ends sooner is worth a word.
 const SOON_S: i64 = 14 * DAY_S;
 const DAY_S: i64 = 86_400;
-
-/// Refuses a client that speaks in the clear at a port for TLS.
-pub const SPEAK_TLS: &str = "This port speaks TLS";
-/// Refuses a client that speaks TLS at a port that does not.
-pub const NO_TLS: &str = "This port does not speak TLS";
 
 /// Reads the files that the settings name, if they name any. An error is one line.
 pub fn open(config: &Config) -> Result<Option<Arc<CertificateStore>>, String> {
@@ -89,12 +85,13 @@ pub fn write_health(writer: &mut Writer<'_>, standing: CertificateStatus) {
 /// Writes the answer to a client that speaks in the clear at a port for TLS.
 pub fn refuse_plain(out: &mut Vec<u8>, port: Port, manners: &Manners, date: &str) {
     if port.protocol == Protocol::Http {
-        let body = format!(r#"{{"ok":false,"error":"{SPEAK_TLS}"}}"#);
-        let answer = Answer { status: 400, kind: JSON, extra: "", body: body.as_bytes() };
+        let error = ErrorRef::from(ErrorKind::TlsSpoken);
+        let (status, body) = (error.code.status(), error.json());
+        let answer = Answer { status, kind: JSON, extra: "", body: body.as_bytes() };
         let manner = Manner { bodiless: false, stay: false, origin: 0 };
         answer::write(out, manners, date, &answer, manner);
     } else {
-        reply::error(out, None, SPEAK_TLS);
+        reply::error(out, None, ErrorKind::TlsSpoken);
     }
 }
 

@@ -11,11 +11,12 @@
 
 use super::certificate;
 use super::listeners::{BoundListener, Port};
+use crate::api::error::{ErrorKind, ErrorRef};
+use crate::protocol::http1::HEAD_BYTES_MAX;
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::head::{self, Head, Method};
 use crate::protocol::http1::target::Target;
-use crate::protocol::http1::{HEAD_BYTES_MAX, Problem};
-use crate::server::http::{CROSS_ORIGIN, Rules, coded_body, date_of};
+use crate::server::http::{Rules, date_of};
 use corq_io::net::{self, ConnId, Connections, Event, Permits, Reactor};
 use std::collections::HashMap;
 use std::io;
@@ -31,9 +32,6 @@ const LOOK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same once the shards are there.
 const LAST_PATIENCE: Duration = Duration::from_millis(500);
-
-/// The body of an answer to those who have to come again.
-const STARTING: &str = r#"{"ok":false,"error":"Server is starting"}"#;
 
 /// What the start tells it.
 #[derive(Debug, Default)]
@@ -221,21 +219,17 @@ impl StartupServer {
             Ok(Some(head)) => {
                 let mut reply = match self.rules.judge_early(&head, *through_path) {
                     Ok(()) => reply_to(&head, &self.told),
-                    Err(text) => refusal(&head, text),
+                    Err(error) => {
+                        Reply { bodiless: head.method == Method::Head, ..Reply::of(error) }
+                    }
                 };
                 reply.origin = self.rules.place_of(&head);
                 Ok(reply)
             }
-            Ok(None) => Err(Problem { status: 431, text: "The head must be at most 32 KB" }),
-            Err(problem) => Err(problem),
+            Ok(None) => Err(ErrorKind::HeadTooLong),
+            Err(error) => Err(error),
         };
-        let reply = read.unwrap_or_else(|Problem { status, text }| Reply {
-            status,
-            kind: JSON,
-            body: format!(r#"{{"ok":false,"error":"{text}"}}"#),
-            bodiless: false,
-            origin: 0,
-        });
+        let reply = read.unwrap_or_else(Reply::of);
         self.visitors.remove(&conn);
         send(&mut self.reactor.conns, conn, &self.standing, &reply);
     }
@@ -250,10 +244,12 @@ struct Reply {
     origin: u8,
 }
 
-/// What a page gets that may not ask.
-fn refusal(head: &Head<'_>, text: &str) -> Reply {
-    let body = coded_body(text, CROSS_ORIGIN);
-    Reply { status: 403, kind: JSON, body, bodiless: head.method == Method::Head, origin: 0 }
+impl Reply {
+    fn of(error: ErrorKind) -> Self {
+        let error = ErrorRef::from(error);
+        let (status, body) = (error.code.status(), error.json());
+        Self { status, kind: JSON, body, bodiless: false, origin: 0 }
+    }
 }
 
 /// What a client gets that comes before the shards do.
@@ -261,11 +257,13 @@ fn reply_to(head: &Head<'_>, told: &StartupState) -> Reply {
     let bodiless = head.method == Method::Head;
     let asks = bodiless || head.method == Method::Get;
     let progress = told.progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let starting = ErrorKind::Starting;
+    let (text, code) = (starting.text(), starting.code().name());
     let (status, kind, body) = match Target::of(head.target).path {
         "/healthz" | "/live" if asks => (200, TEXT, "OK".to_string()),
         "/ready" if asks => {
             let body = format!(
-                r#"{{"ok":false,"ready":false,"error":"Server is starting","reason":"recovering","progress":"{progress}"}}"#
+                r#"{{"ok":false,"ready":false,"error":"{text}","code":"{code}","reason":"recovering","progress":"{progress}"}}"#
             );
             (503, JSON, body)
         }
@@ -276,7 +274,7 @@ fn reply_to(head: &Head<'_>, told: &StartupState) -> Reply {
             );
             (503, JSON, body)
         }
-        _ => (503, JSON, STARTING.to_string()),
+        _ => return Reply { bodiless, ..Reply::of(starting) },
     };
     Reply { status, kind, body, bodiless, origin: 0 }
 }
@@ -347,10 +345,11 @@ mod tests {
         }
         assert!(ask(address, &get("/health")).contains(r#""status":"starting""#));
         let push = "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n{\"data\":123}";
+        let starting = ErrorRef::from(ErrorKind::Starting).json();
         for request in [push.to_string(), get("/jobs/1"), get("/nowhere")] {
             let answer = ask(address, &request);
             assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-            assert!(answer.ends_with(STARTING) && answer.contains("Retry-After"), "{answer}");
+            assert!(answer.ends_with(&starting) && answer.contains("Retry-After"), "{answer}");
         }
         assert!(ask(address, "GET / HTTP/1.1\nHost: a\n\n").starts_with("HTTP/1.1 400"));
         for (path, lines) in [
@@ -361,7 +360,7 @@ mod tests {
         ] {
             let answer = ask(address, &format!("GET {path} HTTP/1.1\r\n{lines}\r\n\r\n"));
             assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
-            assert!(answer.ends_with(r#","code":"cross-origin"}"#), "{answer}");
+            assert!(answer.ends_with(r#","code":"cross_origin"}"#), "{answer}");
         }
         let probe = "GET /live HTTP/1.1\r\nHost: any.example\r\n\r\n";
         assert!(ask(address, probe).starts_with("HTTP/1.1 200"));

@@ -10,6 +10,7 @@
 //! shard has anything before its cut that another one did after its own. What was on its way is lost
 //! to the backup, as it would be by a kill. The client copies the files, up to the cuts; that is not done here.
 
+use crate::api::error::ErrorKind;
 use crate::protocol::msgpack::writer::Writer;
 use crate::server::shard_mail::envelope::Step;
 use crate::server::shard_mail::message::{Message, ScatterQuery};
@@ -19,8 +20,6 @@ use corq_io::log_ring::Store;
 use corq_io::net::Connections;
 use corq_shards::stats::Census;
 use std::collections::BTreeMap;
-
-const NOT_ON_DISK: &str = "The server keeps nothing on a disk";
 
 /// One shard's part in a backup that is beginning.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl ShardServer {
     /// Asks all shards where they cut.
     pub(crate) fn ask_backup_point(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         if matches!(self.engine.journal.log.disk_mut(), Store::Memory(_)) {
-            self.refuse(conns, ctx.origin, ctx.req_id, NOT_ON_DISK);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::NothingOnDisk);
             return;
         }
         self.send_scatter_query(ctx.origin, ctx.req_id, ScatterQuery::BackupPoint);

@@ -175,8 +175,8 @@ impl ShardServer {
             Reply::Refused { place, refusal } => {
                 // A command on no jobs at all can be refused, too: for want of room.
                 let job = jobs.get(*place).copied().unwrap_or(JobRef::Custom(""));
-                let text = self.refusal_text(*refusal, job);
-                self.refuse(conns, origin, req_id, &text);
+                let error = self.refusal_error(*refusal, job);
+                self.refuse(conns, origin, req_id, &error);
             }
             Reply::Count(count) => {
                 self.respond(conns, origin, |_, sink| write_renewed(sink, req_id, *count, &[]));

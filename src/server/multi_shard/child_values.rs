@@ -1,12 +1,11 @@
 //! What became of the children of a job: there may be a hundred thousand, so the answer is written slice by slice, a slice
 //! a turn, in the order in which they ended. One that ends meanwhile is in it, or not.
 
+use crate::api::error::ErrorKind;
 use crate::api::request::JobRef;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::commands::{DAMAGED, NOT_FOUND};
-use crate::server::connection::reply_writer::TOO_LARGE;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
@@ -62,7 +61,7 @@ impl ShardServer {
             return;
         }
         let Some(job) = ctx.id_of(job) else {
-            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::JobNotFound);
             return;
         };
         let (origin, req_id) = (ctx.origin, ctx.req_id.map(Into::into));
@@ -101,7 +100,7 @@ impl ShardServer {
     ) {
         let found = self.engine.shard.find(valuing.job);
         let Some(index) = found else {
-            self.end_child_values(conns, valuing, Some(NOT_FOUND));
+            self.end_child_values(conns, valuing, Some(ErrorKind::JobNotFound));
             return;
         };
         let options = self.engine.shard.view(index).options;
@@ -127,7 +126,7 @@ impl ShardServer {
                 continue;
             }
             let Some(ended) = records.record(&stored).ok().and_then(ended_of) else {
-                self.end_child_values(conns, valuing, Some(DAMAGED));
+                self.end_child_values(conns, valuing, Some(ErrorKind::Damaged));
                 return;
             };
             write_value(&mut writer, &ended, valuing.how);
@@ -141,7 +140,7 @@ impl ShardServer {
             valuing.pieces.push(piece);
         }
         if valuing.bytes > FRAME_BYTES_MAX {
-            self.end_child_values(conns, valuing, Some(TOO_LARGE));
+            self.end_child_values(conns, valuing, Some(ErrorKind::ReplyTooLarge));
             return;
         }
         match next {
@@ -158,13 +157,13 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         valuing: ChildValueRead,
-        refused: Option<&'static str>,
+        refused: Option<ErrorKind>,
     ) {
         let ChildValueRead { origin, req_id, in_data, count, mut pieces, bytes, .. } = valuing;
         self.large_replies.note_shown(bytes);
         let req_id = req_id.as_deref();
-        if let Some(text) = refused {
-            self.refuse(conns, origin, req_id, text);
+        if let Some(error) = refused {
+            self.refuse(conns, origin, req_id, error);
             return;
         }
         let mut head = Vec::new();

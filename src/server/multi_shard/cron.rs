@@ -13,10 +13,10 @@ use super::cron_backlog::CronBacklog;
 use super::cron_view::write_cron;
 use super::messages::{Act, CronMessage};
 use super::task::Task;
+use crate::api::error::{Error, ErrorKind};
 use crate::api::request::{Body, Cadence, Cron, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
-use crate::server::commands::BUSY;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::envelope::{Origin, Step};
@@ -26,7 +26,7 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Command, SetCron};
-use corq_shards::cron::expression::{BadPlan, Plan};
+use corq_shards::cron::expression::Plan;
 use corq_shards::effect::Reply;
 use std::collections::BTreeMap;
 
@@ -43,8 +43,6 @@ pub const CRON_DATA_BYTES_MAX: u64 = 64 << 20;
 /// Commands that waited for a name and are taken up in a turn, if the first of them are refused.
 const TAKEN_UP_PER_TURN: usize = 16;
 
-const NOT_FOUND: &str = "Cron not found";
-
 /// A command on a schedule, as seen by the registry shard.
 #[derive(Debug)]
 pub struct CronTask {
@@ -59,7 +57,7 @@ pub struct CronTask {
     act: Act,
     /// Why it could not be set. The client gets it last, when what was held goes on: a schedule
     /// that is held is in no listing, and one that comes right behind the refusal must find it.
-    refused: Option<Box<str>>,
+    refused: Option<Error>,
 }
 
 /// One name.
@@ -105,15 +103,13 @@ impl CronNames {
     }
 
     /// Room for a schedule of this name, or why there is none.
-    fn reserve(&mut self, name: &str, owner: usize, data_bytes: u64) -> Result<(), String> {
+    fn reserve(&mut self, name: &str, owner: usize, data_bytes: u64) -> Result<(), Error> {
         let before = self.entries.get(name).map(|entry| entry.data_bytes);
         if before.is_none() && self.entries.len() >= CRONS_MAX {
-            return Err(format!("Too many schedules: at most {CRONS_MAX}"));
+            return Err(Error::too_many_schedules(CRONS_MAX));
         }
         if self.data_bytes - before.unwrap_or(0) + data_bytes > CRON_DATA_BYTES_MAX {
-            return Err(format!(
-                "data of all schedules together must be at most {CRON_DATA_BYTES_MAX} bytes"
-            ));
+            return Err(Error::schedules_too_large(CRON_DATA_BYTES_MAX));
         }
         self.data_bytes += data_bytes;
         let entry = self.entries.entry(name.into()).or_insert_with(|| Entry {
@@ -134,14 +130,15 @@ impl CronNames {
 }
 
 /// The plan of a schedule, or why it has none.
-fn plan_of(cron: &Cron<'_>, now_ms: u64) -> Result<Plan, BadPlan> {
+fn plan_of(cron: &Cron<'_>, now_ms: u64) -> Result<Plan, Error> {
     let plan = match cron.every {
         Cadence::Expression(expression) => Plan::at(expression, cron.timezone),
         Cadence::Interval(interval_ms) => Plan::every(interval_ms, cron.timezone),
-    }?;
+    };
+    let plan = plan.map_err(|bad| Error::bad_schedule(bad.0))?;
     match plan.next(now_ms, now_ms) {
         Some(_) => Ok(plan),
-        None => Err(BadPlan("schedule has no run in the future".into())),
+        None => Err(ErrorKind::NoRunAhead.into()),
     }
 }
 
@@ -159,7 +156,7 @@ impl ShardServer {
         } else if self.crons.backlog.push(name, ctx.origin, ctx.frame) {
             self.deferred(ctx.origin);
         } else {
-            self.refuse(conns, ctx.origin, ctx.req_id, BUSY);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::LongCommandsWait);
         }
     }
 
@@ -171,16 +168,16 @@ impl ShardServer {
                 let step = self.tasks.start(self.me, Task::Cron(task));
                 self.send_cron_act(step);
             }
-            Err(text) => self.refuse(conns, ctx.origin, ctx.req_id, &text),
+            Err(error) => self.refuse(conns, ctx.origin, ctx.req_id, &error),
         }
     }
 
     /// The first step of a command that is not refused.
-    fn plan_cron_task(&mut self, ctx: RequestContext<'_>) -> Result<CronTask, String> {
+    fn plan_cron_task(&mut self, ctx: RequestContext<'_>) -> Result<CronTask, Error> {
         let (origin, frame) = (ctx.origin, ctx.frame.into());
         match ctx.body {
             Body::Cron { cron } => {
-                plan_of(cron, self.now_ms).map_err(|bad| bad.0)?;
+                plan_of(cron, self.now_ms)?;
                 let to = self.slots.of_queue(cron.queue);
                 let data_bytes = cron.data.len() as u64;
                 let owner = self.crons.entries.get(cron.name).map(|entry| entry.owner);
@@ -191,7 +188,7 @@ impl ShardServer {
                 Ok(CronTask { origin, frame, name, from, to, data_bytes, act, refused: None })
             }
             Body::CronDelete { name } | Body::CronGet { name } => {
-                let entry = self.crons.entries.get_mut(*name).ok_or(NOT_FOUND)?;
+                let entry = self.crons.entries.get_mut(*name).ok_or(ErrorKind::CronNotFound)?;
                 entry.busy = true;
                 let (name, to) = ((*name).into(), entry.owner);
                 let act = match ctx.body {
@@ -201,7 +198,7 @@ impl ShardServer {
                 let (from, refused) = (None, None);
                 Ok(CronTask { origin, frame, name, from, to, data_bytes: 0, act, refused })
             }
-            _ => Err(NOT_FOUND.into()),
+            _ => Err(ErrorKind::CronNotFound.into()),
         }
     }
 
@@ -223,11 +220,11 @@ impl ShardServer {
         conns: &mut Connections,
         step: Step,
         state: Option<(u64, u64)>,
-        refused: Option<&str>,
+        refused: Option<&Error>,
     ) {
         let Some(Task::Cron(task)) = self.tasks.get(step) else { return };
-        if let Some(text) = refused {
-            task.refused = Some(text.into());
+        if let Some(error) = refused {
+            task.refused = Some(error.clone());
         }
         let next = match (task.act, state) {
             (Act::Hold, moved) => Some(Act::Set { moved }),
@@ -261,9 +258,9 @@ impl ShardServer {
     }
 
     fn finish_cron(&mut self, conns: &mut Connections, task: &CronTask) {
-        if let Some(text) = &task.refused {
+        if let Some(error) = &task.refused {
             let req_id = decode(&task.frame).ok().and_then(|request| request.req_id);
-            self.refuse(conns, task.origin, req_id, text);
+            self.refuse(conns, task.origin, req_id, error);
             self.answered(task.origin);
         }
         let Some(entry) = self.crons.entries.get_mut(&task.name) else { return };
@@ -344,8 +341,7 @@ impl ShardServer {
                 self.act_on_cron(conns, *step, *origin, *act, &batch.bytes[frame.clone()]);
             }
             CronMessage::Acted { step, state, refused } => {
-                let refused = refused.as_ref().map(|text| batch.text(text));
-                self.cron_acted(conns, *step, *state, refused);
+                self.cron_acted(conns, *step, *state, refused.as_ref());
             }
             CronMessage::Known { owner, name, version, data_bytes } => {
                 self.crons.found(usize::from(*owner), batch.text(name), *version, *data_bytes);
@@ -401,14 +397,14 @@ impl ShardServer {
                         });
                         self.answered(origin);
                     }
-                    Err(text) => refused = Some(text),
+                    Err(error) => refused = Some(error),
                 }
             }
             _ => {
                 self.apply(conns, caller, &Command::RemoveCron { name });
                 if act == Act::Delete {
                     if self.own_reply() == Some(Reply::Count(0)) {
-                        self.refuse(conns, origin, req_id, NOT_FOUND);
+                        self.refuse(conns, origin, req_id, ErrorKind::CronNotFound);
                     } else {
                         self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id));
                     }
@@ -421,7 +417,6 @@ impl ShardServer {
         // A setting that was refused leaves what was there, but nothing of it is what was set.
         let state = state.filter(|_| refused.is_none());
         let batch = self.outbox.after_commit(usize::from(step.shard));
-        let refused = refused.map(|text| batch.keep(text.as_bytes()));
         batch.messages.push(Message::Cron(CronMessage::Acted { step, state, refused }));
     }
 
@@ -433,7 +428,7 @@ impl ShardServer {
         name: &str,
     ) {
         if self.engine.shard.cron(name).is_none() {
-            self.refuse(conns, origin, req_id, NOT_FOUND);
+            self.refuse(conns, origin, req_id, ErrorKind::CronNotFound);
             return;
         }
         self.respond(conns, origin, |engine, sink| {
@@ -453,12 +448,12 @@ impl ShardServer {
         caller: Caller,
         cron: &Cron<'_>,
         moved: Option<(u64, u64)>,
-    ) -> Result<u32, String> {
-        let plan = plan_of(cron, self.now_ms).map_err(|bad| bad.0)?;
+    ) -> Result<u32, Error> {
+        let plan = plan_of(cron, self.now_ms)?;
         let known = self.engine.shard.cron(cron.name).map(|cron| cron.executions);
         let runs = known.or(moved.map(|(executions, _)| executions)).unwrap_or(0);
         if cron.runs_max.is_some_and(|most| runs >= most) {
-            return Err(format!("maxLimit must be more than the {runs} runs there have been"));
+            return Err(Error::runs_are_done(runs));
         }
         let (schedule, repeat_every_ms) = match cron.every {
             Cadence::Expression(expression) => (Some(expression), None),
@@ -482,7 +477,7 @@ impl ShardServer {
         match self.own_reply() {
             Some(Reply::Cron(Some(index))) => Ok(index),
             Some(Reply::Refused { .. }) => Err(self.no_room().into()),
-            _ => Err("schedule has no run in the future".into()),
+            _ => Err(ErrorKind::NoRunAhead.into()),
         }
     }
 
@@ -532,10 +527,10 @@ mod tests {
         for n in 0..CRONS_MAX {
             assert_eq!(names.reserve(&n.to_string(), 0, 1), Ok(()));
         }
-        let text = "Too many schedules: at most 10000";
-        assert_eq!(names.reserve("one more", 0, 1), Err(text.into()));
+        let refused = names.reserve("one more", 0, 1).unwrap_err();
+        assert_eq!(refused.text(), "Too many schedules: at most 10000");
         assert_eq!(names.reserve("7", 0, 1), Ok(()), "what is there can be set anew");
         let text = "data of all schedules together must be at most 67108864 bytes";
-        assert_eq!(names.reserve("7", 0, CRON_DATA_BYTES_MAX), Err(text.into()));
+        assert_eq!(names.reserve("7", 0, CRON_DATA_BYTES_MAX).unwrap_err().text(), text);
     }
 }

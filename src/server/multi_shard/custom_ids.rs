@@ -7,9 +7,9 @@ use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::commands::group::group_full;
 use crate::server::commands::job_view::write_pushed;
 use crate::server::commands::pending_replies::CURRENT;
+use crate::server::commands::refusal::group_full;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::envelope::{Origin, Span, Step};
 use crate::server::shard_mail::message::{Batch, Message};
@@ -356,8 +356,8 @@ impl ShardServer {
                     // Its place among all, not among those whose names were granted.
                     let places = taken.iter().enumerate().filter(|(_, taken)| !**taken);
                     let place = places.map(|(place, _)| place).nth(place).unwrap_or(place);
-                    let text = group_full(all.get(place), many.then_some(place));
-                    self.refuse(conns, origin, req_id, &text);
+                    let error = group_full(all.get(place), many.then_some(place));
+                    self.refuse(conns, origin, req_id, &error);
                 } else {
                     self.refuse_push(conns, origin, req_id, refusal, granted.len());
                 }

@@ -7,6 +7,7 @@
 use super::custom_ids::jobs_of;
 use super::messages::UnmetOf;
 use super::task::Task;
+use crate::api::error::Error;
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
@@ -59,7 +60,7 @@ pub struct FoundDependencies {
     pub open: UnmetOf<Vec<u8>>,
     /// Jobs, by place, that name an unknown job, and the error that says so: the push is refused
     /// unless their custom ids are taken.
-    pub refusals: Vec<(usize, Box<str>)>,
+    pub refusals: Vec<(usize, Error)>,
 }
 
 /// The children of one job of a push after the other.
@@ -120,9 +121,8 @@ impl ShardServer {
         let texts = texts(jobs_of(ctx.body)).take(BATCH_DEPENDENCIES_MAX + 1);
         let found: Vec<DependencyState> = texts.map(|(_, text)| need_of(text)).collect();
         if found.len() > BATCH_DEPENDENCIES_MAX {
-            let text =
-                format!("jobs must have at most {BATCH_DEPENDENCIES_MAX} dependencies together");
-            self.refuse(conns, ctx.origin, ctx.req_id, &text);
+            let error = Error::too_many_dependencies(BATCH_DEPENDENCIES_MAX);
+            self.refuse(conns, ctx.origin, ctx.req_id, &error);
             return;
         }
         self.deferred(ctx.origin);
@@ -274,9 +274,9 @@ impl ShardServer {
                 }
                 DependencyState::Met { .. } => {}
                 DependencyState::Name | DependencyState::Job { .. } | DependencyState::Unknown => {
-                    let mut error = format!("Dependency job not found: {text}");
+                    let mut error = Error::dependency_not_found(text);
                     if matches!(body, Body::PushBatch { .. }) {
-                        error.insert_str(0, &format!("jobs[{}]: ", base + job));
+                        error = error.in_job(base + job);
                     }
                     if jobs_of(&body)[job].custom_id.is_none() {
                         if let Some(piece) = piece {
@@ -288,7 +288,7 @@ impl ShardServer {
                         return;
                     }
                     // If a job bears its custom id, this push makes none and depends on nothing.
-                    dependencies.refusals.push((job, error.into()));
+                    dependencies.refusals.push((job, error));
                 }
             }
         }

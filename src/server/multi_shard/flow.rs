@@ -7,14 +7,14 @@
 
 use super::messages::FlowMessage;
 use super::task::Task;
+use crate::api::error::{Error, ErrorKind};
 use crate::api::flow::{FlowJob, Shape};
 use crate::api::request::{Body, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::commands::BUSY;
-use crate::server::commands::group::group_full;
 use crate::server::commands::pending_replies::CURRENT;
+use crate::server::commands::refusal::group_full;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::envelope::{Origin, Span, Step};
 use crate::server::shard_mail::message::{Batch, Message};
@@ -104,14 +104,14 @@ impl ShardServer {
     ) {
         let shape = match Shape::of(jobs) {
             Ok(shape) => Box::new(shape),
-            Err(text) => {
-                self.refuse(conns, ctx.origin, ctx.req_id, &text);
+            Err(error) => {
+                self.refuse(conns, ctx.origin, ctx.req_id, &error);
                 return;
             }
         };
         if jobs.iter().map(answer_bytes).sum::<usize>() > ANSWER_BYTES_MAX {
-            let text = format!("jobs must be answered in {} MB", ANSWER_BYTES_MAX >> 20);
-            self.refuse(conns, ctx.origin, ctx.req_id, &text);
+            let error = Error::flow_answer_too_large(ANSWER_BYTES_MAX >> 20);
+            self.refuse(conns, ctx.origin, ctx.req_id, &error);
             return;
         }
         let mut owners: Vec<usize> =
@@ -184,8 +184,8 @@ impl ShardServer {
         if goes_on {
             self.claim_next_of_flow(step, &jobs);
         } else if let Some(place) = taken {
-            let text = format!("Flow job {} already exists", jobs[place].id);
-            self.finish_flow(conns, step, Some(&text));
+            let error = Error::flow_job_exists(jobs[place].id);
+            self.finish_flow(conns, step, Some(&error));
         } else {
             self.stage_flow(step, &jobs);
         }
@@ -331,14 +331,14 @@ impl ShardServer {
                 self.outbox.immediate(dest).messages.push(Message::Flow(message));
             }
             self.decide(conns, flow, fate, false);
-            let text = match (refusal, decode(&frame).map(|request| request.body)) {
-                (Refusal::Full, _) => self.no_room().to_owned(),
+            let error = match (refusal, decode(&frame).map(|request| request.body)) {
+                (Refusal::Full, _) => self.no_room().into(),
                 (Refusal::GroupFull, Ok(Body::PushFlow { jobs })) => {
                     group_full(jobs.get(place).map(|one| &one.job), Some(place))
                 }
-                _ => BUSY.to_owned(),
+                _ => ErrorKind::LongCommandsWait.into(),
             };
-            self.finish_flow(conns, step, Some(&text));
+            self.finish_flow(conns, step, Some(&error));
             return;
         }
         if self.commit_flow(conns, step, (flow, durable), &owners) {
@@ -434,7 +434,7 @@ impl ShardServer {
         }
     }
 
-    fn finish_flow(&mut self, conns: &mut Connections, step: Step, error: Option<&str>) {
+    fn finish_flow(&mut self, conns: &mut Connections, step: Step, error: Option<&Error>) {
         if matches!(self.tasks.get(step), Some(Task::Long(_))) {
             self.long_flow_has_come(step);
             return;

@@ -8,6 +8,7 @@ use super::batch::write_ignored;
 use super::long_batch::{BYTES_PER_STEP, Doing, LongCommand, Next, Phase, WINDOW, only_id};
 use super::task::Task;
 use crate::api::commands::PerJob;
+use crate::api::error::ErrorKind;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
@@ -17,7 +18,7 @@ use crate::server::shard_mail::message::{Message, PartItem, PartKind};
 use crate::server::shard_mail::request_context::Lookup;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
-use corq_shards::effect::{Refusal, Reply};
+use corq_shards::effect::Reply;
 use corq_shards::job::id::JobId;
 use std::collections::HashSet;
 
@@ -109,8 +110,8 @@ impl ShardServer {
                     Body::AckBatch { batch } => batch.ids.get(*place).copied(),
                     _ => None,
                 };
-                let text = self.refusal_text(*refusal, job.unwrap_or(JobRef::Custom("")));
-                Some((from + *place, text))
+                let error = self.refusal_error(*refusal, job.unwrap_or(JobRef::Custom("")));
+                Some((from + *place, error))
             }
             _ => None,
         };
@@ -130,19 +131,15 @@ impl ShardServer {
                     work.ids[from + place] = id;
                     let token = batch.token(place).map_or(0, |token| token.0);
                     if !work.seen.insert((id.0, token)) {
-                        let text = crate::server::commands::refusal_text(
-                            Refusal::NotActive,
-                            batch.ids[place],
-                        );
-                        refusal = Some((from + place, text));
+                        refusal = Some((from + place, ErrorKind::NotActive.into()));
                         break;
                     }
                 }
             }
             _ => {}
         }
-        if let Some((place, text)) = refusal {
-            command.refuse(place, text);
+        if let Some((place, error)) = refusal {
+            command.refuse(place, error);
         }
         self.wake_long(step);
     }

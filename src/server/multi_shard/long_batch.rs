@@ -16,6 +16,7 @@ use super::messages::LongBatchMessage;
 use super::reservations::Reservations;
 use super::task::Task;
 use crate::api::commands::{Batched, Class, CommandSpec, Op, PerJob};
+use crate::api::error::{Error, ErrorKind};
 use crate::api::flow::named;
 use crate::api::request::{Body, JobRef, Request, Route};
 use crate::protocol::decode::beginning::{Face, LONG_BYTES, judge};
@@ -99,7 +100,7 @@ pub struct LongCommand {
     /// Answers that are to come.
     pub(crate) left: usize,
     /// Why it is refused, and for the sake of which item: the first.
-    pub(crate) refused: Option<(usize, String)>,
+    pub(crate) refused: Option<(usize, Error)>,
     pub(crate) doing: Doing,
 }
 
@@ -138,9 +139,9 @@ impl LongCommand {
         (self.phase, self.place) = (phase, 0);
     }
 
-    pub(crate) fn refuse(&mut self, place: usize, text: String) {
+    pub(crate) fn refuse(&mut self, place: usize, error: impl Into<Error>) {
         if self.refused.as_ref().is_none_or(|(first, _)| place < *first) {
-            self.refused = Some((place, text));
+            self.refused = Some((place, error.into()));
         }
     }
 
@@ -438,8 +439,8 @@ impl ShardServer {
 
     /// Answers one that was refused.
     pub(crate) fn refuse_long(&mut self, conns: &mut Connections, command: &LongCommand) {
-        if let Some((_, text)) = &command.refused {
-            self.refuse(conns, command.origin, command.req_id.as_deref(), text);
+        if let Some((_, error)) = &command.refused {
+            self.refuse(conns, command.origin, command.req_id.as_deref(), error);
         }
     }
 
@@ -473,9 +474,9 @@ impl ShardServer {
         match walked {
             Ok(false) => return Next::More,
             Ok(true) => {}
-            Err(text) => {
+            Err(error) => {
                 command.req_id = find_req_id(command.frame()).map(Into::into);
-                command.refuse(0, text.into());
+                command.refuse(0, error);
                 return Next::More;
             }
         }
@@ -483,12 +484,12 @@ impl ShardServer {
         match decode(&around) {
             Err(refused) => {
                 command.req_id = refused.req_id.map(Into::into);
-                command.refuse(0, refused.error.into());
+                command.refuse(0, refused.error);
             }
             Ok(Request { req_id, body, .. }) => {
                 command.req_id = req_id.map(Into::into);
                 if self.lacks_data_dir(body.spec().class) {
-                    command.refuse(0, crate::server::storage::data_presence::GONE.to_owned());
+                    command.refuse(0, ErrorKind::DataGone);
                 } else {
                     command.doing = self.doing(&body, command.items());
                     command.begin(Phase::Read);
@@ -520,8 +521,8 @@ impl ShardServer {
     fn read_piece(&mut self, command: &mut LongCommand) -> Next {
         if command.is_through() {
             command.begin(Phase::Prepare);
-            if let Err(text) = command.walk.fits() {
-                command.refuse(0, text.into());
+            if let Err(error) = command.walk.fits() {
+                command.refuse(0, error);
             }
             return Next::More;
         }
@@ -533,17 +534,17 @@ impl ShardServer {
         self.meter.note((command.place - from) / ITEMS_PER_STEP + piece.len() / BYTES_PER_STEP);
         command.progress.place = from;
         match decode_piece(&piece, &mut command.progress) {
-            Err(text) => command.refuse(from, text.into()),
+            Err(error) => command.refuse(from, error),
             Ok(Request { body: Body::PushBatch { jobs, .. }, .. }) => {
-                if let Some(text) = self.too_often(&jobs, from) {
-                    command.refuse(from, text);
-                } else if let Err(text) = self.note_read(command, from, &jobs) {
-                    command.refuse(from, text);
+                if let Some(error) = self.too_often(&jobs, from) {
+                    command.refuse(from, error);
+                } else if let Err(error) = self.note_read(command, from, &jobs) {
+                    command.refuse(from, error);
                 }
             }
             Ok(Request { body: Body::PushFlow { jobs }, .. }) => {
-                if let Err(text) = self.note_flow_read(command, from, &jobs) {
-                    command.refuse(from, text);
+                if let Err(error) = self.note_flow_read(command, from, &jobs) {
+                    command.refuse(from, error);
                 }
             }
             Ok(_) => {}

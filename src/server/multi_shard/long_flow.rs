@@ -10,14 +10,13 @@ use super::long_batch::{
     BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, Next, Phase, UNDONE_PER_STEP, WINDOW,
 };
 use super::messages::{FlowMessage, LongBatchMessage, LongPushMessage};
+use crate::api::error::{Error, ErrorKind};
 use crate::api::flow::{FlowJob, Lists, Shape, Tie, named};
 use crate::api::request::{Body, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use crate::server::commands::BUSY;
-use crate::server::commands::group::group_full;
-use crate::server::connection::reply_writer::TOO_LARGE;
+use crate::server::commands::refusal::group_full;
 use crate::server::shard_mail::envelope::{Span, Step};
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
@@ -135,7 +134,7 @@ impl ShardServer {
         command: &mut LongCommand,
         from: usize,
         jobs: &[FlowJob<'_>],
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         let Doing::Flow(work) = &mut command.doing else { return Ok(()) };
         let mut names_others = false;
         for one in jobs {
@@ -157,7 +156,7 @@ impl ShardServer {
             work.naming.push_back(from);
         }
         if work.answer_bytes > ANSWER_BYTES_MAX {
-            return Err(format!("jobs must be answered in {} MB", ANSWER_BYTES_MAX >> 20));
+            return Err(Error::flow_answer_too_large(ANSWER_BYTES_MAX >> 20));
         }
         Ok(())
     }
@@ -175,8 +174,8 @@ impl ShardServer {
         match (command.phase, work.stage) {
             (Phase::Undo, _) => return self.undo_flow(conns, command),
             (_, Stage::Ties) => {
-                if let Err(text) = self.find_ties(command) {
-                    command.refuse(0, text);
+                if let Err(error) = self.find_ties(command) {
+                    command.refuse(0, error);
                 }
             }
             (_, Stage::Check) => {
@@ -186,7 +185,7 @@ impl ShardServer {
                 match checked {
                     Ok(true) => work.stage = Stage::Claims,
                     Ok(false) => {}
-                    Err(text) => command.refuse(0, text),
+                    Err(error) => command.refuse(0, error),
                 }
             }
             (_, Stage::Claims | Stage::Room) if command.left > 0 => return Next::Waits,
@@ -241,7 +240,7 @@ impl ShardServer {
     }
 
     /// Goes on with the ties of the jobs whose lists were read, or reads those of the next piece that has any.
-    fn find_ties(&mut self, command: &mut LongCommand) -> Result<(), String> {
+    fn find_ties(&mut self, command: &mut LongCommand) -> Result<(), Error> {
         let Doing::Flow(work) = &mut command.doing else { return Ok(()) };
         if work.untied.is_empty() {
             let Some(from) = work.naming.pop_front() else {
@@ -335,25 +334,25 @@ impl ShardServer {
             }
         }
         if let Some(place) = refused {
-            let text = format!("Flow job {} already exists", work.shape.id(place));
-            command.refuse(place, text);
+            let error = Error::flow_job_exists(work.shape.id(place));
+            command.refuse(place, error);
         }
     }
 
     /// A shard has staged some jobs, or not.
     pub(crate) fn long_flow_staged(&mut self, step: Step, refused: Option<(usize, Refusal)>) {
-        let no_room = self.no_room().to_owned();
+        let no_room = self.no_room();
         let Some(command) = self.long_task(step) else { return };
         command.left -= 1;
         if let Some((place, refusal)) = refused {
             let one = command.write_one(None, place);
             let jobs = jobs_of(&one);
-            let text = match refusal {
-                Refusal::Full => no_room,
+            let error = match refusal {
+                Refusal::Full => no_room.into(),
                 Refusal::GroupFull => group_full(jobs.first().map(|one| &one.job), Some(place)),
-                _ => BUSY.to_owned(),
+                _ => ErrorKind::LongCommandsWait.into(),
             };
-            command.refuse(place, text);
+            command.refuse(place, error);
         }
         self.wake_long(step);
     }
@@ -385,7 +384,7 @@ impl ShardServer {
         if fits {
             self.send_whole(conns, command.origin, answer);
         } else {
-            self.refuse(conns, command.origin, command.req_id.as_deref(), TOO_LARGE);
+            self.refuse(conns, command.origin, command.req_id.as_deref(), ErrorKind::ReplyTooLarge);
         }
     }
 

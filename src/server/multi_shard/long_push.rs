@@ -11,14 +11,15 @@ use super::long_batch::{
     BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, Next, Phase, UNDONE_PER_STEP, WINDOW,
 };
 use super::messages::{LongBatchMessage, LongPushMessage, Piece, UnmetOf};
+use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::msgpack::{Reader, Texts};
 use crate::protocol::reply;
-use crate::server::commands::group::group_full;
 use crate::server::commands::pending_replies::CURRENT;
+use crate::server::commands::refusal::group_full;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::envelope::{Span, Step};
 use crate::server::shard_mail::message::{Batch, Message};
@@ -124,7 +125,7 @@ impl ShardServer {
         command: &mut LongCommand,
         from: usize,
         jobs: &[NewJob<'_>],
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         let items = command.items();
         let Doing::Push(push) = &mut command.doing else { return Ok(()) };
         push.bytes += push_bytes(&push.queue, jobs);
@@ -151,8 +152,7 @@ impl ShardServer {
             }
         }
         if push.dependencies > BATCH_DEPENDENCIES_MAX {
-            let most = BATCH_DEPENDENCIES_MAX;
-            return Err(format!("jobs must have at most {most} dependencies together"));
+            return Err(Error::too_many_dependencies(BATCH_DEPENDENCIES_MAX));
         }
         Ok(())
     }
@@ -196,8 +196,8 @@ impl ShardServer {
             (_, Stage::Claims | Stage::Room) if command.left > 0 => return Next::Waits,
             (_, Stage::Claims) if push.names.is_empty() => {
                 push.stage = Stage::Room;
-                if let Some((place, text)) = unknown_need(push) {
-                    command.refuse(place, text);
+                if let Some((place, error)) = unknown_need(push) {
+                    command.refuse(place, error);
                     return Next::More;
                 }
                 let bytes = push.bytes + needed_bytes(push);
@@ -228,12 +228,12 @@ impl ShardServer {
     pub(crate) fn dependencies_of_piece(
         &mut self,
         (step, from): (Step, usize),
-        outcome: Result<FoundDependencies, (usize, String)>,
+        outcome: Result<FoundDependencies, (usize, Error)>,
     ) {
         if let Some(command) = self.long_task(step) {
             command.left -= 1;
             match outcome {
-                Err((place, text)) => command.refuse(place, text),
+                Err((place, error)) => command.refuse(place, error),
                 Ok(needed) => {
                     if let Doing::Push(push) = &mut command.doing {
                         push.needed.insert(from, needed);
@@ -371,16 +371,16 @@ impl ShardServer {
             }
             LongPushMessage::Judged { step, refused } => {
                 let refused = refused.map(|(place, refusal)| {
-                    let text = match refusal {
-                        Refusal::GroupFull => self.overfull_text(*step, place),
-                        refusal => self.refusal_text(refusal, JobRef::Custom("")),
+                    let error = match refusal {
+                        Refusal::GroupFull => self.overfull(*step, place),
+                        refusal => self.refusal_error(refusal, JobRef::Custom("")),
                     };
-                    (place, text)
+                    (place, error)
                 });
                 let Some(command) = self.long_task(*step) else { return };
                 command.left -= 1;
-                if let Some((place, text)) = refused {
-                    command.refuse(place, text);
+                if let Some((place, error)) = refused {
+                    command.refuse(place, error);
                 }
                 self.wake_long(*step);
             }
@@ -402,8 +402,8 @@ impl ShardServer {
         self.outbox.after_commit(usize::from(step.shard)).messages.push(message);
     }
 
-    fn overfull_text(&mut self, step: Step, place: usize) -> String {
-        let Some(command) = self.long_task(step) else { return String::new() };
+    fn overfull(&mut self, step: Step, place: usize) -> Error {
+        let Some(command) = self.long_task(step) else { return ErrorKind::GroupOfJobFull.into() };
         let one = match &command.doing {
             Doing::Push(push) => command.write_one(Some(&push.queue), place),
             _ => Vec::new(),
@@ -472,11 +472,11 @@ impl ShardServer {
 }
 
 /// The first job that depends on an unknown one, unless another bears its name.
-fn unknown_need(push: &PushWork) -> Option<(usize, String)> {
+fn unknown_need(push: &PushWork) -> Option<(usize, Error)> {
     push.needed.iter().find_map(|(from, needed)| {
         let is_taken = |place: &usize| push.taken.get(from + place).copied().unwrap_or(false);
         let refused = needed.refusals.iter().find(|(place, _)| !is_taken(place));
-        refused.map(|(place, text)| (from + place, text.to_string()))
+        refused.map(|(place, error)| (from + place, error.clone()))
     })
 }
 

@@ -3,6 +3,7 @@
 //!
 //! A ground type: of the server it imports the envelope only.
 
+use crate::api::error::Error;
 use crate::server::shard_mail::envelope::{Origin, Span, Step};
 use corq_shards::effect::Refusal;
 
@@ -176,7 +177,7 @@ pub enum ParentLinkMessage {
         /// Who waits.
         step: Step,
         /// What came of it.
-        outcome: Result<bool, Box<str>>,
+        outcome: Result<bool, Error>,
     },
 }
 
@@ -216,7 +217,7 @@ pub enum CronMessage {
         /// The schedule.
         state: Option<(u64, u64)>,
         /// Why it could not be set.
-        refused: Option<Span>,
+        refused: Option<Error>,
     },
     /// The sender has this schedule, found in its log.
     Known {

@@ -5,13 +5,13 @@
 use super::messages::{AboutChild, Link, ParentLinkMessage};
 use super::task::Task;
 use crate::api::commands::Op;
+use crate::api::error::{Error, ErrorKind};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::patch::patched;
 use crate::protocol::{reply, uuid_text};
 use crate::server::commands::job_view::pushed_of;
 use crate::server::commands::pending_replies::CURRENT;
-use crate::server::commands::{DAMAGED, NOT_FOUND};
 use crate::server::connection::reply_writer::framed;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::shard_mail::envelope::{Origin, Step};
@@ -88,8 +88,7 @@ impl ShardServer {
     ) {
         let (child, parent) = (text_of(child), parent.map(text_of).unwrap_or_default());
         if child == parent {
-            let text = "A job cannot be its own parent";
-            self.refuse(conns, ctx.origin, ctx.req_id, text);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::OwnParent);
             return;
         }
         self.deferred(ctx.origin);
@@ -170,7 +169,7 @@ impl ShardServer {
             Stage::Patch | Stage::Rest => Err(None),
         };
         if let Err(end) = next {
-            self.finish_parent_link(conns, step, end.as_deref());
+            self.finish_parent_link(conns, step, end.as_ref());
         }
     }
 
@@ -188,7 +187,7 @@ impl ShardServer {
         self.outbox.immediate(self.slots.of_job(job)).messages.push(Message::ParentLink(message));
     }
 
-    fn ask_child(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+    fn ask_child(&mut self, step: Step) -> Result<(), Option<Error>> {
         let Some(task) = self.parent_link_task(step) else { return Err(None) };
         let Some(child) = task.child.1 else { return Err(Some(no_child(task))) };
         self.parent_link_asks(
@@ -200,7 +199,7 @@ impl ShardServer {
         Ok(())
     }
 
-    fn child_is_known(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+    fn child_is_known(&mut self, step: Step) -> Result<(), Option<Error>> {
         let Some(task) = self.parent_link_task(step) else { return Err(None) };
         let about = task.about_child.clone().unwrap_or_default();
         if !task.parent.0.is_empty() {
@@ -211,7 +210,7 @@ impl ShardServer {
             return Err(Some(no_child(task)));
         }
         let Some(parent) = about.parent.filter(|parent| **parent != *PENDING) else {
-            return Err(Some(format!("Job {} has no parent", task.child.0).into()));
+            return Err(Some(Error::no_parent(&task.child.0)));
         };
         task.parent.0 = parent;
         task.stage = Stage::ParentName;
@@ -219,7 +218,7 @@ impl ShardServer {
         Ok(())
     }
 
-    fn ask_parent(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+    fn ask_parent(&mut self, step: Step) -> Result<(), Option<Error>> {
         let Some(Task::ParentLink(task)) = self.tasks.get(step) else { return Err(None) };
         let Some(parent) = task.parent.1 else { return Err(no_parent(task)) };
         let batch = self.outbox.immediate(self.slots.of_job(parent));
@@ -234,7 +233,7 @@ impl ShardServer {
     }
 
     /// Both are known: decides what is to be done.
-    fn parent_is_known(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+    fn parent_is_known(&mut self, step: Step) -> Result<(), Option<Error>> {
         let Some(Task::ParentLink(task)) = self.tasks.get(step) else { return Err(None) };
         let (Some(child), Some(parent)) = (task.child.1, task.parent.1) else { return Err(None) };
         let Some(about) = task.about_parent.clone() else { return Err(no_parent(task)) };
@@ -247,18 +246,16 @@ impl ShardServer {
             }
             let owner = of_child.parent.filter(|owner| **owner != *PENDING);
             if let Some(owner) = owner.filter(|owner| *owner != about.known_as) {
-                let text = format!("Child job {} already belongs to parent {owner}", task.child.0);
-                return Err(Some(text.into()));
+                return Err(Some(Error::other_parent(&task.child.0, &owner)));
             }
             if about.declared {
                 return self.patch_next(step);
             }
             if about.parent.is_some_and(|parent| parent == task.child.0) || child == parent {
-                let text = format!("Parent job {} is a child of the job itself", task.parent.0);
-                return Err(Some(text.into()));
+                return Err(Some(Error::parent_is_child(&task.parent.0)));
             }
             if !about.linkable {
-                return Err(Some(not_linkable(task)));
+                return Err(Some(Error::parent_not_linkable(&task.parent.0)));
             }
         }
         let batch = self.outbox.immediate(self.slots.of_job(parent));
@@ -275,7 +272,7 @@ impl ShardServer {
     }
 
     /// The parent knows: now the child.
-    fn patch_next(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+    fn patch_next(&mut self, step: Step) -> Result<(), Option<Error>> {
         let Some(task) = self.parent_link_task(step) else { return Err(None) };
         let Some(child) = task.child.1 else { return Err(None) };
         let update = is_update(&task.frame);
@@ -289,7 +286,7 @@ impl ShardServer {
         Ok(())
     }
 
-    fn finish_parent_link(&mut self, conns: &mut Connections, step: Step, error: Option<&str>) {
+    fn finish_parent_link(&mut self, conns: &mut Connections, step: Step, error: Option<&Error>) {
         let Some(Task::ParentLink(task)) = self.tasks.end(step) else { return };
         let Ok(Request { req_id, body, .. }) = decode(&task.frame) else { return };
         match error {
@@ -318,7 +315,7 @@ impl ShardServer {
         }
         let parent = ctx.id_of(job).filter(|&id| self.engine.shard.find(id).is_some());
         if parent.is_none() {
-            self.refuse(conns, ctx.origin, ctx.req_id, NOT_FOUND);
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::JobNotFound);
             return;
         }
         self.deferred(ctx.origin);
@@ -416,7 +413,7 @@ impl ShardServer {
                 match outcome {
                     // The last room for a child has gone to another one meanwhile.
                     Ok(false) if task.stage == Stage::Edge && is_update(&task.frame) => {
-                        let error = not_linkable(task);
+                        let error = Error::parent_not_linkable(&task.parent.0);
                         self.finish_parent_link(conns, *step, Some(&error));
                         return;
                     }
@@ -453,7 +450,7 @@ impl ShardServer {
         let outcome = match self.own_reply() {
             Some(Reply::Count(count)) => Ok(count > 0),
             Some(Reply::Refused { refusal: Refusal::Full, .. }) => Err(self.no_room().into()),
-            Some(Reply::Refused { .. }) => Err(NOT_FOUND.into()),
+            Some(Reply::Refused { .. }) => Err(ErrorKind::JobNotFound.into()),
             _ => Ok(true),
         };
         self.reply_parent_link(step, ParentLinkMessage::Done { step, outcome });
@@ -534,7 +531,7 @@ impl ShardServer {
             Err(Absent::Damaged) => {
                 self.reply_parent_link(
                     step,
-                    ParentLinkMessage::Done { step, outcome: Err(DAMAGED.into()) },
+                    ParentLinkMessage::Done { step, outcome: Err(ErrorKind::Damaged.into()) },
                 );
                 return bytes;
             }
@@ -542,7 +539,7 @@ impl ShardServer {
         let Ok(pushed) = pushed_of(&record) else {
             self.reply_parent_link(
                 step,
-                ParentLinkMessage::Done { step, outcome: Err(DAMAGED.into()) },
+                ParentLinkMessage::Done { step, outcome: Err(ErrorKind::Damaged.into()) },
             );
             return bytes;
         };
@@ -560,21 +557,17 @@ impl ShardServer {
     }
 }
 
-fn no_child(task: &ParentLinkTask) -> Box<str> {
+fn no_child(task: &ParentLinkTask) -> Error {
     if is_update(&task.frame) {
-        format!("Child job not found: {}", task.child.0).into()
+        Error::child_not_found(&task.child.0)
     } else {
-        NOT_FOUND.into()
+        ErrorKind::JobNotFound.into()
     }
 }
 
 /// The answer where there is no parent: nothing to let go of, or an error.
-fn not_linkable(task: &ParentLinkTask) -> Box<str> {
-    format!("Parent job {} is not linkable", task.parent.0).into()
-}
-
-fn no_parent(task: &ParentLinkTask) -> Option<Box<str>> {
-    is_update(&task.frame).then(|| format!("Parent job not found: {}", task.parent.0).into())
+fn no_parent(task: &ParentLinkTask) -> Option<Error> {
+    is_update(&task.frame).then(|| Error::parent_not_found(&task.parent.0))
 }
 
 fn is_update(frame: &[u8]) -> bool {

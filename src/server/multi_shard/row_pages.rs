@@ -7,12 +7,12 @@
 use super::cron_view::write_cron;
 use super::task::Task;
 use crate::api::commands::Op;
+use crate::api::error::ErrorKind;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::commands::worker::{Crew, Worker};
 use crate::server::connection::protocol::Protocol;
-use crate::server::connection::reply_writer::TOO_LARGE;
 use crate::server::connection::session::UNSENT_BYTES_MAX;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::metrics::{MetricsText, QUEUES_SHOWN_MAX, QueueLines};
@@ -296,7 +296,7 @@ impl ShardServer {
         };
         self.large_replies.note_begun(bytes - before);
         if self.sessions.protocol(origin.conn).is_none() || bytes > FRAME_BYTES_MAX {
-            self.end_rows(conns, step, Some(TOO_LARGE));
+            self.end_rows(conns, step, Some(ErrorKind::ReplyTooLarge));
             return;
         }
         if let Some((dest, place, most)) = next {
@@ -338,12 +338,12 @@ impl ShardServer {
         }
     }
 
-    fn end_rows(&mut self, conns: &mut Connections, step: Step, refused: Option<&str>) {
+    fn end_rows(&mut self, conns: &mut Connections, step: Step, refused: Option<ErrorKind>) {
         let Some(Task::Rows(mut task)) = self.tasks.end(step) else { return };
         self.large_replies.note_shown(task.bytes);
         let (origin, req_id) = (task.origin, task.req_id.as_deref());
         match refused {
-            Some(text) => self.refuse(conns, origin, req_id, text),
+            Some(error) => self.refuse(conns, origin, req_id, error),
             None => {
                 let pieces = task.list.framed(req_id, task.count, std::mem::take(&mut task.pieces));
                 self.send_pieces(conns, origin, req_id, pieces);
@@ -365,7 +365,7 @@ impl ShardServer {
     ) {
         let length: usize = pieces.iter().map(Vec::len).sum();
         if length > FRAME_BYTES_MAX {
-            self.refuse(conns, origin, req_id, TOO_LARGE);
+            self.refuse(conns, origin, req_id, ErrorKind::ReplyTooLarge);
             return;
         }
         pieces.insert(0, (length as u32).to_be_bytes().to_vec());

@@ -9,9 +9,9 @@
 
 use super::send_memory::OUTPUT_BYTES_MAX;
 use crate::api::commands::{Class, ReplySize};
+use crate::api::error::ErrorKind;
 use crate::protocol::decode::beginning::LONG_BYTES;
 use crate::protocol::decode::decode;
-use crate::server::commands::BUSY;
 use crate::server::connection::protocol::Protocol;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::message::Message;
@@ -264,7 +264,7 @@ impl ShardServer {
         if self.large_replies.put(waiting, line) {
             self.deferred(origin);
         } else {
-            self.refuse(conns, origin, req_id, BUSY);
+            self.refuse(conns, origin, req_id, ErrorKind::LongCommandsWait);
         }
     }
 

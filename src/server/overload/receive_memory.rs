@@ -4,6 +4,7 @@
 //! requests go on as if nothing had happened. The allocator keeps what large ones took, for the next; when none have
 //! come for a while it gives that back.
 
+use crate::api::error::ErrorKind;
 use crate::protocol::websocket::Closing;
 use crate::server::connection::protocol::Protocol;
 use crate::server::connection::session::Backlog;
@@ -23,8 +24,6 @@ const LARGE_BYTES: usize = 32 << 20;
 
 /// Time after the last large ones until their memory is given back.
 const KEPT_MS: u64 = 10_000;
-
-const NO_ROOM: &str = "The frames of all connections are too large together";
 
 /// What a connection has sent of what is not there yet, as it is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -165,7 +164,7 @@ impl ShardServer {
             Protocol::WebSocket => self.close_websocket(conns, conn, Some(Closing::NO_ROOM)),
             _ => {
                 let origin = self.origin(conn);
-                self.refuse(conns, origin, None, NO_ROOM);
+                self.refuse(conns, origin, None, ErrorKind::FramesTooLarge);
                 self.finish_connection(conns, conn);
             }
         }

@@ -1,10 +1,10 @@
 //! Long values that many are answered with: each is in memory once, as it came and as JSON, until the last
 //! client has it. One that has to be read from the disk is read once, however many have asked by then.
 
+use crate::api::error::ErrorKind;
 use crate::protocol::json;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::websocket::MESSAGE_BYTES_MAX;
-use crate::server::commands::DAMAGED;
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
@@ -319,7 +319,7 @@ impl ShardServer {
                 }
                 None => {
                     self.answered(origin);
-                    self.refuse(conns, origin, req_id.as_deref(), DAMAGED);
+                    self.refuse(conns, origin, req_id.as_deref(), ErrorKind::Damaged);
                 }
             }
         }

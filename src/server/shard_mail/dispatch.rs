@@ -4,13 +4,13 @@ use super::envelope::Origin;
 use super::message::Message;
 use super::request_context::{Lookup, RequestContext};
 use crate::api::commands::{Op, ReplySize};
+use crate::api::error::ErrorKind;
 use crate::api::request::{JobRef, Request, Route};
 use crate::protocol::decode::{decode, is_auth};
 use crate::protocol::uuid_text;
 use crate::server::multi_shard::cron::REGISTRY_SHARD;
 use crate::server::multi_shard::long_batch::is_long;
 use crate::server::shard_server::ShardServer;
-use crate::server::storage::data_presence::GONE;
 use corq_io::net::{ConnId, Connections};
 
 impl ShardServer {
@@ -27,10 +27,16 @@ impl ShardServer {
                 self.begin_command(conns, conn, origin, frame, request);
             }
             Err(refused) if trusted => self.refuse(conns, origin, refused.req_id, &refused.error),
-            &Ok(Request { req_id, .. }) => self.refuse(conns, origin, req_id, "Not authenticated"),
+            &Ok(Request { req_id, .. }) => {
+                self.refuse(conns, origin, req_id, ErrorKind::NotAuthenticated);
+            }
             Err(refused) => {
-                let text = if is_auth(frame) { "Invalid token" } else { "Not authenticated" };
-                self.refuse(conns, origin, refused.req_id, text);
+                let error = if is_auth(frame) {
+                    ErrorKind::InvalidToken
+                } else {
+                    ErrorKind::NotAuthenticated
+                };
+                self.refuse(conns, origin, refused.req_id, error);
             }
         }
     }
@@ -48,7 +54,7 @@ impl ShardServer {
         if is_long(body) {
             self.begin_long(conns, conn, (frame.to_vec(), 0), *op);
         } else if self.lacks_data_dir(spec.class) {
-            self.refuse(conns, origin, req_id, GONE);
+            self.refuse(conns, origin, req_id, ErrorKind::DataGone);
         } else if !self.runs_too_often(conns, origin, request) {
             self.meter_command(*op, frame.len());
             if *op == Op::RegisterWorker

@@ -9,9 +9,6 @@ use corq_shards::Caller;
 use corq_shards::command::Command;
 use std::sync::Arc;
 
-/// Refuses commands whose records would go into files that no start finds again.
-pub(crate) const GONE: &str = "The data directory is gone";
-
 /// A data directory as those on the same machine know it.
 #[derive(Debug, Default)]
 pub struct Home {

@@ -24,6 +24,7 @@ use super::shard_mail::message::Message;
 use super::shard_mail::request_context::RequestContext;
 use super::shard_server::ShardServer;
 use super::webhooks::outbox::WebhookOutbox;
+use crate::api::error::{Error, ErrorKind};
 use crate::protocol::msgpack::Texts;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
@@ -40,8 +41,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Webhooks of the server.
 pub const WEBHOOKS_MAX: usize = 1000;
-
-const NOT_FOUND: &str = "Webhook not found";
 
 /// What the shards tell each other about webhooks.
 #[derive(Debug)]
@@ -201,10 +200,10 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        done: Result<(), String>,
+        done: Result<(), Error>,
     ) {
-        if let Err(text) = done {
-            self.refuse(conns, ctx.origin, ctx.req_id, &text);
+        if let Err(error) = done {
+            self.refuse(conns, ctx.origin, ctx.req_id, &error);
         }
     }
 
@@ -214,11 +213,11 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         url: &str,
         make: impl FnOnce(u128) -> command::AddWebhook<'a>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         if self.engine.shard.webhooks().len() >= WEBHOOKS_MAX {
-            return Err(format!("Too many webhooks: at most {WEBHOOKS_MAX}"));
+            return Err(Error::too_many_webhooks(WEBHOOKS_MAX));
         }
-        Target::parse(url, self.webhooks.allow_private).map_err(|refusal| refusal.0)?;
+        Target::parse(url, self.webhooks.allow_private).map_err(Error::bad_url)?;
         let id = uuid::Uuid::new_v4().as_u128();
         self.apply(conns, Self::caller(&ctx), &Command::AddWebhook(&make(id)));
         let Some(webhook) = self.engine.shard.webhook(id) else {
@@ -249,11 +248,11 @@ impl ShardServer {
         conns: &mut Connections,
         ctx: RequestContext<'_>,
         id: &str,
-    ) -> Result<(), String> {
-        let id = uuid_text::parse(id).ok_or(NOT_FOUND)?;
+    ) -> Result<(), Error> {
+        let id = uuid_text::parse(id).ok_or(ErrorKind::WebhookNotFound)?;
         self.apply(conns, Self::caller(&ctx), &Command::RemoveWebhook { id });
         if self.own_reply() == Some(Reply::Count(0)) {
-            return Err(NOT_FOUND.into());
+            return Err(ErrorKind::WebhookNotFound.into());
         }
         let frame = frame_of(ctx.req_id, |writer| {
             writer.map(1);
@@ -282,11 +281,11 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         id: &str,
         enabled: bool,
-    ) -> Result<(), String> {
-        let id = uuid_text::parse(id).ok_or(NOT_FOUND)?;
+    ) -> Result<(), Error> {
+        let id = uuid_text::parse(id).ok_or(ErrorKind::WebhookNotFound)?;
         self.apply(conns, Self::caller(&ctx), &Command::EnableWebhook { id, enabled });
         if self.own_reply() == Some(Reply::Count(0)) {
-            return Err(NOT_FOUND.into());
+            return Err(ErrorKind::WebhookNotFound.into());
         }
         // All shards share the hook, and one sets it: what waits is given up from here on.
         if let Some(known) = self.webhooks.known.get(&id) {
@@ -301,8 +300,8 @@ impl ShardServer {
 
     /// A webhook as the other shards are to know it. One that was let in under other rules than those
     /// of now is known as well: those of now are applied to each connection.
-    fn known_webhook(webhook: &Webhook) -> Result<Known, String> {
-        let target = Target::known(&webhook.url).map_err(|refusal| refusal.0)?;
+    fn known_webhook(webhook: &Webhook) -> Result<Known, Error> {
+        let target = Target::known(&webhook.url).map_err(Error::bad_url)?;
         let secret = webhook.secret.as_ref().map(|secret| &*secret.0);
         let hook = Hook::new(webhook.id, target, secret, wants(webhook.events));
         hook.set_enabled(webhook.is_enabled());

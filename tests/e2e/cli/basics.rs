@@ -69,7 +69,7 @@ fn a_refusal_under_json_is_the_raw_answer_and_the_line() {
     let ran = tool().run(&["job", "get", "nobody", "--json"]);
     assert_eq!(ran.code, Some(1));
     let answer: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(answer, json!({"ok": false, "error": "Job not found"}));
+    assert_eq!(answer, json!({"ok": false, "error": "Job not found", "code": "not_found"}));
     assert_eq!(line_of(&ran.err), "Job not found");
 }
 

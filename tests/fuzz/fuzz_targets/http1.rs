@@ -5,10 +5,11 @@
 //! and a line.
 #![no_main]
 
+use corq::api::error::ErrorKind;
 use corq::protocol::http1::body::{Body, Limit};
 use corq::protocol::http1::head;
 use corq::protocol::http1::target::{Target, segment};
-use corq::protocol::http1::{BODY_BYTES_MAX, HEAD_BYTES_MAX, Problem};
+use corq::protocol::http1::{BODY_BYTES_MAX, HEAD_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (Vec<u8>, Vec<u8>)| {
@@ -33,7 +34,7 @@ struct Listener {
     seen: usize,
     reading: Option<Body>,
     said: Vec<(String, Vec<u8>)>,
-    problem: Option<Problem>,
+    problem: Option<ErrorKind>,
 }
 
 impl Listener {
@@ -51,7 +52,7 @@ impl Listener {
         }
     }
 
-    fn step(&mut self) -> Result<usize, Problem> {
+    fn step(&mut self) -> Result<usize, ErrorKind> {
         if let Some(mut body) = self.reading.take() {
             let used = body.take(&self.pending)?;
             if body.is_whole() {

@@ -1,0 +1,78 @@
+//! What the engine refuses, and what a log without room lacks, as errors for clients.
+
+use crate::api::error::{Error, ErrorKind};
+use crate::api::request::JobRef;
+use crate::protocol::uuid_text;
+use crate::server::shard_server::ShardServer;
+use corq_io::log::Lack;
+use corq_shards::effect::Refusal;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::{GROUP_SETTINGS_MAX, VIEWS_MAX};
+
+impl ShardServer {
+    /// Why the log of this shard has no room.
+    pub(crate) fn no_room(&self) -> ErrorKind {
+        lack_error(self.engine.journal.log.lack())
+    }
+
+    /// Why this shard has refused something.
+    pub(crate) fn refusal_error(&self, refusal: Refusal, job: JobRef<'_>) -> Error {
+        match refusal {
+            Refusal::Full => self.no_room().into(),
+            other => refusal_error(other, job),
+        }
+    }
+}
+
+/// What a log that gets no more room has too little of.
+pub(crate) fn lack_error(lack: Option<Lack>) -> ErrorKind {
+    match lack {
+        Some(Lack::Descriptors) => ErrorKind::NoFiles,
+        Some(Lack::Memory) => ErrorKind::NoMemory,
+        Some(Lack::Other) => ErrorKind::NoSegment,
+        Some(Lack::Space) | None => ErrorKind::DiskFull,
+    }
+}
+
+/// Why a job was refused.
+pub(crate) fn refusal_error(refusal: Refusal, job: JobRef<'_>) -> Error {
+    let kind = match refusal {
+        Refusal::NotFound => ErrorKind::JobNotFound,
+        Refusal::NotActive | Refusal::TooLate => ErrorKind::NotActive,
+        Refusal::NotCancellable => ErrorKind::NotCancellable,
+        Refusal::NotPending => ErrorKind::NotPending,
+        Refusal::NotDelayed => ErrorKind::NotDelayed,
+        Refusal::NotMovable => ErrorKind::NotMovable,
+        Refusal::NotDelayable => ErrorKind::NotDelayable,
+        Refusal::Ended => ErrorKind::Ended,
+        Refusal::Busy => ErrorKind::LongCommandsWait,
+        Refusal::Full => ErrorKind::DiskFull,
+        Refusal::GroupFull => ErrorKind::GroupOfJobFull,
+        Refusal::GroupSettings => return Error::too_many_group_settings(GROUP_SETTINGS_MAX),
+        Refusal::GroupTerms => return Error::too_many_group_terms(VIEWS_MAX),
+        Refusal::TokenRequired => return with_id(job, Error::token_required),
+        Refusal::TokenInvalid => return with_id(job, Error::token_invalid),
+    };
+    kind.into()
+}
+
+fn with_id(job: JobRef<'_>, error: impl FnOnce(&str) -> Error) -> Error {
+    match job {
+        JobRef::Custom(name) => error(name),
+        JobRef::Id(id) => {
+            let uuid = uuid_text::format(id.0);
+            // The text of a UUID is ASCII.
+            error(std::str::from_utf8(&uuid).unwrap_or_default())
+        }
+    }
+}
+
+/// The refusal of a push for a group that is full; of one of many with its place.
+pub(crate) fn group_full(job: Option<&NewJob<'_>>, place: Option<usize>) -> Error {
+    let (group, max) = job.map_or(("", 0), |job| (job.group_id.unwrap_or_default(), job.group_max));
+    let error = Error::group_full(group, max);
+    match place {
+        Some(place) => error.in_job(place),
+        None => error,
+    }
+}
