@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::refusal::{Code, Refusal};
 use crate::wire::read::Malformed;
 
 /// Why a call has no answer, or not the one hoped for.
@@ -20,10 +21,11 @@ use crate::wire::read::Malformed;
 /// [job id](crate::JobOptions::job_id) may simply be repeated, and is, by the client itself.
 ///
 /// ```no_run
-/// # use corq_client::{Client, Error};
+/// # use corq_client::{Client, Code, Error};
 /// # async fn example(client: Client) -> Result<(), Error> {
 /// match client.queue("emails").push("hello").await {
 ///     Ok(id) => println!("job {id}"),
+///     Err(error) if error.code() == Some(Code::DiskFull) => println!("later: {error}"),
 ///     Err(Error::Refused(words)) => println!("the server will not have it: {words}"),
 ///     Err(error) if error.is_outcome_unknown() => println!("perhaps pushed: {error}"),
 ///     Err(error) => println!("not pushed: {error}"),
@@ -34,9 +36,9 @@ use crate::wire::read::Malformed;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server has refused the command, in these words. Nothing was changed.
+    /// The server has refused the command, with this text and code. Nothing was changed.
     #[error("{0}")]
-    Refused(Box<str>),
+    Refused(Refusal),
     /// The connection broke after the command was sent, before its answer came. It may have been carried out.
     #[error("the connection was lost, and what became of the command is unknown: {0}")]
     Lost(Arc<str>),
@@ -65,14 +67,6 @@ pub enum Error {
     Closed,
 }
 
-/// The refusals that name nothing.
-const NOT_FOUND: [&str; 5] =
-    ["Job not found", "Cron not found", "Webhook not found", "Group not found", "Worker not found"];
-
-/// The refusals that end with the id of the job.
-const NOT_FOUND_OF: [&str; 3] =
-    ["Child job not found: ", "Parent job not found: ", "Dependency job not found: "];
-
 #[allow(clippy::trivially_copy_pass_by_ref)] // The form in which the derived code has it.
 fn fate(sent: &bool) -> &'static str {
     if *sent { "what became of the command is unknown" } else { "it was not sent" }
@@ -84,12 +78,18 @@ impl Error {
         matches!(self, Self::Refused(_))
     }
 
+    /// What programs tell a refusal by: `None` for all other errors, and for refusals whose code is not known.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            _ => None,
+        }
+    }
+
     /// Whether the server knows nothing of the job, schedule, webhook, group or worker that was meant. A job that may only be
     /// in a state that the command is not for, as in `Job not found or not active`, does not count.
     pub fn is_not_found(&self) -> bool {
-        // The words of the protocol, as a whole: names and values that others chose may be part of a refusal.
-        matches!(self, Self::Refused(words) if NOT_FOUND.contains(&&**words)
-            || NOT_FOUND_OF.iter().any(|words_of| words.starts_with(words_of)))
+        matches!(self.code(), Some(Code::NotFound | Code::DependencyNotFound))
     }
 
     /// Whether the command may have been carried out although there is no answer.
@@ -100,11 +100,17 @@ impl Error {
     /// Whether the same may go well a moment later: the server had no room, was too busy, or was not there.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Refused(words) => {
-                ["Disk full", "Rate limit exceeded", "Too many long commands wait already"]
-                    .iter()
-                    .any(|transient| words.starts_with(transient))
-            }
+            Self::Refused(refusal) => matches!(
+                refusal.code(),
+                Some(
+                    Code::DiskFull
+                        | Code::RateLimited
+                        | Code::Busy
+                        | Code::Starting
+                        | Code::ShuttingDown
+                        | Code::NoResources
+                )
+            ),
             Self::Lost(_) | Self::Timeout { .. } | Self::Unreachable(_) => true,
             Self::Payload(_) | Self::Protocol(_) | Self::Invalid(_) | Self::Closed => false,
         }
@@ -121,12 +127,16 @@ impl From<Malformed> for Error {
 mod tests {
     use super::*;
 
+    fn refused(text: &str, code: Option<&str>) -> Error {
+        Error::Refused(Refusal::new(text.into(), code))
+    }
+
     #[test]
-    fn only_the_servers_own_words_say_that_something_was_not_found() {
-        let missing = |words: &str| Error::Refused(words.into()).is_not_found();
-        for words in NOT_FOUND {
-            assert!(missing(words), "{words}");
-        }
+    fn only_the_servers_own_word_says_that_something_was_not_found() {
+        assert!(refused("gone", Some("not_found")).is_not_found());
+        assert!(!refused("Job not found", Some("invalid_field")).is_not_found());
+        let missing = |words: &str| refused(words, None).is_not_found();
+        assert!(missing("Worker not found"));
         assert!(missing("Parent job not found: invoice-4711"));
         // It may be there, in another state.
         assert!(!missing("Job not found or not active"));
@@ -134,5 +144,15 @@ mod tests {
         assert!(!missing("Invalid or expired lock token for job Job not found"));
         assert!(!missing("jobs[0]: tag `not found` is too long"));
         assert!(!Error::Lost("Job not found".into()).is_not_found());
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_transient_with_and_without_a_code() {
+        for code in ["disk_full", "rate_limited", "busy", "starting", "no_resources"] {
+            assert!(refused("x", Some(code)).is_transient(), "{code}");
+        }
+        assert!(refused("Disk full", None).is_transient());
+        assert!(!refused("Disk full", Some("invalid_field")).is_transient());
+        assert!(!refused("x", Some("not_active")).is_transient());
     }
 }

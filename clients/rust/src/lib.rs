@@ -77,6 +77,7 @@ mod pulled;
 mod queue;
 mod raw;
 mod records;
+mod refusal;
 #[cfg(feature = "tokio")]
 mod rules;
 mod wire;
@@ -111,6 +112,7 @@ pub use records::{
     LogLine, Metrics, Progress, QueueInfo, QueueLimits, Rate, RepeatState, StallRules, Stats, Step,
     Webhook, WorkerInfo,
 };
+pub use refusal::{Code, Refusal};
 #[cfg(feature = "tokio")]
 pub use rules::{DlqConfig, StallConfig};
 pub use wire::reply::Reply;

@@ -478,8 +478,8 @@ impl Drop for PendingReply {
 }
 
 impl Reply {
-    /// The reply if the server said ok, else its words.
+    /// The reply if the server said ok, else why not.
     pub(crate) fn accepted(self) -> Result<Self, Error> {
-        if self.ok() { Ok(self) } else { Err(Error::Refused(self.error())) }
+        if self.ok() { Ok(self) } else { Err(Error::Refused(self.refusal())) }
     }
 }

@@ -8,6 +8,7 @@ use super::read::{Number, Read, Reader};
 use super::record::FromWire;
 use crate::error::Error;
 use crate::raw::{Raw, decode};
+use crate::refusal::Refusal;
 
 /// What a frame from the server is.
 #[derive(Debug)]
@@ -79,6 +80,12 @@ impl Reply {
         said.map_or_else(|| "the server gave no reason".into(), Into::into)
     }
 
+    /// The same with its code.
+    pub(crate) fn refusal(&self) -> Refusal {
+        let code = self.read::<Option<String>>("code").ok().flatten();
+        Refusal::new(self.error(), code.as_deref())
+    }
+
     fn find(&self, field: &str) -> Read<Option<Reader<'_>>> {
         let mut reader = Reader::new(&self.frame);
         for _ in 0..reader.map()? {
@@ -144,6 +151,7 @@ impl Reply {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::refusal::Code;
     use serde_json::json;
 
     fn incoming(value: &serde_json::Value) -> Incoming {
@@ -166,6 +174,17 @@ mod tests {
         assert!(matches!(event, Incoming::Event(_)));
         let complaint = incoming(&json!({"ok": false, "error": "Frame exceeds 64 MB"}));
         assert!(matches!(complaint, Incoming::Complaint(text) if &*text == "Frame exceeds 64 MB"));
+    }
+
+    #[test]
+    fn a_refusal_has_the_code_that_stands_beside_its_text() {
+        let refused = json!({"ok": false, "reqId": 1, "error": "Disk full", "code": "disk_full"});
+        let Incoming::Reply(1, reply) = incoming(&refused) else { panic!("no reply") };
+        let refusal = reply.refusal();
+        assert_eq!((refusal.text(), refusal.code()), ("Disk full", Some(Code::DiskFull)));
+        let newer = json!({"ok": false, "reqId": 1, "error": "No", "code": "of_tomorrow"});
+        let Incoming::Reply(1, reply) = incoming(&newer) else { panic!("no reply") };
+        assert_eq!(reply.refusal().code(), None);
     }
 
     #[test]
