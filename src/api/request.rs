@@ -330,7 +330,15 @@ fn job_in_queue<'a>(queue: &'a str, job: Option<JobRef<'a>>) -> Route<'a> {
     job.map_or(Route::Queue(queue), |job| Route::JobInQueue(queue, job))
 }
 
-field_types! { JobRef<'_> => Held::Job; Option<JobRef<'_>> => Held::MaybeJob; Finished => Held::Choice(2); Option<StateFilter> => Held::Choices; Pull<'_> => Held::Several; Cron<'_> => Held::Several; Option<DlqFilter> => Held::Several; }
+field_types! {
+    JobRef<'_> => Held::Job;
+    Option<JobRef<'_>> => Held::MaybeJob;
+    Finished => Held::Choice(2);
+    Option<StateFilter> => Held::Choices;
+    Pull<'_> => Held::Several;
+    Cron<'_> => Held::Several;
+    Option<DlqFilter> => Held::Several;
+}
 
 impl FieldType for Batch<'_> {
     const HELD: Held = Held::Several;
@@ -360,24 +368,53 @@ const fn check(held: &[Held], command: &CommandSpec) {
     }
 }
 
-macro_rules! requests { ($($op:ident $name:literal $([$take:ident, $specs:expr])? { $($field:ident: $type:ty $(= $spec:expr)?),* $(,)? } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
-/// One command with its fields, as the table has them.
-#[derive(Clone, Debug)] #[allow(missing_docs, reason = "one variant per row of the command table, which describes them")] #[allow( clippy::large_enum_variant, reason = "it lives on the stack for one call; a box would cost a push an allocation" )] pub enum Body<'a> { $($op { $($field: $type),* }),* }
+macro_rules! requests {
+    ($($op:ident $name:literal $([$take:ident, $specs:expr])? {
+        $($field:ident: $type:ty $(= $spec:expr)?),* $(,)?
+    } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
+        /// One command with its fields, as the table has them.
+        #[derive(Clone, Debug)]
+        #[allow(missing_docs, reason = "one variant per row of the command table, which describes them")]
+        #[allow(
+            clippy::large_enum_variant,
+            reason = "it lives on the stack for one call; a box would cost a push an allocation"
+        )]
+        pub enum Body<'a> { $($op { $($field: $type),* }),* }
 
-impl Body<'_> {
-/// Which command it is.
-#[inline] pub fn op(&self) -> Op { match self { $(Self::$op { .. } => Op::$op),* } }
+        impl Body<'_> {
+            /// Which command it is.
+            #[inline]
+            pub fn op(&self) -> Op {
+                match self { $(Self::$op { .. } => Op::$op),* }
+            }
 
-/// Where it has to go.
-#[inline] #[allow(unused_variables, reason = "few fields decide it")] pub fn route(&self) -> Route<'_> { use Route::{All, Here, Job, JobInQueue, Name, Queue, Registry}; match self { $(Self::$op { $($field),* } => $route),* } }
+            /// Where it has to go.
+            #[inline]
+            #[allow(unused_variables, reason = "few fields decide it")]
+            pub fn route(&self) -> Route<'_> {
+                use Route::{All, Here, Job, JobInQueue, Name, Queue, Registry};
+                match self { $(Self::$op { $($field),* } => $route),* }
+            }
 
-/// Of how many items its lists are: of its jobs, if it is a batch.
-#[inline] pub fn items(&self) -> usize { match self { $(Self::$op { $($field),* } => 0 $(+ $field.items())*),* } } }
+            /// Of how many items its lists are: of its jobs, if it is a batch.
+            #[inline]
+            pub fn items(&self) -> usize {
+                match self { $(Self::$op { $($field),* } => 0 $(+ $field.items())*),* }
+            }
+        }
 
-impl<'a> Body<'a> {
-/// The types of the fields hold what their specifications let through. Rows with a function of their own
-/// have none.
-const TYPES_FIT: () = { $({ let held = [$($(held_by!($type, $spec),)?)*]; check(&held, &COMMANDS[Op::$op as usize]); })* }; } }; }
+        impl<'a> Body<'a> {
+            /// The types of the fields hold what their specifications let through. Rows with a function of their own
+            /// have none.
+            const TYPES_FIT: () = {
+                $({
+                    let held = [$($(held_by!($type, $spec),)?)*];
+                    check(&held, &COMMANDS[Op::$op as usize]);
+                })*
+            };
+        }
+    };
+}
 
 command_table!(requests);
 

@@ -35,9 +35,28 @@ pub(crate) trait FromValue<'a> {
     fn from_value(value: Value<'a>, preset: Preset) -> Self;
 }
 
-macro_rules! from_value { ($($type:ty: ($value:pat, $preset:pat) => $some:expr, else $none:expr;)*) => { $(impl<'a> FromValue<'a> for $type { #[inline] fn from_value(value: Value<'a>, preset: Preset) -> Self { match (value, preset) { ($value, $preset) => $some, _ => $none } } })* }; }
+macro_rules! from_value {
+    ($($type:ty: ($value:pat, $preset:pat) => $some:expr, else $none:expr;)*) => {
+        $(impl<'a> FromValue<'a> for $type {
+            #[inline]
+            fn from_value(value: Value<'a>, preset: Preset) -> Self {
+                match (value, preset) {
+                    ($value, $preset) => $some,
+                    _ => $none,
+                }
+            }
+        })*
+    };
+}
 
-from_value! { &'a str: (Value::Text(text), _) => text, else ""; Option<&'a str>: (Value::Text(text), _) => Some(text), else None; &'a [u8]: (Value::Raw(value), _) => value, else &[]; f64: (Value::Float(value), _) => value, else 0.0; Option<bool>: (Value::Flag(value), _) => Some(value), else None; Option<StateFilter>: (Value::Mask(mask), _) => Some(StateFilter(mask)), else None; }
+from_value! {
+    &'a str: (Value::Text(text), _) => text, else "";
+    Option<&'a str>: (Value::Text(text), _) => Some(text), else None;
+    &'a [u8]: (Value::Raw(value), _) => value, else &[];
+    f64: (Value::Float(value), _) => value, else 0.0;
+    Option<bool>: (Value::Flag(value), _) => Some(value), else None;
+    Option<StateFilter>: (Value::Mask(mask), _) => Some(StateFilter(mask)), else None;
+}
 
 impl<'a> FromValue<'a> for i64 {
     #[inline]
@@ -50,10 +69,29 @@ impl<'a> FromValue<'a> for i64 {
 }
 
 /// Types that are made of another one's value.
-macro_rules! from_other { ($($type:ty: $other:ty, $value:ident => $made:expr;)*) => { $(impl<'a> FromValue<'a> for $type { #[inline] fn from_value(value: Value<'a>, preset: Preset) -> Self { let $value = <$other>::from_value(value, preset); $made } })* }; }
+macro_rules! from_other {
+    ($($type:ty: $other:ty, $value:ident => $made:expr;)*) => {
+        $(impl<'a> FromValue<'a> for $type {
+            #[inline]
+            fn from_value(value: Value<'a>, preset: Preset) -> Self {
+                let $value = <$other>::from_value(value, preset);
+                $made
+            }
+        })*
+    };
+}
 
 // Bounds of fields are within those of their types.
-from_other! { u64: i64, value => value as u64; u32: i64, value => value as u32; i32: i64, value => value as i32; bool: Option<bool>, value => value == Some(true); JobRef<'a>: &'a str, text => JobRef::of(text); Option<JobRef<'a>>: Option<&'a str>, text => text.map(JobRef::of); Option<Token>: Option<&'a str>, text => text.and_then(token_of); Texts<'a>: &'a [u8], list => Texts::new(list); }
+from_other! {
+    u64: i64, value => value as u64;
+    u32: i64, value => value as u32;
+    i32: i64, value => value as i32;
+    bool: Option<bool>, value => value == Some(true);
+    JobRef<'a>: &'a str, text => JobRef::of(text);
+    Option<JobRef<'a>>: Option<&'a str>, text => text.map(JobRef::of);
+    Option<Token>: Option<&'a str>, text => text.and_then(token_of);
+    Texts<'a>: &'a [u8], list => Texts::new(list);
+}
 
 impl<'a> FromValue<'a> for Option<u64> {
     #[inline]
