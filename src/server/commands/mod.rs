@@ -18,6 +18,7 @@
 //! | `server_info` | what any shard answers: Ping, Hello |
 //! | `wait_job` | waits for the end of a job |
 //! | `worker` | the registry of workers |
+//! | `worker_list` | the list of the workers of all shards |
 //! | `worker_presence` | which queues they work on, as the owners of the queues are told |
 
 pub(super) mod bulk;
@@ -36,6 +37,7 @@ pub(super) mod refusal;
 pub(super) mod server_info;
 pub(super) mod wait_job;
 pub(super) mod worker;
+pub(super) mod worker_list;
 pub(super) mod worker_presence;
 
 use super::commands::job_list::listing_of;

@@ -9,10 +9,8 @@ use super::worker_presence::{SLICE, WorkerPresence, each_once};
 use crate::api::error::ErrorKind;
 use crate::api::request::Answer;
 use crate::protocol::msgpack::Texts;
-use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
-use crate::server::multi_shard::row_pages::{PAGE_BYTES, PAGE_ROWS};
 use crate::server::shard_mail::envelope::Span;
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_mail::request_context::RequestContext;
@@ -64,7 +62,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    fn bytes(&self, id: &str) -> usize {
+    pub(super) fn bytes(&self, id: &str) -> usize {
         let queues = Texts::new(&self.queues).len() * QUEUE_BYTES + self.queues.len();
         WORKER_BYTES + id.len() + self.name.len() + queues
     }
@@ -217,110 +215,6 @@ impl Workers {
             let id = id.clone();
             self.unregister(&id);
         }
-    }
-}
-
-/// Workers of all shards, as they are put together for a list.
-#[derive(Debug, Default)]
-pub struct Crew {
-    /// When connections last said something, of those that have workers.
-    seen: BTreeMap<u64, u64>,
-    /// Those that are still to be written.
-    workers: BTreeMap<Box<str>, Worker>,
-    /// Those whose connections all shards have been asked about, and what is known of these so far.
-    asked: Vec<(Box<str>, Worker)>,
-    done: Vec<Activity>,
-    /// Connections that count in the sum.
-    counted: BTreeSet<u64>,
-    sum: Activity,
-    /// Workers that have a job.
-    active: u64,
-}
-
-impl Crew {
-    /// Adds when connections last said something.
-    pub fn add_seen(&mut self, seen: &[(ClientId, u64)]) {
-        self.seen.extend(seen.iter().map(|(client, at_ms)| (client.0, *at_ms)));
-    }
-
-    /// Adds workers.
-    pub fn add_workers(&mut self, workers: &[(Box<str>, Worker)]) {
-        self.workers.extend(workers.iter().cloned());
-    }
-
-    /// Adds what the connections that were asked about have done on one shard.
-    pub fn add_activity(&mut self, done: &[Activity]) {
-        for (sum, done) in self.done.iter_mut().zip(done) {
-            *sum += *done;
-        }
-    }
-
-    /// The connections of the next workers, about which all shards are to be asked. None if there are no more.
-    pub fn next(&mut self, now_ms: u64) -> Option<Arc<[ClientId]>> {
-        let (mut looks, mut bytes) = (0, 0);
-        while looks < PAGE_ROWS && bytes < PAGE_BYTES {
-            let Some((id, mut worker)) = self.workers.pop_first() else { break };
-            looks += 1;
-            let heard_ms = self.seen.get(&worker.client.0).copied().unwrap_or(0);
-            worker.last_seen_ms = worker.last_seen_ms.max(heard_ms);
-            if worker.last_seen_ms + SILENCE_MS_MAX > now_ms {
-                bytes += worker.bytes(&id);
-                self.asked.push((id, worker));
-            }
-        }
-        self.done = vec![Activity::default(); self.asked.len()];
-        (looks > 0).then(|| self.asked.iter().map(|(_, worker)| worker.client).collect())
-    }
-
-    /// Writes those that were asked about. Returns how many they are.
-    pub fn write(&mut self, writer: &mut Writer<'_>) -> usize {
-        let asked = std::mem::take(&mut self.asked);
-        for ((id, worker), done) in asked.iter().zip(&self.done) {
-            write_worker(writer, id, worker, *done);
-            self.active += u64::from(done.active > 0);
-            if self.counted.insert(worker.client.0) {
-                self.sum += *done;
-            }
-        }
-        asked.len()
-    }
-
-    /// Writes what follows them in `data` of `ListWorkers`.
-    pub fn write_stats(&self, writer: &mut Writer<'_>, total: usize) {
-        writer.str("stats");
-        let stats = [
-            ("total", total as u64),
-            ("active", self.active),
-            ("activeJobs", self.sum.active),
-            ("totalProcessed", self.sum.processed),
-            ("totalFailed", self.sum.failed),
-        ];
-        writer.map(stats.len());
-        for (name, number) in stats {
-            writer.str(name);
-            writer.uint(number);
-        }
-    }
-}
-
-fn write_worker(writer: &mut Writer<'_>, id: &str, worker: &Worker, done: Activity) {
-    writer.map(8);
-    writer.str("id");
-    writer.str(id);
-    writer.str("name");
-    writer.str(&worker.name);
-    writer.str("queues");
-    writer.raw(&worker.queues);
-    let numbers = [
-        ("registeredAt", worker.registered_at_ms),
-        ("lastSeen", worker.last_seen_ms),
-        ("activeJobs", done.active),
-        ("processedJobs", done.processed),
-        ("failedJobs", done.failed),
-    ];
-    for (name, number) in numbers {
-        writer.str(name);
-        writer.uint(number);
     }
 }
 
@@ -486,8 +380,10 @@ impl ShardServer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::worker_list::{WorkerList, write_worker};
     use super::*;
     use crate::protocol::frame::FRAME_BYTES_MAX;
+    use crate::protocol::msgpack::writer::Writer;
 
     fn worker(client: u64, last_seen_ms: u64) -> Worker {
         Worker {
@@ -595,7 +491,7 @@ mod tests {
     fn a_worker_that_is_silent_for_long_is_gone_unless_its_connection_speaks() {
         let now_ms = 1_000_000;
         let silent = now_ms - SILENCE_MS_MAX;
-        let mut crew = Crew::default();
+        let mut crew = WorkerList::default();
         crew.add_workers(&[
             ("gone".into(), worker(1, silent)),
             ("here".into(), worker(2, silent + 1)),

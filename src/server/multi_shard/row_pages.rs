@@ -11,7 +11,8 @@ use crate::api::error::ErrorKind;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::commands::worker::{Crew, Worker};
+use crate::server::commands::worker::Worker;
+use crate::server::commands::worker_list::WorkerList;
 use crate::server::connection::protocol::Protocol;
 use crate::server::connection::session::UNSENT_BYTES_MAX;
 use crate::server::event_loop::turn_meter::Work;
@@ -41,7 +42,7 @@ const PAGE_LOOKS: usize = 4000;
 enum List {
     Queues,
     Crons,
-    Workers(Box<Crew>),
+    Workers(Box<WorkerList>),
     /// The text of all metrics, with the queues in it.
     Metrics(Box<MetricsText>),
 }
