@@ -10,7 +10,7 @@
 #   judges.sh wrk       wrk, a load generator for HTTP
 #   judges.sh testssl   testssl.sh, which checks for known TLS vulnerabilities
 #
-# Versions are pinned, as an outside judge must not change under the tests; but for the last three, which are the
+# Versions are pinned, as an independent client must not change under the tests; but for the last three, which are the
 # installed ones, or those of the distribution, taken out of its packages. Nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."

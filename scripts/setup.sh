@@ -12,7 +12,7 @@ fi
 packages=
 missing cc && packages="$packages gcc libc6-dev"
 missing make && packages="$packages make"
-# The Python judge of the tests; without it `make test` could not run whole.
+# The Python client that tests the server; without it `make test` could not run whole.
 missing python3 && packages="$packages python3"
 if ! missing python3 && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     packages="$packages python3-venv"

@@ -230,7 +230,7 @@ fn a_server_starts_from_every_log_ever_written_and_serves_what_is_in_it() {
         };
         let crons: BTreeSet<String> =
             parts(&expected).flat_map(|shard| names(&shard["crons"], "name")).collect();
-        // The other shards send the names to their keeper.
+        // The other shards send the names to the registry shard.
         until("all schedules are listed", || {
             let listed = client.ok("CronList", json!({}))["crons"].clone();
             (names(&listed, "name") == crons).then_some(())

@@ -110,7 +110,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Strangers at the door of a start that reads its log.
+/// Strangers who connect during a start that reads its log.
 #[test]
 fn strangers_who_connect_during_a_start_do_not_keep_it_from_its_files() {
     let mut server = start().start();

@@ -1,5 +1,5 @@
 //! The `OpenAPI` document gives fields the bounds and defaults of the table. That it has every route stands in
-//! `src/server/http/routes.rs`; that it describes every answer, an outside judge says (`tests/clients`).
+//! `src/server/http/routes.rs`; that it describes every answer, schemathesis checks (`tests/clients`).
 
 use corq::api::commands::{
     BACKOFF_FIELDS, CommandSpec, DEDUP_FIELDS, FieldSpec, JOB_FIELDS, Kind, Preset, REPEAT_FIELDS,

@@ -3,7 +3,7 @@
 
 use super::check::Check;
 use super::compare::found;
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::model::{DETACHED, Job, Model, State};
 use super::ops::Answer;
 use super::scan::DlqScan;

@@ -2,7 +2,7 @@
 //! of its children, and what becomes of it then.
 
 use super::check::Check;
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::model::{Job, Model, State};
 use super::node::Node;
 use super::world::World;
@@ -248,7 +248,7 @@ impl Model {
         }
     }
 
-    /// A job and its kin are what they should be.
+    /// A job, its parent and its children are what they should be.
     pub fn compare_family(&self, job: &Job, view: &JobView<'_>) {
         let none = Family::default();
         let family = view.options.and_then(|has| has.family.as_deref()).unwrap_or(&none);

@@ -117,7 +117,7 @@ impl World {
         self.post(way, Mail::Claim { task, names });
     }
 
-    /// A keeper has answered.
+    /// The owner shard of some names has answered.
     pub fn flow_claimed(&mut self, task: u64, taken: &[bool]) {
         let Some(flow) = self.flow_task(task) else { return };
         let Some((_, places)) = flow.keepers.pop() else { return };

@@ -2,7 +2,7 @@
 //! groups is not judged here; that no group gives more than it may, and none is forgotten, is.
 
 use super::check::Check;
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::model::{Job, Model, Old, State, Waiter};
 use corq_shards::Shard;
 use corq_shards::group::{GroupRate, GroupSettings};

@@ -2,7 +2,7 @@
 //! And the other rules that few jobs are pushed with.
 
 use super::check::Check;
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::model::{Job, Model, State};
 use super::told::Heard;
 use corq_shards::dependency::{News, Notice};

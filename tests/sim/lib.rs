@@ -8,7 +8,7 @@
 //! names, needs, flows   commands in several steps over several shards
 //! reclaim giving up the beginning of the log
 //! crash   ends of the process and what the next one finds      drain   the end of a run
-//! model, judge, keys, limits, groups, awaits, chores, repeat, schedules, family, staged, sift, hooks, told, compare   what should be
+//! model, job_rules, keys, limits, groups, awaits, chores, repeat, schedules, family, staged, sift, hooks, told, compare   what should be
 //! ledger  what clients were told      played  what a life has played, and what none does
 //! check   every promise, by name      canary  wrongness planted to see that a check sees it
 //! ops/    the commands, a family per file: how they are given, what the model makes of them
@@ -31,7 +31,7 @@ pub mod family;
 pub mod flows;
 pub mod groups;
 pub mod hooks;
-pub mod judge;
+pub mod job_rules;
 pub mod keys;
 pub mod ledger;
 pub mod limits;

@@ -1,4 +1,4 @@
-//! Commands in several steps, as the server takes them: custom ids claimed keeper by keeper before a
+//! Commands in several steps, as the server takes them: custom ids claimed from one owner shard after the other before a
 //! push; acks checked on every shard before any is carried out.
 
 use super::flows::FlowTask;
@@ -70,7 +70,7 @@ impl World {
         self.post((false, client, keeper), Mail::Claim { task, names });
     }
 
-    /// A keeper has answered.
+    /// The owner shard of some names has answered.
     pub fn claimed(&mut self, task: u64, taken: &[bool]) {
         if let Some(Task::Flow(_)) = self.tasks.get(&task) {
             self.flow_claimed(task, taken);

@@ -5,7 +5,7 @@ use super::book::Book;
 use super::canary;
 use super::check::Check;
 use super::flows::FlowMail;
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::model::{Job, Model, State};
 use super::ops::{Answer, Call};
 use super::settings::{Flaw, Settings};
@@ -75,7 +75,7 @@ impl Node {
         }
     }
 
-    /// Carries out a command and has the model judge it. Returns how it was answered, if it was.
+    /// Carries out a command and has the model check it. Returns how it was answered, if it was.
     pub fn run(&mut self, now_ms: u64, client: u64, request: u64, call: &dyn Call) {
         let before = self.book.written.len();
         let caller = Caller { client: ClientId(client), request: RequestId(request) };

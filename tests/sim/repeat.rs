@@ -2,7 +2,7 @@
 
 use super::check::Check;
 use super::family::FamilyModel;
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::keys::begin_key;
 use super::model::{Job, Model, Notes, State};
 use corq_shards::job::id::{JobId, Slot};

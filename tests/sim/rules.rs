@@ -2,7 +2,7 @@
 //! as silent, and how many stalls bury.
 
 use super::check::Check;
-use super::judge::{LAST, Moment};
+use super::job_rules::{LAST, Moment};
 use super::model::{Job, Lease, Model, Old, State};
 use corq_shards::Shard;
 use corq_shards::dead_letter::policy::{DlqRule, StallRule};

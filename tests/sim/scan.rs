@@ -2,7 +2,7 @@
 
 use super::bulk_operations::{BulkOperation, since_ms};
 use super::check::Check;
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::model::{Job, Model, State};
 use super::ops::Answer;
 use corq_shards::dead_letter::reason::Cause;

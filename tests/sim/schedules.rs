@@ -1,7 +1,7 @@
 //! Schedules in the model.
 
 use super::check::Check;
-use super::judge::{LAST, Moment};
+use super::job_rules::{LAST, Moment};
 use super::model::{Job, Model, Old};
 use corq_shards::Shard;
 use corq_shards::cron::LATE_MS_MAX;

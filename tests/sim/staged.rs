@@ -1,7 +1,7 @@
 //! Flows in the model of one shard: parts that nobody sees yet, and words that were given.
 
 use super::check::Check;
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::model::{Job, Model, Old};
 use corq_shards::Shard;
 use corq_shards::flow::Fate;

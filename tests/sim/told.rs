@@ -3,7 +3,7 @@
 //! fields, and that none is missing or doubled. And which webhooks are to get them.
 
 use super::check::Check;
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::model::{Job, Model, State};
 use super::node::Node;
 use corq_shards::effect::KnownAs;

@@ -122,7 +122,7 @@ impl Life {
         let server = start.start();
         let door = Door { tcp: server.tcp, http: server.http, token };
         let shared = Shared::new();
-        shared.book.lock().unwrap().begin(plan.completed_max);
+        shared.ledger.lock().unwrap().begin(plan.completed_max);
         let receivers = [Habit::Status(200), Habit::Status(500), Habit::Close, Habit::DripBody];
         let receivers = receivers.map(Receiver::always).into();
         let dice = Dice::new(plan.seed.wrapping_mul(31) + 7);
@@ -238,7 +238,7 @@ impl Life {
         };
         Weather {
             wild,
-            is_crowded: self.shared.book.lock().unwrap().count() > JOBS_MAX,
+            is_crowded: self.shared.ledger.lock().unwrap().count() > JOBS_MAX,
             skipped: skipped(),
             filler_max: self.plan.filler_max,
             urls: self.receivers.iter().map(Receiver::url).collect(),
@@ -257,8 +257,8 @@ impl Life {
         }
         self.server.set("COMPLETED_MAX", completed_max);
         self.server.set("SHARDS", shards);
-        let mut book = self.shared.book.lock().unwrap();
-        book.set_completed_max(completed_max);
+        let mut ledger = self.shared.ledger.lock().unwrap();
+        ledger.set_completed_max(completed_max);
         self.shared.trace.note("torture", || {
             format!("the next start has COMPLETED_MAX={completed_max} SHARDS={shards}")
         });
@@ -294,7 +294,7 @@ impl Life {
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         };
-        let faults = self.shared.book.lock().unwrap().look(&listed);
+        let faults = self.shared.ledger.lock().unwrap().look(&listed);
         if !faults.is_empty() {
             let count = faults.len();
             return Err(format!("{count} faults among {} jobs: {faults:#?}", listed.len()));
@@ -314,7 +314,7 @@ impl Life {
                 bounded.insert(queue.to_owned());
             }
         }
-        self.shared.book.lock().unwrap().bounded = bounded;
+        self.shared.ledger.lock().unwrap().bounded = bounded;
     }
 
     fn write_down(&self, finding: &str) -> String {

@@ -15,10 +15,10 @@
 mod support;
 
 mod audit;
-mod book;
 mod canary;
 mod commands;
 mod face;
+mod ledger;
 mod life;
 mod player;
 mod settle;

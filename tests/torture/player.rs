@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::book::Book;
 use crate::commands::{Command, Known, Maker, QUEUES, Weather, is_expected};
 use crate::face::{Door, Face, Kind, OVER_HTTP, Said, shows_wrong_token};
+use crate::ledger::Ledger;
 use crate::support::{Client, Dice};
 use crate::trace::Trace;
 
 /// What all clients share.
 pub(crate) struct Shared {
-    pub(crate) book: Mutex<Book>,
+    pub(crate) ledger: Mutex<Ledger>,
     pub(crate) known: Mutex<Known>,
     pub(crate) trace: Trace,
     /// Commands sent in this round.
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new() -> Self {
         Self {
-            book: Mutex::default(),
+            ledger: Mutex::default(),
             known: Mutex::default(),
             trace: Trace::new(),
             sent: Arc::default(),
@@ -95,9 +95,9 @@ impl Player<'_> {
         let mut face = Face::open(self.kind, self.door, queue)?;
         self.shared.trace.note(&self.name, || format!("connected, {:?}", self.kind));
         let number = || {
-            let mut book = self.shared.book.lock().unwrap();
-            book.next_number += 1;
-            book.next_number - 1
+            let mut ledger = self.shared.ledger.lock().unwrap();
+            ledger.next_number += 1;
+            ledger.next_number - 1
         };
         let dice = Dice::new(self.dice.roll(u64::MAX));
         let mut maker = Maker { dice, weather: self.weather, number: &number };
@@ -112,7 +112,7 @@ impl Player<'_> {
             let mut open = BTreeMap::new();
             for command in commands {
                 self.shared.trace.note(&self.name, || format!("> {command}"));
-                self.shared.book.lock().unwrap().sending(&command);
+                self.shared.ledger.lock().unwrap().sending(&command);
                 self.shared.sent.fetch_add(1, Ordering::SeqCst);
                 open.insert(face.send(&command)?, command);
             }
@@ -200,7 +200,7 @@ impl Player<'_> {
                 shared.found(format!("other ids than jobs, {reply}, for {command}"));
             }
         }
-        shared.book.lock().unwrap().answered(command, reply);
+        shared.ledger.lock().unwrap().answered(command, reply);
         shared.known.lock().unwrap().learn(reply);
     }
 

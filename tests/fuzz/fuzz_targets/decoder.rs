@@ -1,4 +1,4 @@
-//! The decoder of frames against any bytes, with another `MessagePack` library as its judge.
+//! The decoder of frames against any bytes, compared with another `MessagePack` library.
 //!
 //! Promises: it never panics; what decodes is one well-formed value and everything borrowed from
 //! it is too; a value ends where the other library says; whatever is refused names its `reqId` if

@@ -1,4 +1,4 @@
-//! JSON and `MessagePack` into each other, any bytes, with another JSON library as the judge.
+//! JSON and `MessagePack` into each other, any bytes, compared with another JSON library.
 //!
 //! Promises: neither way panics; a text is accepted exactly when the other library accepts it, unless
 //! it nests too deep, and comes back as the same value; what is shown of well-formed bytes is JSON, of at most eight times

@@ -4,7 +4,7 @@ use super::{Answer, Call, Learned};
 use crate::check::Check;
 use crate::client::Held;
 use crate::family::result_of;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::ledger::Promise;
 use crate::model::Model;
 use crate::world::World;

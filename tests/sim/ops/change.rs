@@ -3,7 +3,7 @@
 
 use super::{Answer, Call};
 use crate::check::Check;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::{Job, Model, State};
 use crate::told::Heard;
 use crate::world::{QUEUES, World};

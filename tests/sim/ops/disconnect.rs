@@ -1,7 +1,7 @@
 //! The end of a connection: what it held goes back, and a new one takes its place.
 
 use super::{Answer, Call};
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::{Model, State};
 use crate::world::World;
 use corq_shards::command::Command;

@@ -1,7 +1,7 @@
 //! The server stops: a client that waits for a job gets an empty answer.
 
 use super::{Answer, Call};
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::Model;
 use corq_shards::command::Command;
 

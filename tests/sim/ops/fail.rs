@@ -3,7 +3,7 @@
 use super::{Answer, Call};
 use crate::check::Check;
 use crate::client::Held;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::Model;
 use crate::told::Heard;
 use crate::world::World;

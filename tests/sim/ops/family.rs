@@ -4,7 +4,7 @@
 use super::change::pick;
 use super::{Answer, Call, Learned};
 use crate::check::Check;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::{Job, Model, State};
 use crate::names::Task;
 use crate::told::Heard;

@@ -4,7 +4,7 @@ use super::push::new_one;
 use super::{Answer, Call};
 use crate::check::Check;
 use crate::flows::FlowJob;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::{Job, Model};
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;

@@ -3,7 +3,7 @@
 use super::{Answer, Call};
 use crate::check::Check;
 use crate::groups::GROUPS;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::{Command, GroupLimit};

@@ -3,7 +3,7 @@
 use super::{Answer, Call};
 use crate::check::Check;
 use crate::client::Held;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::{Model, State};
 use crate::settings::Flaw;
 use crate::world::World;

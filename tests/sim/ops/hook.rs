@@ -4,7 +4,7 @@
 use super::{Answer, Call};
 use crate::check::Check;
 use crate::hooks::Hook;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::{AddWebhook, Command};

@@ -4,7 +4,7 @@ use super::change::pick;
 use super::{Answer, Call};
 use crate::bulk_operations::Work;
 use crate::check::Check;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::{Model, State};
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;

@@ -5,7 +5,7 @@ use super::change::pick;
 use super::update::record_of;
 use super::{Answer, Call};
 use crate::check::Check;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::{Model, State};
 use crate::world::World;
 use corq_shards::command::Command;

@@ -30,7 +30,7 @@ mod scan;
 pub mod schedule;
 mod update;
 
-use super::judge::Moment;
+use super::job_rules::Moment;
 use super::model::Model;
 use super::world::World;
 use corq_shards::command::{Command, Token};

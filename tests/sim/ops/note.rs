@@ -2,7 +2,7 @@
 
 use super::{Answer, Call};
 use crate::check::Check;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::{Job, Model, State};
 use crate::ops::change::pick;
 use crate::told::Heard;

@@ -1,7 +1,7 @@
 //! What shards tell each other of jobs that depend on each other.
 
 use super::{Answer, Call};
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::Model;
 use corq_shards::command::Command;
 use corq_shards::dependency::Notice;

@@ -2,7 +2,7 @@
 
 use super::{Answer, Call};
 use crate::bulk_operations::Work;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;

@@ -5,7 +5,7 @@ use crate::check::Check;
 use crate::client::Held;
 use crate::dice::Dice;
 use crate::groups::{GROUPS, OfGroups, Wanted};
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::{Model, Waiter};
 use crate::world::{QUEUES, World};
 use corq_shards::command::{self, Command, GroupPull, Only};

@@ -6,7 +6,7 @@ use crate::check::Check;
 use crate::dice::Dice;
 use crate::family::Ties;
 use crate::groups::GROUPS;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::keys::{Met, begin_key};
 use crate::ledger::Promise;
 use crate::model::{Job, Model, State};

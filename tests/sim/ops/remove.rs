@@ -3,7 +3,7 @@
 use super::{Answer, Call};
 use crate::bulk_operations::Work;
 use crate::check::Check;
-use crate::judge::Moment;
+use crate::job_rules::Moment;
 use crate::model::Model;
 use crate::rules::Rules;
 use crate::world::{QUEUES, World};

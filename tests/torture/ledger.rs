@@ -46,7 +46,7 @@ struct Entry {
 
 /// What each job may be, and why it may be gone.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct Ledger {
     entries: HashMap<String, Entry>,
     /// Ids by the numbers in payloads, as answered.
     answered: HashMap<u64, String>,
@@ -118,7 +118,7 @@ pub(crate) fn is_made_by_server(id: &str) -> bool {
     id.len() == 36 && id.as_bytes()[14] == b'7'
 }
 
-impl Book {
+impl Ledger {
     /// A command is about to be sent.
     pub(crate) fn sending(&mut self, command: &Command) {
         let fields = &command.fields;
@@ -347,13 +347,13 @@ mod tests {
         Command { name, fields, is_endless: false }
     }
 
-    fn book() -> Book {
-        let mut book = Book { next_number: 10, ..Book::default() };
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger { next_number: 10, ..Ledger::default() };
         let push = command("PUSH", json!({"queue": "q", "data": {"number": 3}}));
-        book.begin(100);
-        book.sending(&push);
-        book.answered(&push, &json!({"ok": true, "id": ID}));
-        book
+        ledger.begin(100);
+        ledger.sending(&push);
+        ledger.answered(&push, &json!({"ok": true, "id": ID}));
+        ledger
     }
 
     fn shown(id: &str, number: u64, state: &str) -> Json {
@@ -362,10 +362,10 @@ mod tests {
 
     #[test]
     fn a_job_that_goes_without_a_reason_is_lost() {
-        let mut book = book();
-        assert!(matches!(book.look(&[])[..], [Fault::Lost(_)]));
-        assert_eq!(book.look(&[shown(ID, 3, "waiting")]), []);
-        assert!(matches!(book.look(&[])[..], [Fault::Lost(_)]));
+        let mut ledger = ledger();
+        assert!(matches!(ledger.look(&[])[..], [Fault::Lost(_)]));
+        assert_eq!(ledger.look(&[shown(ID, 3, "waiting")]), []);
+        assert!(matches!(ledger.look(&[])[..], [Fault::Lost(_)]));
     }
 
     #[test]
@@ -375,57 +375,57 @@ mod tests {
             command("Drain", json!({"queue": "q"})),
             command("ACK", json!({"id": ID})),
         ] {
-            let mut book = book();
-            book.sending(&reason);
-            assert_eq!(book.look(&[shown(ID, 3, "waiting")]), []);
-            assert!(matches!(book.look(&[])[..], [Fault::Lost(_)]), "{reason:?}");
-            book.sending(&reason);
-            assert_eq!(book.look(&[]), []);
+            let mut ledger = ledger();
+            ledger.sending(&reason);
+            assert_eq!(ledger.look(&[shown(ID, 3, "waiting")]), []);
+            assert!(matches!(ledger.look(&[])[..], [Fault::Lost(_)]), "{reason:?}");
+            ledger.sending(&reason);
+            assert_eq!(ledger.look(&[]), []);
         }
     }
 
     #[test]
     fn a_completion_excuses_nothing_where_all_completed_jobs_are_kept() {
-        let mut book = book();
-        book.begin(1_000_000);
-        book.sending(&command("ACK", json!({"id": ID})));
-        assert!(matches!(book.look(&[])[..], [Fault::Lost(_)]));
+        let mut ledger = ledger();
+        ledger.begin(1_000_000);
+        ledger.sending(&command("ACK", json!({"id": ID})));
+        assert!(matches!(ledger.look(&[])[..], [Fault::Lost(_)]));
     }
 
     #[test]
     fn a_setting_excuses_what_it_did_before_the_next_start() {
-        let mut book = book();
-        book.sending(&command("ACK", json!({"id": ID})));
-        book.set_completed_max(1_000_000);
-        assert_eq!(book.look(&[]), []);
-        assert_eq!(book.look(&[shown(ID, 3, "completed")]), []);
-        assert!(matches!(book.look(&[])[..], [Fault::Lost(_)]));
+        let mut ledger = ledger();
+        ledger.sending(&command("ACK", json!({"id": ID})));
+        ledger.set_completed_max(1_000_000);
+        assert_eq!(ledger.look(&[]), []);
+        assert_eq!(ledger.look(&[shown(ID, 3, "completed")]), []);
+        assert!(matches!(ledger.look(&[])[..], [Fault::Lost(_)]));
     }
 
     #[test]
     fn a_job_that_comes_back_from_its_end_is_found() {
         for (name, state) in [("Cancel", "waiting"), ("ACK", "waiting")] {
-            let mut book = book();
+            let mut ledger = ledger();
             let end = command(name, json!({"id": ID}));
-            book.sending(&end);
-            book.answered(&end, &json!({"ok": true}));
-            assert!(matches!(book.look(&[shown(ID, 3, state)])[..], [Fault::Resurrected(_)]));
+            ledger.sending(&end);
+            ledger.answered(&end, &json!({"ok": true}));
+            assert!(matches!(ledger.look(&[shown(ID, 3, state)])[..], [Fault::Resurrected(_)]));
         }
-        let mut book = book();
-        assert_eq!(book.look(&[shown(ID, 3, "completed")]), []);
-        book.sending(&command("RetryCompleted", json!({"queue": "q"})));
-        assert_eq!(book.look(&[shown(ID, 3, "waiting")]), []);
+        let mut ledger = ledger();
+        assert_eq!(ledger.look(&[shown(ID, 3, "completed")]), []);
+        ledger.sending(&command("RetryCompleted", json!({"queue": "q"})));
+        assert_eq!(ledger.look(&[shown(ID, 3, "waiting")]), []);
     }
 
     #[test]
     fn a_wrong_id_a_double_and_a_ghost_are_found() {
         let other = "01234567-89ab-7def-8000-000000000001";
-        let mut book = book();
-        let faults = book.look(&[shown(other, 3, "waiting")]);
+        let mut ledger = ledger();
+        let faults = ledger.look(&[shown(other, 3, "waiting")]);
         assert!(faults.contains(&Fault::Renamed(3, ID.into(), other.into())), "{faults:?}");
-        let faults = book.look(&[shown(ID, 3, "waiting"), shown(other, 3, "waiting")]);
+        let faults = ledger.look(&[shown(ID, 3, "waiting"), shown(other, 3, "waiting")]);
         assert!(faults.iter().any(|fault| matches!(fault, Fault::Doubled(3, ..))), "{faults:?}");
-        let faults = book.look(&[shown(ID, 3, "waiting"), shown(other, 99, "waiting")]);
+        let faults = ledger.look(&[shown(ID, 3, "waiting"), shown(other, 99, "waiting")]);
         assert!(matches!(faults[..], [Fault::Ghost(_)]), "{faults:?}");
     }
 }
