@@ -10,7 +10,7 @@ use corq_io::log::{
     About, DataDir, Identity, InspectError, Inspection, LockError, Position, Seen, Subject,
     inspect, shard_path, user_of,
 };
-use corq_io::privileges::Acting;
+use corq_io::privileges::{Acting, User};
 
 /// How often a look begins again because the server gave up what was being looked at.
 const TRIES_MAX: u32 = 5;
@@ -44,7 +44,7 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Fault + '_ {
 
 /// Has the rights of the user of a directory. That user can put links there, which would lead root anywhere.
 pub(super) fn act_in(path: &Path) -> Result<Acting, Fault> {
-    user_of(path).and_then(|user| user.act()).map_err(at(path))
+    user_of(path).and_then(User::act).map_err(at(path))
 }
 
 /// Makes the names in a directory durable.
