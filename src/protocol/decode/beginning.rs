@@ -28,6 +28,39 @@ pub enum Face {
     Text,
 }
 
+/// What is known of a long request of which more is to come, so that it is not judged anew with each packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Verdict {
+    /// So many bytes of it did not say which command it is.
+    Open(usize),
+    /// It may be as long as it is.
+    MayBe,
+    /// It has not been looked at.
+    #[default]
+    None,
+}
+
+impl Verdict {
+    /// Whether a request of which so many bytes have come is to be judged: not if nothing can have changed, and not again
+    /// before twice as much has come, so that all looks together are no more than two at all of it.
+    pub fn is_due(self, come: usize) -> bool {
+        match self {
+            Self::Open(seen) => come >= 2 * seen || come >= BEGINNING_BYTES_MAX,
+            Self::MayBe => false,
+            Self::None => true,
+        }
+    }
+
+    /// What [`judge`] has found.
+    pub fn note<T>(&mut self, come: usize, judged: Option<&Result<T, String>>) {
+        *self = match judged {
+            None => Self::Open(come),
+            Some(Ok(_)) => Self::MayBe,
+            Some(Err(_)) => Self::None,
+        };
+    }
+}
+
 /// Judges a request of `bytes` bytes by what has come of it. `None` if more has to come first.
 ///
 /// The command is the one named first: another name behind it is refused when all of it is read.
@@ -133,6 +166,29 @@ mod tests {
         let text = r#"{"cmd":"MakeCoffee","x":"12345678"}"#;
         let unknown = Some(Err("Unknown command: MakeCoffee".to_owned()));
         assert_eq!(both(text, 1 << 20), [unknown.clone(), unknown]);
+    }
+
+    #[test]
+    fn a_long_request_is_not_judged_with_each_packet() {
+        const PACKET_BYTES: usize = 1400;
+        let looks = |request: &[u8]| {
+            let (mut verdict, mut looks) = (Verdict::default(), 0);
+            for come in (PACKET_BYTES..request.len()).step_by(PACKET_BYTES) {
+                if verdict.is_due(come) {
+                    looks += 1;
+                    let judged = judge(&request[..come], request.len(), Face::Frame);
+                    verdict.note(come, judged.as_ref());
+                }
+            }
+            (verdict, looks)
+        };
+        let many = format!("[{}1]", "1,".repeat(30_000));
+        let long = "x".repeat(1 << 20);
+        let first = frame(&format!(r#"{{"cmd":"PUSHB","x":"{long}"}}"#));
+        assert_eq!(looks(&first), (Verdict::MayBe, 1));
+        let last = frame(&format!(r#"{{"a":{many},"cmd":"PUSHB","x":"{long}"}}"#));
+        let (verdict, looks) = looks(&last);
+        assert!(verdict == Verdict::MayBe && looks <= 7, "{looks}");
     }
 
     #[test]

@@ -5,8 +5,7 @@
 
 use super::protocol::Protocol;
 use super::session::{IN_FLIGHT_MAX, Session, UNAUTHENTICATED_FRAME_BYTES_MAX};
-use crate::api::error::ErrorKind;
-use crate::protocol::decode::beginning::BEGINNING_BYTES_MAX;
+use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Verdict};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use crate::server::commands::pending_replies::CURRENT;
@@ -121,6 +120,7 @@ impl ShardServer {
             let lists = session.lists > 0;
             match split(left) {
                 Split::Complete { frame, rest } => {
+                    session.front_verdict = Verdict::default();
                     if !self.fair_shares.admit(session, frame.len(), left.len())
                         || lists && self.waits_for_list(conn, frame)
                     {

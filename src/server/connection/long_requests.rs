@@ -51,8 +51,18 @@ impl ShardServer {
         beginning: &[u8],
         frame_bytes: usize,
     ) -> bool {
+        let (come, is_whole) = (beginning.len(), beginning.len() == frame_bytes);
+        let Some(session) = self.sessions.get(conn) else { return false };
+        let verdict = std::mem::take(&mut session.front_verdict);
+        if !is_whole && !verdict.is_due(come) {
+            session.front_verdict = verdict;
+            return false;
+        }
         let judged = judge(beginning, frame_bytes, Face::Frame);
-        let Some(Err(error)) = judged else { return false };
+        if !is_whole {
+            session.front_verdict.note(come, judged.as_ref());
+        }
+        let Some(Err(text)) = judged else { return false };
         if !self.sessions.get(conn).is_some_and(|session| session.trusted) {
             // Nothing but its token is of interest.
             return false;

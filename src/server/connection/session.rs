@@ -3,6 +3,7 @@
 use super::migration::ShardAffinity;
 use super::protocol::Protocol;
 use super::transcode::Transcoding;
+use crate::protocol::decode::beginning::Verdict;
 use crate::server::http::{HttpConnection, Window};
 use crate::server::overload::fair_share::TurnQuota;
 use crate::server::overload::receive_memory::ReceivedBytes;
@@ -106,6 +107,8 @@ pub struct Session {
     pub received_bytes: ReceivedBytes,
     /// What is still to come of a frame that was refused.
     pub refused_bytes: usize,
+    /// What is known of the long frame at the front of [`Session::pending`].
+    pub front_verdict: Verdict,
     /// Its request that is being read in slices.
     pub transcoding: Transcoding,
     /// Whether it may give commands.
@@ -175,6 +178,7 @@ impl Session {
             pending: Backlog::default(),
             received_bytes: ReceivedBytes::default(),
             refused_bytes: 0,
+            front_verdict: Verdict::default(),
             transcoding: Transcoding::default(),
             trusted,
             in_flight: 0,
