@@ -26,6 +26,7 @@ use super::multi_shard::flow::OpenFlows;
 use super::multi_shard::long_batch::LongCommands;
 use super::multi_shard::task::Tasks;
 use super::numbered::Entries;
+use super::overload::command_memory::ForwardedFrames;
 use super::overload::fair_share::FairShares;
 use super::overload::large_replies::LargeReplies;
 use super::overload::receive_memory::{FRAMES_BYTES_MAX, ReceiveMemory, UNAUTHENTICATED_BYTES_MAX};
@@ -78,6 +79,7 @@ pub struct ShardServer {
     pub(super) child_patches: ChildPatches,
     pub(super) outbox: Outbox,
     pub(super) large_replies: LargeReplies,
+    pub(super) forwarded_frames: ForwardedFrames,
     pub(super) transcodings: Transcodings,
     pub(super) workers: Workers,
     pub(super) rates: Rates,
@@ -220,6 +222,7 @@ impl ShardServer {
             child_patches: ChildPatches::default(),
             outbox,
             large_replies: LargeReplies::default(),
+            forwarded_frames: ForwardedFrames::default(),
             transcodings: Transcodings::default(),
             rates: Rates::default(),
             durations: Durations::default(),
@@ -280,7 +283,7 @@ impl ShardServer {
             || !self.job_record_lists.is_empty()
             || !self.priority_counts.is_empty()
             || !self.child_value_reads.is_empty()
-            || self.saturated && !self.waits_for_disk() && !self.waits_for_wakeup()
+            || self.saturated && self.may_take_commands()
             || !self.stalled_messages.is_empty() && !self.waits_for_wakeup()
             || self.has_deferred()
             || self.has_child_patches()

@@ -74,3 +74,41 @@ fn what_waits_for_a_share_goes_with_its_connection() {
     until("nobody waits for a share", || (sharing(&server) == 0).then_some(()));
     server.client().ok("Ping", json!({}));
 }
+
+/// Every way that a long frame takes over shards: to the owner of a queue, by the directory of a custom id, as a push that
+/// claims one, as a flow. One that is counted for ever would stop the shard in the end.
+#[test]
+fn long_frames_that_go_to_other_shards_are_counted_until_they_are_taken() {
+    const BYTES: usize = 100_000;
+    let server = Start::new().env("SHARDS", 3).start();
+    let mut watcher = server.client();
+    for round in 0..5 {
+        let mut client = server.client();
+        for n in 0..10 {
+            let (queue, id) = (format!("q{n}"), format!("id-{round}-{n}"));
+            let data = "x".repeat(BYTES);
+            client.ok("PUSH", json!({"queue": queue, "data": data}));
+            client.ok("PUSH", json!({"queue": queue, "data": data, "jobId": id}));
+            client.ok("Update", json!({"id": id, "data": data}));
+            let flow = json!([
+                {"id": format!("{id}-a"), "queue": queue, "data": data},
+                {"id": format!("{id}-b"), "queue": format!("p{n}"), "data": data},
+            ]);
+            client.call("PUSHF", json!({"jobs": flow}));
+            let cron = json!({"name": "c", "queue": queue, "data": data, "schedule": "@yearly"});
+            client.ok("Cron", cron);
+            // The last of them are not waited for.
+            for _ in 0..3 {
+                let fields = json!({"queue": queue, "data": data, "jobId": format!("{id}-late")});
+                client.send("PUSH", fields).unwrap();
+            }
+            for _ in 0..if n < 9 { 3 } else { 0 } {
+                client.recv().unwrap();
+            }
+        }
+    }
+    until("all to be taken", || {
+        let bytes = crate::space::metrics(&mut watcher)["corq_commands_bytes"];
+        (bytes == 0).then_some(())
+    });
+}

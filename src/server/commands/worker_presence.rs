@@ -4,7 +4,7 @@
 //! A registration can name many queues, and a connection that closes can end many registrations. So both halves are
 //! sliced: registrations are counted in and out a slice per turn, in their order, and owners are told a slice per
 //! turn, of which no more than [`IN_FLIGHT_MAX`] names wait to be read by them. What has yet to be told is kept by
-//! name: a queue whose workers come and go in between is reported once or not at all.
+//! name: a queue whose workers come and go in between makes one message or none.
 
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::msgpack::{Reader, Texts};
@@ -41,7 +41,7 @@ struct Worked {
     change: Option<u64>,
 }
 
-/// Changes that are to be sent, and the counts that they come from.
+/// The workers of each queue, and what has yet to be said of them.
 #[derive(Debug, Default)]
 pub struct WorkerPresence {
     moves: VecDeque<Move>,

@@ -173,6 +173,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Frames, messages and heads given up because all together were too large",
     ),
     (
+        "commands_bytes",
+        Kind::Gauge,
+        "Memory of the frames of commands that go to another shard or take several steps",
+    ),
+    (
         "auth_timeouts_total",
         Kind::Counter,
         "Connections closed because they showed no token in time",

@@ -417,6 +417,7 @@ impl ShardServer {
             self.receive_memory.bytes() as u64,
             self.unauthenticated_memory.bytes() as u64,
             self.frames_crowded_out,
+            self.command_bytes() as u64,
             self.deadlines.tokens,
             self.deadlines.frames,
             self.long_refused,

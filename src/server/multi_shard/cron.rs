@@ -47,7 +47,7 @@ const TAKEN_UP_PER_TURN: usize = 16;
 #[derive(Debug)]
 pub struct CronTask {
     origin: Origin,
-    frame: Box<[u8]>,
+    pub(super) frame: Box<[u8]>,
     name: Box<str>,
     /// The shard that has the schedule, if it is another than `to`.
     from: Option<usize>,

@@ -15,7 +15,7 @@ pub const WAITING_BYTES_MAX: usize = 16 << 20;
 
 type Line = VecDeque<(Origin, Box<[u8]>)>;
 
-/// Commands that wait, by the name of their schedule.
+/// The commands that wait, by name.
 #[derive(Debug, Default)]
 pub struct CronBacklog {
     by_name: BTreeMap<Box<str>, Line>,

@@ -290,6 +290,7 @@ impl ShardServer {
             self.answered(claims.origin);
             return;
         }
+        self.forwarded_frames.note_sent(&claims.frame);
         let batch = self.outbox.immediate(claims.owner);
         let frame = batch.keep(&claims.frame);
         let mut keep = |lists: &UnmetOf<Vec<u8>>| {

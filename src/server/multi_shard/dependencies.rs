@@ -27,7 +27,7 @@ use std::collections::HashSet;
 #[derive(Debug)]
 pub struct DependencyLookup {
     origin: Origin,
-    frame: Box<[u8]>,
+    pub(super) frame: Box<[u8]>,
     /// One for each text of each job's `dependsOn`, in order.
     found: Vec<DependencyState>,
     /// Answers that are still to come.

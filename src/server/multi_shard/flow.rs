@@ -43,7 +43,7 @@ const SNAPSHOT_BYTES: usize = 560;
 #[derive(Debug)]
 pub struct FlowTask {
     origin: Origin,
-    frame: Box<[u8]>,
+    pub(super) frame: Box<[u8]>,
     /// The owner shards of its names, each with places of jobs; asked one after the other, so that two flows
     /// never wait for each other.
     name_owners: Vec<(usize, Vec<usize>)>,

@@ -39,7 +39,7 @@ const ABANDON_SLICE: usize = 100;
 #[derive(Debug)]
 pub struct ParentLinkTask {
     origin: Origin,
-    frame: Box<[u8]>,
+    pub(super) frame: Box<[u8]>,
     /// Child and parent as they were given, with what they are.
     child: (Box<str>, Option<JobId>),
     parent: (Box<str>, Option<JobId>),

@@ -41,6 +41,21 @@ pub enum Task {
     Webhook(WebhookTask),
 }
 
+impl Task {
+    /// Bytes of the client's frame that it holds.
+    fn frame_bytes(&self) -> usize {
+        match self {
+            Self::Dependencies(task) => task.frame.len(),
+            Self::Claims(task) => task.frame.len(),
+            Self::Batch(task) => task.frame.len(),
+            Self::Flow(task) => task.frame.len(),
+            Self::ParentLink(task) => task.frame.len(),
+            Self::Cron(task) => task.frame.len(),
+            Self::Long(_) | Self::ScatterGather(_) | Self::Rows(_) | Self::Webhook(_) => 0,
+        }
+    }
+}
+
 /// See [`Task::Claims`].
 #[derive(Debug)]
 pub struct Claims {
@@ -147,28 +162,38 @@ impl BatchTask {
 /// of its own, so that no answer comes to a task that did not ask for it.
 #[derive(Debug, Default)]
 pub struct Tasks {
-    tasks: Entries<(u32, Box<Task>)>,
+    tasks: Entries<(u32, usize, Box<Task>)>,
     rounds: u32,
+    /// Bytes of their frames, but for long commands, which count with what their connections have sent.
+    frame_bytes: usize,
 }
 
 impl Tasks {
     /// Starts a task on shard `me`.
     pub fn start(&mut self, me: usize, task: Task) -> Step {
         self.rounds = self.rounds.wrapping_add(1);
-        let round = self.rounds;
-        Step { shard: me as u16, task: self.tasks.insert((round, Box::new(task))), round }
+        let (round, bytes) = (self.rounds, task.frame_bytes());
+        self.frame_bytes += bytes;
+        Step { shard: me as u16, task: self.tasks.insert((round, bytes, Box::new(task))), round }
     }
 
     /// A task that goes on.
     pub fn get(&mut self, step: Step) -> Option<&mut Task> {
-        let (round, task) = self.tasks.get_mut(step.task)?;
+        let (round, _, task) = self.tasks.get_mut(step.task)?;
         (*round == step.round).then_some(&mut **task)
     }
 
     /// Ends a task.
     pub fn end(&mut self, step: Step) -> Option<Task> {
         self.get(step)?;
-        self.tasks.remove(step.task).map(|(_, task)| *task)
+        let (_, bytes, task) = self.tasks.remove(step.task)?;
+        self.frame_bytes -= bytes;
+        Some(*task)
+    }
+
+    /// Bytes of the frames that they hold.
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
     }
 
     /// How many go on.
@@ -196,7 +221,7 @@ mod tests {
         };
         Task::Claims(Claims {
             origin,
-            frame: Box::default(),
+            frame: [0; 7].into(),
             owner: 0,
             name_owners: Vec::new(),
             answered: 0,
@@ -221,7 +246,7 @@ mod tests {
         let second = second.expect("a number that is used again, if late where indices rest");
         assert_eq!(second.shard, 3);
         assert!(tasks.get(first).is_none() && tasks.end(first).is_none());
-        assert_eq!(tasks.len(), 1);
-        assert!(tasks.end(second).is_some() && tasks.is_empty());
+        assert_eq!((tasks.len(), tasks.frame_bytes()), (1, 7));
+        assert!(tasks.end(second).is_some() && tasks.is_empty() && tasks.frame_bytes() == 0);
     }
 }

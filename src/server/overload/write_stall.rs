@@ -135,7 +135,7 @@ impl ShardServer {
     /// Whether the next command has to wait: a look at a flag and a number, unless the disk is full.
     #[inline]
     pub(crate) fn must_stall(&mut self) -> bool {
-        if !self.saturated && self.must_pause() {
+        if !self.saturated && (self.must_pause() || self.is_command_memory_full()) {
             self.saturated = true;
         }
         self.stopping || self.saturated

@@ -10,6 +10,7 @@ use crate::protocol::decode::{decode, is_auth};
 use crate::protocol::uuid_text;
 use crate::server::multi_shard::cron::REGISTRY_SHARD;
 use crate::server::multi_shard::long_batch::is_long;
+use crate::server::overload::command_memory::ForwardedFrames;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
@@ -139,6 +140,9 @@ impl ShardServer {
                 session.seen_elsewhere = true;
                 session.affinity.note_forwarded(dest);
             }
+            self.forwarded_frames.note_sent(ctx.frame);
+        } else {
+            self.forwarded_frames.note_passed_on();
         }
         let batch = self.outbox.immediate(dest);
         let frame = batch.keep(ctx.frame);
@@ -174,6 +178,11 @@ impl ShardServer {
         // By way of the owner shard of its name a command can come back to where it was asked: there it counts
         // from the beginning, as it is answered without another message.
         self.answered(origin);
+        let passed_on = self.forwarded_frames.passed_on();
+        let is_own = usize::from(origin.shard) == self.me;
+        if is_own {
+            self.note_taken(origin, frame);
+        }
         match &decode(frame) {
             Ok(request) => {
                 self.meter_command(request.op, frame.len());
@@ -185,6 +194,20 @@ impl ShardServer {
             }
             // The sender has decoded it before; only a mistake in this program leads here.
             Err(refused) => self.refuse(conns, origin, refused.req_id, &refused.error),
+        }
+        // One that goes on to yet another shard is still on its way.
+        if !is_own && passed_on == self.forwarded_frames.passed_on() {
+            self.note_taken(origin, frame);
+        }
+    }
+
+    /// A frame is where its command is carried out: the shard of its connection counts it no longer.
+    pub(crate) fn note_taken(&mut self, origin: Origin, frame: &[u8]) {
+        let (bytes, shard) = (ForwardedFrames::counted(frame), usize::from(origin.shard));
+        if shard == self.me {
+            self.forwarded_frames.note_taken(bytes);
+        } else if bytes > 0 {
+            self.outbox.immediate(shard).messages.push(Message::FrameTaken { bytes });
         }
     }
 }

@@ -102,6 +102,7 @@ impl ShardServer {
                     let found = list.binary_search_by_key(&place, |(job, _)| *job).ok()?;
                     Some(&batch.bytes[list[found].1.clone()])
                 };
+                self.note_taken(*origin, frame);
                 self.push_prepared(conns, *origin, frame, taken, |place| {
                     (of(unmet, place).unwrap_or_default(), of(open, place).unwrap_or_default())
                 });
@@ -120,6 +121,7 @@ impl ShardServer {
             Message::Leave { client, gone } => self.leave(conns, *client, *gone),
             Message::Carried { from, bytes } => self.carried(*from, *bytes),
             Message::Taken { bytes } => self.large_replies.note_taken(*bytes),
+            Message::FrameTaken { bytes } => self.forwarded_frames.note_taken(*bytes),
             Message::Claim { step, names, durable } => self.claim(batch, *step, names, *durable),
             Message::Claimed { step, taken } => self.claimed(conns, *step, taken),
             Message::Reserve { name } => self.reserve(batch.text(name)),

@@ -112,6 +112,11 @@ pub enum Message {
         /// How much of them.
         bytes: usize,
     },
+    /// Frames of the receiver's connections have been read where their commands are carried out.
+    FrameTaken {
+        /// Their bytes.
+        bytes: usize,
+    },
     /// A connection for the receiver, all of whose commands are answered.
     Adopt(Box<MigratingConnection>),
     /// A connection is gone, or sends no more.
