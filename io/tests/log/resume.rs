@@ -7,7 +7,8 @@ const SPARES: u64 = 3;
 
 /// At most `segments` files, of which three are set aside.
 fn bounded(mode: Mode, segments: u64) -> LogConfig {
-    let config = config(mode);
+    // What is written here fits less than half of one, in pages, too.
+    let config = LogConfig { segment_bytes: 1 << 19, ..config(mode) };
     let (bytes_max, reserve_bytes) =
         (segments * config.segment_bytes, SPARES * config.segment_bytes);
     LogConfig { bytes_max, reserve_bytes, ..config }
@@ -60,8 +61,8 @@ fn starts_without_room_leave_as_much_as_they_found() {
         }
         // All of it can be used.
         let (mut log, ..) = open(&settings, disk);
-        let before = log.segments().0;
-        while log.segments().0 < before + SPARES {
+        let (used, spares) = log.segments();
+        while log.segments().0 < used + spares {
             written.push(append(&mut log, 3000, 8));
             settle(&mut log, 20_000);
         }

@@ -161,7 +161,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
     /// the next segment is made. That one is `first_segment` if there is none yet.
     pub(crate) fn run(mut self, first_segment: u64) -> Result<(Continuation, Recovery), OpenError> {
         let (found, walked) = self.read()?;
-        let resumed = self.choose_resumed(&found, &walked);
+        let resumed = self.choose_resumed(&found, &walked)?;
         let continuation = self.cut(&found, &walked, first_segment, resumed)?;
         Ok((continuation, self.summary))
     }

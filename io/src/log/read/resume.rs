@@ -18,6 +18,7 @@ use crate::log::format::salt::Salt;
 use crate::log::format::segment::{SegmentHeader, file_name};
 use crate::log::format::successor_mark::Found;
 use crate::log::format::synced_slots::{SLOTS_AT, Slots};
+use crate::log::write::segment_pool::Lack;
 use std::fmt::Display;
 use std::io;
 
@@ -35,9 +36,16 @@ impl Continuation {
 
 impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<'_, D, F> {
     /// Which of the segments the log is to go on in; none if it can have another one.
-    pub(crate) fn choose_resumed(&mut self, found: &[Found], walked: &[Walked]) -> Option<usize> {
-        let place = self.resumable(found, walked)?;
-        (!self.gives_another(found)).then_some(place)
+    pub(crate) fn choose_resumed(
+        &mut self,
+        found: &[Found],
+        walked: &[Walked],
+    ) -> Result<Option<usize>, OpenError> {
+        let Some(place) = self.resumable(found, walked) else { return Ok(None) };
+        let gives = self.gives_another(found);
+        let gives =
+            gives.map_err(|source| OpenError::Io { what: "making a segment".into(), source })?;
+        Ok((!gives).then_some(place))
     }
 
     fn resumable(&self, found: &[Found], walked: &[Walked]) -> Option<usize> {
@@ -63,16 +71,22 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
     }
 
     /// Whether there is a file to be had for the one that a new segment would take.
-    fn gives_another(&mut self, found: &[Found]) -> bool {
+    fn gives_another(&mut self, found: &[Found]) -> io::Result<bool> {
         let bytes = self.geometry.segment_bytes;
-        // What goes wrong here is said where the file is made.
-        let Ok(spares) = self.disk.spares(bytes) else { return true };
+        let spares = self.disk.spares(bytes)?;
         let there = found.iter().map(|segment| segment.file_bytes).sum::<u64>() + spares * bytes;
-        if there.saturating_add(bytes) > self.bytes_max || self.disk.set_aside(bytes).is_err() {
-            return false;
+        if there.saturating_add(bytes) > self.bytes_max {
+            return Ok(false);
         }
-        // One that was never written is better made as a segment.
-        spares > 0 || self.disk.drop_spare().is_ok()
+        match self.disk.set_aside(bytes) {
+            Err(error) if error.raw_os_error().and_then(Lack::of).is_some() => return Ok(false),
+            made => made?,
+        }
+        if spares == 0 {
+            // One that was never written is better made as a segment.
+            self.disk.drop_spare()?;
+        }
+        Ok(true)
     }
 
     /// Makes the segment at `place` one that the log goes on in behind `mark`.
