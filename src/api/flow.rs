@@ -521,7 +521,7 @@ mod tests {
             }
             match (wrong, &at_once) {
                 (None, Ok(_)) => {}
-                (Some(wrong), Err(told)) => assert!(told.contains(wrong), "{told}"),
+                (Some(wrong), Err(told)) => assert!(told.text().contains(wrong), "{told}"),
                 _ => panic!("{text}: {at_once:?}"),
             }
         }

@@ -52,7 +52,7 @@ impl Verdict {
     }
 
     /// What [`judge`] has found.
-    pub fn note<T>(&mut self, come: usize, judged: Option<&Result<T, String>>) {
+    pub fn note<T, E>(&mut self, come: usize, judged: Option<&Result<T, E>>) {
         *self = match judged {
             None => Self::Open(come),
             Some(Ok(_)) => Self::MayBe,

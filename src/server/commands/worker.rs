@@ -18,7 +18,6 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};
-use corq_shards::query::Activity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -384,6 +383,7 @@ mod tests {
     use super::*;
     use crate::protocol::frame::FRAME_BYTES_MAX;
     use crate::protocol::msgpack::writer::Writer;
+    use corq_shards::query::Activity;
 
     fn worker(client: u64, last_seen_ms: u64) -> Worker {
         Worker {

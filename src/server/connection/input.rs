@@ -5,6 +5,7 @@
 
 use super::protocol::Protocol;
 use super::session::{IN_FLIGHT_MAX, Session, UNAUTHENTICATED_FRAME_BYTES_MAX};
+use crate::api::error::ErrorKind;
 use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Verdict};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};

@@ -62,7 +62,7 @@ impl ShardServer {
         if !is_whole {
             session.front_verdict.note(come, judged.as_ref());
         }
-        let Some(Err(text)) = judged else { return false };
+        let Some(Err(error)) = judged else { return false };
         if !self.sessions.get(conn).is_some_and(|session| session.trusted) {
             // Nothing but its token is of interest.
             return false;

@@ -102,6 +102,7 @@ fn needs_of(message: &Message) -> Needs {
         | Message::SharedReply { .. }
         | Message::Carried { .. }
         | Message::Taken { .. }
+        | Message::FrameTaken { .. }
         | Message::Adopt(_)
         | Message::Claim { .. }
         | Message::Claimed { .. }

@@ -202,6 +202,7 @@ fn work_of(message: &Message) -> Work {
         | Message::SharedReply { .. }
         | Message::Carried { .. }
         | Message::Taken { .. }
+        | Message::FrameTaken { .. }
         | Message::Adopt(_)
         | Message::Leave { .. }
         | Message::Reserve { .. }
