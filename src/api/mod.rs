@@ -1,6 +1,8 @@
 //! One meaning for all surfaces: which commands exist, which fields they take, within which bounds,
 //! and in which words a wrong one is refused.
 //!
+//! The errors that clients get, with their codes and statuses, are the tables in [`error`].
+//!
 //! Nothing here knows how a command travels (`MessagePack`, JSON, a command line) nor what the server
 //! does with it. The table in [`commands`] is the only place where a bound or a default is written;
 //! the decoder, the documentation's test and every later surface read it there.
