@@ -6,6 +6,7 @@
 //! when its client has left. After a crash, what was done is done and the rest is as it was: no answer
 //! had been given.
 
+use crate::collections::count::Count;
 use crate::command::{Clean, DlqScanRequest, RequestId};
 use crate::dead_letter::policy::Rule;
 use crate::dead_letter::scan::{DlqScan, Yields};
@@ -414,7 +415,7 @@ impl Shard {
         }
         let about = &mut self.queues[bulk_operation.queue];
         about.busy = false;
-        about.bulk_operations -= 1;
+        about.bulk_operations.take_out(1);
         if about.detached && about.bulk_operations == 0 && about.total() == 0 {
             self.remove_detached(bulk_operation.queue);
             // What waited for that may be forgotten now.

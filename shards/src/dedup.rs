@@ -7,6 +7,7 @@
 //! freed the key: if the first one's time is over, that of all is. What changes costs a step into a tree.
 
 use crate::bulk::LOOKS_MAX;
+use crate::collections::count::Count;
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{NONE, Slab};
 use crate::collections::table::Table;
@@ -141,7 +142,7 @@ impl UniqueKeys {
             let hash_of = |other: &Key| hash_of(hash_key, jobs, other.first);
             let hash = hash_key.in_queue(queue, key);
             let gone = self.keys.remove(hash, |known| known.first == job, hash_of);
-            self.holders -= usize::from(gone.is_some());
+            self.holders.take_out(usize::from(gone.is_some()));
         }
     }
 

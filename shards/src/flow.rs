@@ -271,6 +271,9 @@ impl Shard {
                 }
                 self.steps += 1;
                 self.note_staged(staged, bytes, stored, durable);
+                let (flow, id) = (staged.flow, staged.pushed.id);
+                let noted = self.flows.of_job.get(id) == Some(&flow);
+                assert!(noted && self.jobs.find(id).is_none(), "a staged job is not seen yet");
             }
         }
         out.effects.replies.push((caller.request, Reply::Done));
@@ -337,14 +340,19 @@ impl Shard {
         if syncs && !matches!(fate, Fate::Dropped | Fate::Done) {
             out.journal.require_sync();
         }
+        let staged = self.flows.staged.get(flow).map_or(0, BTreeMap::len);
         let come = self.meet_fate(flow, fate, stored);
-        self.tell_come(now_ms, come, out);
-        if fate == Fate::CommittedInSlices {
-            self.begin_slices(flow, true);
+        let open = self.flows.open.contains(flow);
+        match fate {
+            // The word is kept until all shards have heard it, then forgotten.
+            Fate::Committed => assert!(open, "a flow that is committed elsewhere, too, is open"),
+            Fate::Done => assert!(!open && come.is_empty(), "a flow that is done brings nothing"),
+            Fate::Dropped => assert!(come.is_empty(), "a flow that is dropped brings nothing"),
+            Fate::CommittedHere | Fate::Released => {}
         }
-    }
-
-    fn tell_come<J: Journal>(&mut self, now_ms: u64, come: Vec<u32>, out: &mut Out<'_, J>) {
+        if !matches!(fate, Fate::Dropped | Fate::Done) {
+            assert!(come.len() == staged, "every job of a flow comes, or none");
+        }
         for job in come {
             self.totals.pushed += 1;
             self.emit_push(now_ms, job, out.effects);

@@ -3,6 +3,7 @@
 //!
 //! Nothing here refuses, reads a clock or answers anybody.
 
+use crate::collections::count::Count;
 use crate::collections::slab::NONE;
 use crate::command::{ClientId, Token};
 use crate::dead_letter::reason::Cause;
@@ -297,7 +298,8 @@ impl Shard {
             self.live.sub_lines(notes.logs.len());
         }
         if let Some(family) = family {
-            self.forget_ends(family.ends);
+            self.child_ends.take_out(family.ends.len() as u64);
+            family.ends.values().for_each(|end| self.live.sub(&end.stored));
         }
         self.live.sub(&self.jobs.slab[job].stored);
         let about = &self.jobs.slab[job];
@@ -325,8 +327,18 @@ impl Shard {
     /// Puts a job, which is nowhere, where its state keeps it, and sets its deadline.
     pub(crate) fn enter(&mut self, job: u32, state: State) {
         self.steps += 1;
-        let queue = self.jobs.slab[job].queue;
-        self.jobs.slab[job].state = state;
+        let about = &mut self.jobs.slab[job];
+        // What a log says may be in any order, and is applied as it comes; what a shard decides may not.
+        let legal = about.state.may_become(state) || self.recovering;
+        assert!(legal, "a job goes from {:?} to {state:?}", about.state);
+        assert!(about.timer == NONE, "a job that enters a state has no deadline of another one");
+        let has_detail = matches!(state, State::Active | State::Completed | State::Failed);
+        assert!(
+            has_detail == (about.detail != NONE),
+            "a job has a lease or an outcome, or neither"
+        );
+        let queue = about.queue;
+        about.state = state;
         self.queues.enter(queue, state);
         if self.queues[queue].groups.is_some()
             && let Some(group) = self.group_of(job)
@@ -375,6 +387,7 @@ impl Shard {
         self.queues.leave(queue, state);
         if timer != NONE {
             self.job_timers.remove(timer, &mut self.jobs.slab);
+            assert!(self.jobs.slab[job].timer == NONE, "the deadline that goes is the job's own");
         }
         let group = match self.queues[queue].groups {
             Some(_) => self.group_of(job),
@@ -388,17 +401,22 @@ impl Shard {
             State::Waiting if group.is_some() => {}
             State::Waiting => self.queues[queue].ready.remove(&mut self.jobs.slab, job),
             State::Active => {
+                assert!(self.leases[detail].job == job, "an active job's lease is its own");
                 self.leave_puller(detail);
                 self.lease_timers.remove(self.leases[detail].timer, &mut self.leases);
+                assert!(
+                    self.leases[detail].timer == NONE,
+                    "the deadline that goes is the lease's own"
+                );
                 self.leases.remove(detail);
                 self.note_room(queue);
             }
             State::Completed | State::Failed => {
-                self.completed_jobs -= u64::from(state == State::Completed);
+                self.completed_jobs.take_out(u64::from(state == State::Completed));
                 self.queues[queue].ended(state).remove(&mut self.jobs, job);
                 let outcome = self.jobs.outcomes.remove(detail);
                 self.live.sub(&outcome.stored);
-                self.ends_unmoved -= u64::from(outcome.is_unmoved());
+                self.ends_unmoved.take_out(u64::from(outcome.is_unmoved()));
                 self.note_unkept(job);
             }
         }
@@ -410,14 +428,14 @@ impl Shard {
         let about = &mut self.jobs.slab[job];
         if about.state.is_end() && !about.has(flags::KEPT_ENDED) {
             about.flags |= flags::KEPT_ENDED;
-            self.ends_unkept -= 1;
+            self.ends_unkept.take_out(1);
         }
     }
 
     /// A job is ended no longer.
     fn note_unkept(&mut self, job: u32) {
         let about = &mut self.jobs.slab[job];
-        self.ends_unkept -= u64::from(!about.has(flags::KEPT_ENDED));
+        self.ends_unkept.take_out(u64::from(!about.has(flags::KEPT_ENDED)));
         about.flags &= !flags::KEPT_ENDED;
     }
 
@@ -433,7 +451,7 @@ impl Shard {
     fn leave_puller(&mut self, lease: u32) {
         let Some(puller) = self.leases[lease].puller.take() else { return };
         let Some(held) = self.clients.get_mut(puller) else { return };
-        held.activity.active -= 1;
+        held.activity.active.take_out(1);
         if self.leases[lease].client.take().is_some() {
             held.leases.remove(&mut self.leases, lease);
         }

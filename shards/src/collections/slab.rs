@@ -10,6 +10,7 @@
 //! read, and hands indices out again late.
 
 use crate::collections::chunked_vec::ChunkedVec;
+use crate::collections::count::Count;
 #[cfg(debug_assertions)]
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -114,7 +115,7 @@ impl Marks {
         assert!(self.free[word] & bit == 0, "an entry is freed once");
         self.free[word] |= bit;
         self.words |= 1 << word;
-        self.used -= 1;
+        self.used.take_out(1);
     }
 }
 
@@ -208,7 +209,7 @@ impl<T: Default> Slab<T> {
     /// Takes the entry out; the index may be handed out again.
     pub fn remove(&mut self, index: u32) -> T {
         let value = std::mem::take(&mut self[index]);
-        self.len -= 1;
+        self.len.take_out(1);
         if let Some(index) = self.rested(index) {
             self.free(index);
         }

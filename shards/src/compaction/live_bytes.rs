@@ -3,6 +3,7 @@
 //!
 //! Knows addresses only. A record that two things point to counts twice.
 
+use crate::collections::count::Count;
 use crate::log_record::location::LogRef;
 use std::collections::VecDeque;
 
@@ -49,10 +50,10 @@ impl Live {
     #[inline]
     pub fn sub(&mut self, stored: &LogRef) {
         let bytes = bytes_of(stored);
-        *self.span(stored.position) -= bytes;
-        self.total -= bytes;
+        self.span(stored.position).take_out(bytes);
+        self.total.take_out(bytes);
         if bytes > LARGE_BYTES {
-            self.large -= bytes;
+            self.large.take_out(bytes);
         }
     }
 
@@ -63,7 +64,7 @@ impl Live {
 
     /// So many are no longer.
     pub fn sub_lines(&mut self, lines: usize) {
-        self.lines -= lines as u64;
+        self.lines.take_out(lines as u64);
     }
 
     /// Something points to another record than before, or to none.

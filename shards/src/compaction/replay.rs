@@ -1,6 +1,7 @@
 //! What was written again at the end of the log, on its way back: how recovery takes records of
 //! [`crate::compaction::rewrite`]. They stand for what was said before them, wherever that was.
 
+use crate::collections::count::Count;
 use crate::collections::slab::NONE;
 use crate::compaction::rewrite::evicted_bytes;
 use crate::family::{Family, NewFamily};
@@ -38,7 +39,7 @@ impl Shard {
                 about.evicted_below = about.evicted_below.max(*below);
                 about.evicted_noted = about.evicted_noted.max(*below);
                 if !told && !about.has_evictions_to_tell() {
-                    self.evictions_to_tell -= evicted_bytes(&about.name);
+                    self.evictions_to_tell.take_out(evicted_bytes(&about.name));
                 }
             }
             Kept::CompletedIds(ids) => {
@@ -71,7 +72,7 @@ impl Shard {
         let about = &self.jobs.slab[job];
         if about.state.is_end() {
             let outcome = &mut self.jobs.outcomes[about.detail];
-            self.ends_unmoved -= u64::from(outcome.is_unmoved());
+            self.ends_unmoved.take_out(u64::from(outcome.is_unmoved()));
             follow(&mut outcome.stored);
             self.ends_unmoved += u64::from(outcome.is_unmoved());
         }

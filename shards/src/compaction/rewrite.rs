@@ -11,6 +11,7 @@
 //! 3. What only other records say, because it followed from them (which completed jobs were forgotten
 //!    for later ones; the ids of all that were completed), is said once before those records go.
 
+use crate::collections::count::Count;
 use crate::command::Limit;
 use crate::dependency::Unmet;
 use crate::effect::KnownAs;
@@ -244,7 +245,13 @@ impl Shard {
             self.relocate(id, position, stored);
         }
         if let (Some(job), Some(pushed)) = (needs.job, record.into_pushed()) {
-            let queue = self.queues[self.jobs.slab[job].queue].name.clone();
+            let about = &self.jobs.slab[job];
+            assert!(about.state != State::Vacant, "only a job that lives is written again");
+            assert!(
+                about.stored.position == position,
+                "a job is written again from its own record"
+            );
+            let queue = self.queues[about.queue].name.clone();
             let stored = self.write_job(job, Pushed { queue: &queue, ..pushed }, journal);
             self.restore_at(job, stored);
         }
@@ -437,7 +444,7 @@ impl Shard {
         }
         let about = &mut self.queues[queue];
         about.evicted_noted = about.evicted_below;
-        self.evictions_to_tell -= evicted_bytes(&about.name);
+        self.evictions_to_tell.take_out(evicted_bytes(&about.name));
         let (queue, below) = (&*about.name, about.evicted_below);
         journal.append(&Record::Kept(Kept::Evicted { queue, below }));
     }
@@ -445,7 +452,7 @@ impl Shard {
     /// A detached queue is empty and goes.
     pub(crate) fn remove_detached(&mut self, queue: u32) {
         if self.queues[queue].has_evictions_to_tell() {
-            self.evictions_to_tell -= evicted_bytes(&self.queues[queue].name);
+            self.evictions_to_tell.take_out(evicted_bytes(&self.queues[queue].name));
         }
         self.queues.remove_detached(queue);
     }

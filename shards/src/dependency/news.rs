@@ -1,6 +1,7 @@
 //! What shards of other jobs have yet to learn of those that come and go here, in order. One job may be news to
 //! as many as it depends on: those are not listed when it comes or goes, but looked up when they are told.
 
+use crate::collections::count::Count;
 use crate::dependency::unmet::{Dependency, UnmetDependencies};
 use crate::dependency::{News, Notice};
 use crate::job::id::JobId;
@@ -84,7 +85,7 @@ impl Outbox {
             // What a job waits for may have become less since, or more.
             let given = if is_last { *left } else { 1.min(*left) };
             *left -= given;
-            self.waiting -= given;
+            self.waiting.take_out(given);
             if is_last {
                 self.items.pop_front();
             }

@@ -1,5 +1,6 @@
 //! What one job waits for: found by id, and given up one by one at little cost, however many there are.
 
+use crate::collections::count::Count;
 use crate::job::id::JobId;
 
 /// One job that another waits for.
@@ -72,7 +73,7 @@ impl UnmetDependencies {
         if let Ok(place) = self.all.binary_search_by_key(&id, |(one, _)| one.id)
             && !std::mem::replace(&mut self.all[place].1, true)
         {
-            self.left -= 1;
+            self.left.take_out(1);
         }
         if self.left == 0 {
             self.all = Vec::new();

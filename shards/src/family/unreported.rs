@@ -1,6 +1,7 @@
 //! What is left of children that were to be forgotten with their end: how they ended, until their parents
 //! have heard. Bounded: beyond, the oldest go, and their parents learn no more than that they ended.
 
+use crate::collections::count::Count;
 use crate::collections::hash_key::HashKey;
 use crate::collections::table::Map;
 use crate::effect::KnownAs;
@@ -72,7 +73,7 @@ impl AllUnreported {
     pub(crate) fn remove(&mut self, child: JobId) -> Option<Unreported> {
         let (number, unreported) = self.by_child.remove(child)?;
         self.order.remove(&number);
-        self.bytes -= u64::from(unreported.stored.payload_bytes);
+        self.bytes.take_out(u64::from(unreported.stored.payload_bytes));
         Some(unreported)
     }
 
@@ -84,7 +85,7 @@ impl AllUnreported {
         self.order.remove(&std::mem::replace(number, self.inserted));
         self.order.insert(self.inserted, child);
         self.bytes += u64::from(to.payload_bytes);
-        self.bytes -= u64::from(unreported.stored.payload_bytes);
+        self.bytes.take_out(u64::from(unreported.stored.payload_bytes));
         Some(std::mem::replace(&mut unreported.stored, to))
     }
 

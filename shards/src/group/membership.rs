@@ -1,6 +1,7 @@
 //! Jobs and pulls meet groups: how a job comes into its group and leaves it, and which job a pull gets in a
 //! queue that has groups. Called by [`crate::apply::transitions`] and [`crate::lease::pull`] for such queues only.
 
+use crate::collections::count::Count;
 use crate::collections::slab::{List, NONE};
 use crate::command::{GroupPull, Only};
 use crate::effect::Refusal;
@@ -170,7 +171,7 @@ impl Shard {
     /// A job of a group is being forgotten.
     pub(crate) fn quit_group(&mut self, job: u32) {
         let Some(group) = self.group_of(job) else { return };
-        self.groups.slab[group].jobs -= 1;
+        self.groups.slab[group].jobs.take_out(1);
         self.drop_group_if_idle(group);
     }
 
@@ -217,22 +218,22 @@ impl Shard {
         let Some(rotation) = self.queues[queue].groups.as_deref_mut() else { return };
         match state {
             State::Waiting => {
-                rotation.waiting -= 1;
+                rotation.waiting.take_out(1);
                 let priority = self.jobs.slab[job].priority;
                 if let Some(jobs) = rotation.priorities.get_mut(&priority) {
-                    *jobs -= 1;
+                    jobs.take_out(1);
                     if *jobs == 0 {
                         rotation.priorities.remove(&priority);
                     }
                 }
                 self.groups.slab[group].lane.remove(&mut self.jobs.slab, job);
             }
-            State::Active => self.groups.slab[group].active -= 1,
+            State::Active => self.groups.slab[group].active.take_out(1),
             _ => {}
         }
         if matches!(state, State::Waiting | State::Delayed) {
-            rotation.pending -= 1;
-            self.groups.slab[group].pending -= 1;
+            rotation.pending.take_out(1);
+            self.groups.slab[group].pending.take_out(1);
         }
         self.refresh_group(group);
     }
@@ -359,7 +360,7 @@ impl Shard {
             self.groups.slab[at.group].views_awaited &= !(1 << at.view);
         }
         if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
-            rotation.views[usize::from(at.view)].waiting -= 1;
+            rotation.views[usize::from(at.view)].waiting.take_out(1);
             if at.group != NONE && self.groups.slab[at.group].views_awaited == 0 {
                 rotation.with_waiters.remove(&mut self.groups.slab, at.group);
             }

@@ -10,6 +10,7 @@
 //! There are few: the workers of a queue mostly say the same.
 
 use crate::apply::allowance;
+use crate::collections::count::Count;
 use crate::collections::deadline_heap::Timers;
 use crate::collections::slab::{List, NONE, Slab};
 use crate::group::{
@@ -445,7 +446,7 @@ impl Groups {
             self.timers.remove(timer, &mut self.slab);
         }
         rotation.groups.remove(&mut self.slab, group);
-        rotation.count -= 1;
+        rotation.count.take_out(1);
         self.remove(group);
     }
 

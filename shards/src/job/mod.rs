@@ -78,6 +78,31 @@ impl State {
         matches!(self, Self::Completed | Self::Failed)
     }
 
+    /// Whether a shard may decide that a job goes from it to `next`. Only an active job is completed, only a waiting one
+    /// is delivered; one that has ended comes back as a waiting one, or is forgotten as one that failed.
+    #[inline]
+    pub(crate) fn may_become(self, next: Self) -> bool {
+        const fn set(states: &[State]) -> u8 {
+            let (mut bits, mut at) = (0, 0);
+            while at < states.len() {
+                bits |= 1 << states[at] as u8;
+                at += 1;
+            }
+            bits
+        }
+        const PENDING: u8 = set(&[State::Waiting, State::Delayed, State::WaitingChildren]);
+        const FAILED: u8 = set(&[State::Failed]);
+        let allowed = match self {
+            Self::Vacant => PENDING,
+            Self::Waiting => PENDING | FAILED | set(&[Self::Active]),
+            Self::Delayed | Self::WaitingChildren => PENDING | FAILED,
+            Self::Active => PENDING | FAILED | set(&[Self::Completed]),
+            Self::Completed => FAILED | set(&[Self::Waiting]),
+            Self::Failed => set(&[Self::Waiting]),
+        };
+        allowed & 1 << next as u8 != 0
+    }
+
     /// The name clients see.
     pub fn name(self) -> &'static str {
         match self {

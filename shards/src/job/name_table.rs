@@ -4,6 +4,7 @@
 //! A queue with more names than fit a byte has the others beside the options of each job. Knows texts and
 //! numbers; which job has which is not known here.
 
+use crate::collections::count::Count;
 use crate::collections::hash_key::HashKey;
 use crate::collections::table::Table;
 
@@ -85,7 +86,7 @@ impl JobNames {
     /// A job goes that had this name.
     pub fn release(&mut self, name: NameRef) {
         let Some(place) = name.place() else { return };
-        self.places[place].jobs -= 1;
+        self.places[place].jobs.take_out(1);
         if self.places[place].jobs > 0 {
             return;
         }

@@ -2,6 +2,7 @@
 //! that the first of them came in. Kept by address, so that the record can be moved in one step
 //! however many jobs share it.
 
+use crate::collections::count::Count;
 use crate::collections::slab::{NONE, Slab};
 use crate::log_record::location::LogRef;
 use std::collections::BTreeMap;
@@ -51,7 +52,7 @@ impl Shares {
     /// A job shares it no longer. Its record, if that was the last.
     pub fn leave(&mut self, share: ShareRef) -> Option<LogRef> {
         let ShareRef(place) = share;
-        self.slab[place].jobs -= 1;
+        self.slab[place].jobs.take_out(1);
         if self.slab[place].jobs > 0 {
             return None;
         }

@@ -100,6 +100,7 @@ impl<'a> Record<'a> {
         out.u8(self.kind());
         out.u8(VERSION);
         self.encode_body(&mut out);
+        // As long as it was measured: what points to it, and its payload, goes by that length.
         out.finish();
     }
 

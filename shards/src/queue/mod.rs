@@ -20,6 +20,7 @@ pub(crate) mod ready;
 pub mod retention;
 pub mod throughput;
 
+use crate::collections::count::Count;
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{List, NONE, Slab};
 use crate::collections::table::Table;
@@ -241,8 +242,9 @@ impl Queues {
     #[inline]
     pub fn leave(&mut self, index: u32, state: State) {
         let queue = &mut self[index];
-        queue.counts[state as usize] -= 1;
-        self.counts[state as usize] -= u64::from(!queue.detached);
+        queue.counts[state as usize].take_out(1);
+        let seen = u64::from(!queue.detached);
+        self.counts[state as usize].take_out(seen);
     }
 
     /// Jobs in a state, in all queues that clients see.
@@ -261,7 +263,7 @@ impl Queues {
         let queue = &mut self.slab[index];
         queue.detached = true;
         for (all, own) in self.counts.iter_mut().zip(queue.counts) {
-            *all -= u64::from(own);
+            all.take_out(u64::from(own));
         }
         *self.elders.entry(self.slab[index].name.clone()).or_default() += 1;
         self.unname(index);
@@ -280,7 +282,7 @@ impl Queues {
         queue.done.iter_mut().for_each(|done| done.clear(&mut self.minutes));
         assert!(queue.detached && queue.total() == 0, "a queue that goes is empty");
         if let Some(count) = self.elders.get_mut(&queue.name) {
-            *count -= 1;
+            count.take_out(1);
             if *count == 0 {
                 self.elders.remove(&queue.name);
             }

@@ -8,6 +8,7 @@
 //! Lanes are searched for the first that has a job in its lists. One that has jobs out of order only is none: clients
 //! could make any number of those, and each look for the next job would pass them all.
 
+use crate::collections::count::Count;
 use crate::collections::slab::{List, Slab};
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job, flags};
@@ -111,7 +112,7 @@ impl Ready {
         }
         let lifo = jobs[index].has(flags::LIFO);
         if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.jobs -= 1;
+            lane.jobs.take_out(1);
             let list = if lifo { &mut lane.lifo } else { &mut lane.fifo };
             list.remove(jobs, index);
             if lane.jobs == 0 && self.lanes.len() > EMPTY_LANES_MAX {
@@ -124,7 +125,7 @@ impl Ready {
     fn remove_out_of_order(&mut self, jobs: &mut Slab<Job>, index: u32, key: Reverse<i32>) {
         self.out_of_order.remove(jobs, index);
         if let Some(count) = self.out_of_order_of.get_mut(&key) {
-            *count -= 1;
+            count.take_out(1);
             if *count == 0 {
                 self.out_of_order_of.remove(&key);
             }

@@ -38,6 +38,8 @@ impl Writer {
             return if waits { self.without_room(segment) } else { Ok(false) };
         }
         let left = std::mem::replace(&mut self.segment, segment);
+        assert!(segment == left + 1, "segments follow each other");
+        assert!(self.next_header.segment == segment, "a segment has the header of its own file");
         self.header = self.next_header;
         self.pool.entered(segment, self.written);
         if self.synced < self.written {

@@ -241,6 +241,7 @@ impl WriteBuffer {
             }
             self.closed.pop_front();
         }
+        assert!(batch.start < batch.end, "a write carries a block");
         Some(batch)
     }
 
@@ -259,6 +260,7 @@ impl WriteBuffer {
 
     /// Everything below `written` has been written.
     pub(crate) fn wrote(&mut self, written: Position) {
+        assert!(self.written <= written && written <= self.end, "what is written only rises");
         self.written = written;
         self.pinned = None;
     }
@@ -342,9 +344,12 @@ impl WriteBuffer {
     /// Completes the open block: checksums, padding, header.
     fn seal(&mut self) {
         let start = self.open.start.plus(self.block as u64);
+        assert!(start == self.next, "a block lies where the one before it ended");
+        assert!(self.geometry.align(start.0) == start.0, "a block begins where a write may");
         let body = self.block + BLOCK_HEADER_BYTES;
         let block_bytes = self.geometry.align((self.fill - self.block) as u64);
         let end = self.block + block_bytes as usize;
+        assert!(self.fill <= end && end <= self.limit, "a block ends within its chunk and segment");
         // The buffer may have held another stretch of the log before.
         self.open.buffer[self.fill..end].fill(0);
         let salt = self.chain.salts.of(self.geometry.segment_of(start));

@@ -161,7 +161,9 @@ impl Writer {
     }
 
     pub(crate) fn released(&self) -> Position {
-        self.barriers.front().map_or(self.written, |&(start, _)| start)
+        let released = self.barriers.front().map_or(self.written, |&(start, _)| start);
+        assert!(released <= self.written, "nothing is released that is not written");
+        released
     }
 
     pub(crate) fn check(&self) -> Result<(), LogError> {
@@ -372,6 +374,7 @@ impl Writer {
             }
             buffer.close_block();
             let Some(batch) = buffer.take_batch() else { return Ok(()) };
+            assert!(self.written <= batch.start, "what was written is not written over");
             self.write = Some(Write { batch, done: 0, retries: 0, waits: None });
             if let Started::Done(result) = self.write_from(batch.start, buffer, disk, counters) {
                 self.write_done(result, buffer, disk, counters)?;
@@ -390,6 +393,8 @@ impl Writer {
     ) -> Started {
         let end = self.write.as_ref().map_or(start, |write| write.batch.end);
         let offset = self.geometry.offset_of(start);
+        assert!(start < end, "a write has bytes");
+        assert!(self.geometry.segment_of(start) == self.segment, "a block goes into its own file");
         let durable = self.mode == Mode::Synced;
         counters.writes += 1;
         let bytes = buffer.bytes(start, end);
