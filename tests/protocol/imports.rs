@@ -11,7 +11,7 @@ use super::tidy::{ROOT, gather};
 
 /// Of a crate: its sources, at most so many modules in its largest circle, and at most so many imports that run backwards.
 const CRATES: [(&str, usize, usize); 4] =
-    [("src", 56, 78), ("shards/src", 62, 64), ("io/src", 0, 0), ("clients/rust/src", 16, 10)];
+    [("src", 56, 77), ("shards/src", 57, 60), ("io/src", 0, 0), ("clients/rust/src", 16, 10)];
 
 type Module = Vec<String>;
 type Graph = BTreeMap<Module, BTreeSet<Module>>;

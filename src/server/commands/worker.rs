@@ -5,6 +5,7 @@
 //! What a worker does is counted where its jobs are, by the connection that pulled them: two workers
 //! that share a connection share its numbers.
 
+use super::worker_list::{SILENCE_MS_MAX, Worker};
 use super::worker_presence::{SLICE, WorkerPresence, each_once};
 use crate::api::error::ErrorKind;
 use crate::api::request::Answer;
@@ -20,10 +21,6 @@ use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
-
-/// Silence after which a worker counts as gone (`docs/protocol.md`, "Workers, webhooks, the server").
-pub const SILENCE_MS_MAX: u64 = 90_000;
 
 /// How often a connection that speaks says so to the shards that keep its workers.
 pub const SEEN_TOLD_MS: u64 = 30_000;
@@ -36,36 +33,6 @@ pub const WORKERS_BYTES_MAX: usize = 16 << 20;
 
 /// The same of all shards together, so that the list of all workers fits a frame.
 const ALL_WORKERS_BYTES_MAX: usize = 48 << 20;
-
-/// What a registration takes beside its texts: more than what is written of it beside them.
-const WORKER_BYTES: usize = 256;
-
-/// What a queue that it names takes beside its name, where the queues of all are counted.
-const QUEUE_BYTES: usize = 128;
-
-/// One registration.
-#[derive(Clone, Debug)]
-pub struct Worker {
-    /// The connection that made it.
-    pub client: ClientId,
-    /// Its name.
-    pub name: Box<str>,
-    /// The queues it works on, each once: a MessagePack array of strings.
-    pub queues: Arc<[u8]>,
-    /// When it was made.
-    pub registered_at_ms: u64,
-    /// Its last heartbeat.
-    pub last_seen_ms: u64,
-    /// It counts as one that is there.
-    pub attends: bool,
-}
-
-impl Worker {
-    pub(super) fn bytes(&self, id: &str) -> usize {
-        let queues = Texts::new(&self.queues).len() * QUEUE_BYTES + self.queues.len();
-        WORKER_BYTES + id.len() + self.name.len() + queues
-    }
-}
 
 /// The workers of one shard, by id, by connection and by silence.
 #[derive(Debug)]
@@ -384,6 +351,7 @@ mod tests {
     use crate::protocol::frame::FRAME_BYTES_MAX;
     use crate::protocol::msgpack::writer::Writer;
     use corq_shards::query::Activity;
+    use std::sync::Arc;
 
     fn worker(client: u64, last_seen_ms: u64) -> Worker {
         Worker {

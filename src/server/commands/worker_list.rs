@@ -1,13 +1,48 @@
-//! The list of the workers of all shards, as it is put together from their pages: what each shard has registered, when their
-//! connections last said something, and what those have done.
+//! A registered worker, and the list of the workers of all shards, as it is put together from their pages: what each shard
+//! has registered, when their connections last said something, and what those have done.
+//!
+//! A ground type: of the server it imports ground types only.
 
-use super::worker::{SILENCE_MS_MAX, Worker};
+use crate::protocol::msgpack::Texts;
 use crate::protocol::msgpack::writer::Writer;
-use crate::server::multi_shard::row_pages::{PAGE_BYTES, PAGE_ROWS};
+use crate::server::multi_shard::messages::{PAGE_BYTES, PAGE_ROWS};
 use corq_shards::command::ClientId;
 use corq_shards::query::Activity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Silence after which a worker counts as gone (`docs/protocol.md`, "Workers, webhooks, the server").
+pub const SILENCE_MS_MAX: u64 = 90_000;
+
+/// What a registration takes beside its texts: more than what is written of it beside them.
+const WORKER_BYTES: usize = 256;
+
+/// What a queue that it names takes beside its name, where the queues of all are counted.
+const QUEUE_BYTES: usize = 128;
+
+/// One registration.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    /// The connection that made it.
+    pub client: ClientId,
+    /// Its name.
+    pub name: Box<str>,
+    /// The queues it works on, each once: a MessagePack array of strings.
+    pub queues: Arc<[u8]>,
+    /// When it was made.
+    pub registered_at_ms: u64,
+    /// Its last heartbeat.
+    pub last_seen_ms: u64,
+    /// It counts as one that is there.
+    pub attends: bool,
+}
+
+impl Worker {
+    pub(super) fn bytes(&self, id: &str) -> usize {
+        let queues = Texts::new(&self.queues).len() * QUEUE_BYTES + self.queues.len();
+        WORKER_BYTES + id.len() + self.name.len() + queues
+    }
+}
 
 /// Workers of all shards, as they are put together for a list.
 #[derive(Debug, Default)]

@@ -11,6 +11,12 @@ use corq_shards::flow::Fate;
 use corq_shards::job::id::JobId;
 use corq_shards::query::AboutParent;
 
+/// Rows of one page.
+pub const PAGE_ROWS: usize = 500;
+
+/// Bytes after which a page ends.
+pub const PAGE_BYTES: usize = 256 << 10;
+
 /// The unmet dependencies of jobs of a push by place, as [`Unmet`] writes them.
 pub type UnmetOf<T> = Vec<(usize, T)>;
 

@@ -5,14 +5,14 @@
 //! not, as it was at some moment of that time.
 
 use super::cron_view::write_cron;
+use super::messages::{PAGE_BYTES, PAGE_ROWS};
 use super::task::Task;
 use crate::api::commands::Op;
 use crate::api::error::ErrorKind;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::commands::worker::Worker;
-use crate::server::commands::worker_list::WorkerList;
+use crate::server::commands::worker_list::{Worker, WorkerList};
 use crate::server::connection::protocol::Protocol;
 use crate::server::connection::session::UNSENT_BYTES_MAX;
 use crate::server::event_loop::turn_meter::Work;
@@ -27,12 +27,6 @@ use corq_shards::command::ClientId;
 use corq_shards::job::State;
 use corq_shards::query::Activity;
 use std::sync::Arc;
-
-/// Rows of one page.
-pub const PAGE_ROWS: usize = 500;
-
-/// Bytes after which a page ends.
-pub const PAGE_BYTES: usize = 256 << 10;
 
 /// Places looked at for one page, whatever is there.
 const PAGE_LOOKS: usize = 4000;
