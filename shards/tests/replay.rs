@@ -135,6 +135,10 @@ fn live_many_lives(lives: u64, eager: u64) -> BTreeSet<&'static str> {
                 assert_eq!(again.unknown_job_records(), 0, "seed {seed}, round {round}");
                 assert_eq!(again.facts(), bed.shard.facts(), "seed {seed}, round {round}");
                 for id in bed.journal.records.iter().filter_map(|bytes| brought_by(bytes)) {
+                    if bed.shard.is_obliterated(id) {
+                        // It goes in slices, and what has not gone by a crash is there again.
+                        continue;
+                    }
                     let (live, again) = (bed.shard.standing(id), again.standing(id));
                     assert_eq!(again, live, "seed {seed}, round {round}: {id}");
                 }
