@@ -340,19 +340,27 @@ impl Shard {
         if syncs && !matches!(fate, Fate::Dropped | Fate::Done) {
             out.journal.require_sync();
         }
-        let staged = self.flows.staged.get(flow).map_or(0, BTreeMap::len);
+        let staged = self.flows.staged.get(flow).map_or(0, |parts| parts.jobs.len());
         let come = self.meet_fate(flow, fate, stored);
         let open = self.flows.open.contains(flow);
         match fate {
-            // The word is kept until all shards have heard it, then forgotten.
+            // The decision is kept until all shards have heard it, then forgotten.
             Fate::Committed => assert!(open, "a flow that is committed elsewhere, too, is open"),
+            Fate::CommittedInSlices => assert!(open && come.is_empty(), "slices bring the jobs"),
             Fate::Done => assert!(!open && come.is_empty(), "a flow that is done brings nothing"),
             Fate::Dropped => assert!(come.is_empty(), "a flow that is dropped brings nothing"),
             Fate::CommittedHere | Fate::Released => {}
         }
-        if !matches!(fate, Fate::Dropped | Fate::Done) {
+        if matches!(fate, Fate::Committed | Fate::CommittedHere | Fate::Released) {
             assert!(come.len() == staged, "every job of a flow comes, or none");
         }
+        self.tell_come(now_ms, come, out);
+        if fate == Fate::CommittedInSlices {
+            self.begin_slices(flow, true);
+        }
+    }
+
+    fn tell_come<J: Journal>(&mut self, now_ms: u64, come: Vec<u32>, out: &mut Out<'_, J>) {
         for job in come {
             self.totals.pushed += 1;
             self.emit_push(now_ms, job, out.effects);

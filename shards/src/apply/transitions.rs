@@ -298,8 +298,7 @@ impl Shard {
             self.live.sub_lines(notes.logs.len());
         }
         if let Some(family) = family {
-            self.child_ends.take_out(family.ends.len() as u64);
-            family.ends.values().for_each(|end| self.live.sub(&end.stored));
+            self.forget_ends(family.ends);
         }
         self.live.sub(&self.jobs.slab[job].stored);
         let about = &self.jobs.slab[job];

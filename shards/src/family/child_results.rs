@@ -1,6 +1,7 @@
 //! The end of a child, from its own shard to its parent: reported at once, written down there with its
 //! value, and held back here until that is so if nothing else is left of the child.
 
+use crate::collections::count::Count;
 use crate::dead_letter::reason::Cause;
 use crate::dependency::{News, Notice};
 use crate::effect::KnownAs;
@@ -44,7 +45,7 @@ impl Shard {
     }
 
     fn forget_end(&mut self, end: &ChildEnd) {
-        self.child_ends -= 1;
+        self.child_ends.take_out(1);
         self.live.sub(&end.stored);
     }
 
