@@ -109,8 +109,8 @@ fn live_many_lives(lives: u64, eager: u64) -> BTreeSet<&'static str> {
         let mut chance = Chance::new(seed);
         // Few completed jobs are kept in some of them, so that most are forgotten for their number.
         let completed_max = [20, 2][seed as usize % 2];
-        // And in some flows come in slices.
-        let bulk_slice = [SLICE, 1][seed as usize / 2 % 2];
+        // And in some of those that give up the beginning of the log, flows come in slices.
+        let bulk_slice = if eager > 0 && seed / 2 % 2 == 1 { 1 } else { SLICE };
         let mut bed = Bed::with(Config { completed_max, bulk_slice, ..config(1) });
         let mut held = Vec::new();
         let mut late = Vec::new();

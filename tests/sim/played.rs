@@ -77,6 +77,7 @@ pub const ALL: &[&str] = &[
     "RemoveWebhook",
     "Notice",
     "Stage",
+    "Stage in pieces",
     "Decide",
     "Report",
     "Disconnect",
