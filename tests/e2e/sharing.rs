@@ -91,10 +91,10 @@ fn long_frames_that_go_to_other_shards_are_counted_until_they_are_taken() {
             client.ok("PUSH", json!({"queue": queue, "data": data, "jobId": id}));
             client.ok("Update", json!({"id": id, "data": data}));
             let flow = json!([
-                {"id": format!("{id}-a"), "queue": queue, "data": data},
-                {"id": format!("{id}-b"), "queue": format!("p{n}"), "data": data},
+                {"id": format!("{id}-a"), "queue": queue, "input": {"data": data}},
+                {"id": format!("{id}-b"), "queue": format!("p{n}"), "input": {"data": data}},
             ]);
-            client.call("PUSHF", json!({"jobs": flow}));
+            client.ok("PUSHF", json!({"jobs": flow}));
             let cron = json!({"name": "c", "queue": queue, "data": data, "schedule": "@yearly"});
             client.ok("Cron", cron);
             // The last of them are not waited for.
