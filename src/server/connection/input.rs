@@ -217,10 +217,11 @@ impl ShardServer {
 
     /// Input that waits for nothing but bytes is the beginning of a request whose end will not come.
     fn finish_if_answered(&mut self, conns: &mut Connections, conn: ConnId) {
+        self.leave_if_due(conns, conn);
+        // What it has given up with that is answered before it is said goodbye to.
         if self.sessions.get(conn).is_some_and(|session| session.half_closed) {
             self.answer_dropped(conns, conn);
         }
-        self.leave_if_due(conns, conn);
         let answered = |session: &mut Session| {
             let waits_for_turn = session.blocked && !session.pending.is_empty();
             session.half_closed && session.in_flight == 0 && !waits_for_turn
