@@ -329,3 +329,33 @@ fn a_job_that_is_run_anew_lives_anew() {
     bed.pass(1);
     assert_eq!(all.map(|id| bed.state(id)), [None; 4]);
 }
+
+/// Guards against a job that is gone although the answer says where it has been moved to.
+#[test]
+fn a_job_whose_time_to_live_ended_with_its_worker_lives_on_where_it_is_moved_to() {
+    let job = |name| NewJob { ttl_ms: Some(1000), custom_id: Some(name), ..NewJob::default() };
+    for change in ["put off", "delay", "block"] {
+        let mut bed = Bed::new();
+        let id = bed.push("q", job("parent"));
+        let (_, token) = bed.pull(1, "q", 1)[0];
+        let child = bed.push("beside", NewJob::default());
+        let adopt = Change::Adopt { child, name: "child" };
+        assert_eq!(bed.ask(1, &Command::Change { job: id, change: adopt }), Some(Reply::Count(1)));
+        bed.pass(5000);
+        let token = Some(token);
+        let (change, state, reply) = match change {
+            "put off" => (Change::PutOff { delay_ms: 9000, token }, State::Delayed, Reply::Done),
+            "delay" => (Change::Delay { delay_ms: 9000, token }, State::Delayed, Reply::Done),
+            _ => (Change::Block { token }, State::WaitingChildren, Reply::Count(1)),
+        };
+        assert_eq!(bed.ask(1, &Command::Change { job: id, change }), Some(reply));
+        for passed_ms in [0, 999] {
+            bed.pass(passed_ms);
+            assert_eq!(bed.state(id), Some(state), "{passed_ms} ms later");
+            assert_eq!(bed.replayed().facts(), bed.shard.facts());
+        }
+        bed.pass(1);
+        assert_eq!(bed.state(id), None);
+        bed.shard.audit().unwrap();
+    }
+}

@@ -66,6 +66,7 @@ impl Shard {
             Change::Block { .. } => {
                 let open = self.jobs.options_of(job).is_some_and(|has| !has.unmet.is_empty());
                 if open {
+                    self.renew_ttl(now_ms, job, out);
                     out.journal.append(&Record::Blocked { id });
                     self.block(job);
                     self.emit(now_ms, job, Step::WaitingChildren, out.effects);

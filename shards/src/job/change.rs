@@ -333,6 +333,9 @@ impl Shard {
             }
             Change::Promote => Changed::Promoted { id, at_ms: now_ms },
             Change::PutOff { delay_ms, .. } | Change::Delay { delay_ms, .. } => {
+                if about.state == State::Active {
+                    self.renew_ttl(now_ms, job, out);
+                }
                 Changed::PutOff { id, at_ms: now_ms, run_at_ms: now_ms + delay_ms }
             }
             Change::Progress { progress, message } => {
@@ -375,12 +378,9 @@ impl Shard {
     fn let_wait<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let about = &self.jobs.slab[job];
         let (id, prev) = (about.id, about.state);
-        let ttl_ms = self.jobs.options_of(job).map_or(0, |has| has.ttl_ms);
-        if ttl_ms > 0 && matches!(prev, State::Delayed | State::Active) {
-            // Else it might go at once, although it is said that it waits. Of one that is revived, the record of
-            // that says it.
-            let renewed = Changed::Renewed { id, until_ms: now_ms.saturating_add(ttl_ms) };
-            self.record_change(job, &Record::Changed(renewed), out);
+        if matches!(prev, State::Delayed | State::Active) {
+            // Of one that is revived, the record of that says it.
+            self.renew_ttl(now_ms, job, out);
         }
         let about = &self.jobs.slab[job];
         match prev {
@@ -394,6 +394,17 @@ impl Shard {
                 self.emit(now_ms, job, Step::Retried { prev }, out.effects);
             }
             _ => {}
+        }
+    }
+
+    /// A job goes on where its ttl counts, by a command: it lives for its ttl from now on. Else it might go at once, although
+    /// the answer says that it waits.
+    pub(crate) fn renew_ttl<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        let ttl_ms = self.jobs.options_of(job).map_or(0, |has| has.ttl_ms);
+        if ttl_ms > 0 {
+            let id = self.jobs.slab[job].id;
+            let renewed = Changed::Renewed { id, until_ms: now_ms.saturating_add(ttl_ms) };
+            self.record_change(job, &Record::Changed(renewed), out);
         }
     }
 

@@ -122,6 +122,9 @@ impl Call for Change {
             }
             What::ToWait(_) => self.let_wait(model, at),
             What::PutOff(delay_ms, _) | What::Delay(delay_ms, _) => {
+                if matches!(model.jobs[&self.job].state, State::Active(_)) {
+                    model.renew_life(at.now_ms, self.job);
+                }
                 let job = model.change(self.job);
                 job.run_at_ms = at.now_ms + delay_ms;
                 job.state = if delay_ms > 0 { State::Delayed } else { State::Waiting };

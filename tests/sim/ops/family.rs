@@ -108,6 +108,7 @@ impl Call for ChangeFamily {
                     model.change(self.job).family.abandoned = true;
                 }
                 What::Block(_) => {
+                    model.renew_life(at.now_ms, self.job);
                     model.change(self.job).block();
                     model.tell(self.job, Heard::WaitingChildren);
                 }
