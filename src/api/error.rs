@@ -101,7 +101,7 @@ codes! {
     /// There is no valid token for the server.
     Unauthorized = "unauthorized", 401;
     /// The request seems to come from a web page that is not allowed.
-    CrossOrigin = "cross_origin", 403;
+    CrossOrigin = "cross-origin", 403;
     /// The job, queue entry, schedule, worker, webhook, group or path does not exist.
     NotFound = "not_found", 404;
     /// The request was not complete in time.

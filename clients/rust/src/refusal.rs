@@ -53,7 +53,7 @@ codes! {
     /// There is no valid token for the server.
     Unauthorized = "unauthorized";
     /// The request seems to come from a web page that is not allowed.
-    CrossOrigin = "cross_origin";
+    CrossOrigin = "cross-origin";
     /// The job, schedule, worker, webhook or group does not exist.
     NotFound = "not_found";
     /// The request was not complete in time.

@@ -360,7 +360,7 @@ mod tests {
         ] {
             let answer = ask(address, &format!("GET {path} HTTP/1.1\r\n{lines}\r\n\r\n"));
             assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
-            assert!(answer.ends_with(r#","code":"cross_origin"}"#), "{answer}");
+            assert!(answer.ends_with(r#","code":"cross-origin"}"#), "{answer}");
         }
         let probe = "GET /live HTTP/1.1\r\nHost: any.example\r\n\r\n";
         assert!(ask(address, probe).starts_with("HTTP/1.1 200"));

@@ -97,7 +97,7 @@ fn a_server_that_starts_or_stops_is_told_apart_from_one_that_is_healthy() {
 /// By a name that the server does not know, its figures are refused, and whether it is ready is not.
 #[test]
 fn a_name_that_the_server_does_not_know_still_brings_whether_it_is_ready() {
-    let refused = (403, r#"{"ok":false,"error":"no","code":"cross_origin"}"#);
+    let refused = (403, r#"{"ok":false,"error":"no","code":"cross-origin"}"#);
     let ran = ask(vec![refused, (200, r#"{"ok":true,"ready":true}"#)]);
     assert_eq!((ran.code, pair(&ran.out, "status")), (Some(0), "healthy"), "{ran:?}");
     let ran = ask(vec![refused, (503, r#"{"ok":false,"ready":false,"error":"Disk full"}"#)]);
