@@ -1,5 +1,6 @@
 //! The doing half of corq: rings, sockets, TLS, executors, the log, posts to webhooks. The only crate that names glommio,
 //! io-uring and libc; knows bytes and order, no protocol and no command.
+#![warn(missing_docs)]
 
 pub mod client_connect;
 pub mod clock;

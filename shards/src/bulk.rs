@@ -376,25 +376,23 @@ impl Shard {
     /// One slice of the bulk operation whose turn it is.
     pub(crate) fn work_on_bulk<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         // Those that have not begun stay where they are, so that the bulk operations of one queue keep their order.
-        let can_go_on = |bulk_operation: &BulkOperation| {
-            bulk_operation.begun || !self.queues[bulk_operation.queue].busy
-        };
+        let can_go_on = |bulk: &BulkOperation| bulk.begun || !self.queues[bulk.queue].busy;
         let Some(next) = self.bulk_operations.iter().position(can_go_on) else { return };
-        let Some(mut bulk_operation) = self.bulk_operations.remove(next) else { return };
-        if !bulk_operation.begun {
-            bulk_operation.begun = true;
-            self.queues[bulk_operation.queue].busy = true;
+        let Some(mut bulk) = self.bulk_operations.remove(next) else { return };
+        if !bulk.begun {
+            bulk.begun = true;
+            self.queues[bulk.queue].busy = true;
             // At most one bulk operation of a queue is under way, so there is one walk at a time.
-            self.queues[bulk_operation.queue].failed.begin_walk();
+            self.queues[bulk.queue].failed.begin_walk();
         }
         let before = self.steps;
-        let done = self.work_on(now_ms, &mut bulk_operation, out);
-        self.bulk_steps = Some((bulk_operation.request, self.steps - before));
+        let done = self.work_on(now_ms, &mut bulk, out);
+        self.bulk_steps = Some((bulk.request, self.steps - before));
         if done {
-            self.end_bulk(now_ms, bulk_operation, out);
+            self.end_bulk(now_ms, bulk, out);
         } else {
             // To the back: the bulk operations of several queues share the time.
-            self.bulk_operations.push_back(bulk_operation);
+            self.bulk_operations.push_back(bulk);
         }
     }
 
@@ -403,38 +401,31 @@ impl Shard {
         self.bulk_steps.take()
     }
 
-    fn end_bulk<J: Journal>(
-        &mut self,
-        now_ms: u64,
-        bulk_operation: BulkOperation,
-        out: &mut Out<'_, J>,
-    ) {
-        if bulk_operation.work.drains() && self.is_listened_to() {
-            let name = self.queues[bulk_operation.queue].name.clone();
+    fn end_bulk<J: Journal>(&mut self, now_ms: u64, bulk: BulkOperation, out: &mut Out<'_, J>) {
+        if bulk.work.drains() && self.is_listened_to() {
+            let name = self.queues[bulk.queue].name.clone();
             self.emit_drained(now_ms, &name, out.effects);
         }
-        let about = &mut self.queues[bulk_operation.queue];
+        let about = &mut self.queues[bulk.queue];
         about.busy = false;
         about.bulk_operations.take_out(1);
         if about.detached && about.bulk_operations == 0 && about.total() == 0 {
-            self.remove_detached(bulk_operation.queue);
+            self.remove_detached(bulk.queue);
             // What waited for that may be forgotten now.
             self.retention.due_ms = self.retention.due_ms.min(now_ms);
         }
-        out.effects
-            .replies
-            .push((bulk_operation.request, bulk_operation.work.answer(bulk_operation.done)));
+        out.effects.replies.push((bulk.request, bulk.work.answer(bulk.done)));
     }
 
     /// One slice; true if it was the last.
     fn work_on<J: Journal>(
         &mut self,
         now_ms: u64,
-        bulk_operation: &mut BulkOperation,
+        bulk: &mut BulkOperation,
         out: &mut Out<'_, J>,
     ) -> bool {
-        let queue = bulk_operation.queue;
-        match &mut bulk_operation.work {
+        let queue = bulk.queue;
+        match &mut bulk.work {
             Work::Revive { ended, below, left, until_ms } => {
                 for _ in 0..self.config.bulk_slice.min(*left) {
                     let oldest = self.queues[queue].oldest(*ended, &self.jobs);
@@ -447,7 +438,7 @@ impl Shard {
                     };
                     self.revive_one(now_ms, job, false, out);
                     *left -= 1;
-                    bulk_operation.done += 1;
+                    bulk.done += 1;
                 }
                 let last = *left == 0;
                 self.serve(now_ms, queue, out);
@@ -463,7 +454,7 @@ impl Shard {
                     }
                     self.remove_one(now_ms, job, out);
                 }
-                bulk_operation.done += victims.len() as u64;
+                bulk.done += victims.len() as u64;
                 removal.left -= victims.len() as u64;
                 last || removal.left == 0 || removal.id_bytes >= ID_BYTES_MAX
             }
@@ -473,13 +464,13 @@ impl Shard {
                     self.promote_one(now_ms, job, out);
                 }
                 self.serve(now_ms, queue, out);
-                bulk_operation.done += found.len() as u64;
+                bulk.done += found.len() as u64;
                 search.left -= found.len() as u64;
                 last || search.left == 0
             }
             Work::DlqScan(scan) => {
                 let (found, last) = self.continue_scan(now_ms, queue, scan, out);
-                bulk_operation.done += found;
+                bulk.done += found;
                 last
             }
             Work::Trim(scan) => {
@@ -491,7 +482,7 @@ impl Shard {
                 false
             }
             Work::FreeKey { key, newest, held } => {
-                bulk_operation.done = *held;
+                bulk.done = *held;
                 self.free_some(queue, key, *newest, out)
             }
             Work::RearmLeases(search) => {
@@ -507,7 +498,7 @@ impl Shard {
                         return self.drop_groups(queue, self.config.bulk_slice);
                     };
                     self.remove_one(now_ms, job, out);
-                    bulk_operation.done += 1;
+                    bulk.done += 1;
                 }
                 false
             }

@@ -28,6 +28,7 @@
 //! | `event`, `webhook`, `stats` | events, webhooks, counts and histograms |
 //! | `collections` | containers that clients can fill |
 //! | `invariants` | the audit of the state, for tests and the simulator |
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod apply;

@@ -180,7 +180,9 @@ fn running_completed_jobs_anew_takes_none_that_was_completed_later() {
     let complete = |bed: &mut Bed, count: u32| {
         push_many(bed, "q", count as usize);
         let held = bed.pull(1, "q", count);
-        held.iter().for_each(|&(job, token)| bed.ack(job, Some(token)).unwrap());
+        for &(job, token) in &held {
+            bed.ack(job, Some(token)).unwrap();
+        }
         held.into_iter().map(|(job, _)| job).collect::<Vec<_>>()
     };
     let old = complete(&mut bed, 600);
@@ -194,7 +196,9 @@ fn running_completed_jobs_anew_takes_none_that_was_completed_later() {
     bed.run(1, &Command::Pause { queue: "q", paused: false });
     let held = bed.pull(1, "q", 5);
     assert_eq!(held.len(), 5);
-    held.iter().for_each(|&(job, token)| bed.ack(job, Some(token)).unwrap());
+    for &(job, token) in &held {
+        bed.ack(job, Some(token)).unwrap();
+    }
     assert_eq!(bed.pass(0).pop().map(|(_, reply)| reply), Some(Reply::Count(590)));
     assert_eq!(count(&mut bed, "q", State::Completed), 5);
 }

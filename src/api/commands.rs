@@ -478,7 +478,6 @@ macro_rules! commands {
     } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
         /// Which command, without its fields.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-        #[allow(missing_docs, reason = "the names are those of the protocol, described in its table")]
         pub enum Op { $($op),* }
 
         /// Every command, in the order of [`Op`].
@@ -501,7 +500,6 @@ macro_rules! commands {
 command_table!(commands);
 
 impl Op {
-    /// Its row.
     #[inline]
     pub fn spec(self) -> &'static CommandSpec {
         &COMMANDS[self as usize]

@@ -351,7 +351,6 @@ impl From<ErrorKind> for Error {
     }
 }
 
-/// Its text.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())

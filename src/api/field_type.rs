@@ -28,7 +28,6 @@ pub enum Held {
     Integer(i64, i64),
     /// A whole number from 0, or none; one below 0 counts as none.
     MaybeInteger,
-    /// A number.
     Number,
     /// A boolean; false for none.
     Flag,

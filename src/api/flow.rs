@@ -15,7 +15,6 @@ use std::hash::BuildHasher;
 pub struct FlowJob<'a> {
     /// Its id, which its client has chosen.
     pub id: &'a str,
-    /// Its queue.
     pub queue: &'a str,
     /// What it is pushed with.
     pub job: NewJob<'a>,

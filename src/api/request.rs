@@ -25,7 +25,6 @@ pub struct Request<'a> {
     pub op: Op,
     /// The client's `reqId`, one `MessagePack` value to be sent back byte for byte.
     pub req_id: Option<&'a [u8]>,
-    /// The command.
     pub body: Body<'a>,
 }
 
@@ -374,7 +373,6 @@ macro_rules! requests {
     } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
         /// One command with its fields, as the table has them.
         #[derive(Clone, Debug)]
-        #[allow(missing_docs, reason = "one variant per row of the command table, which describes them")]
         #[allow(
             clippy::large_enum_variant,
             reason = "it lives on the stack for one call; a box would cost a push an allocation"
@@ -421,7 +419,6 @@ command_table!(requests);
 const _: () = Body::TYPES_FIT;
 
 impl Body<'_> {
-    /// Its row.
     #[inline]
     pub fn spec(&self) -> &'static CommandSpec {
         self.op().spec()

@@ -21,9 +21,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// Status and body of an answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status.
     pub status: u16,
-    /// The body.
     pub body: Vec<u8>,
 }
 

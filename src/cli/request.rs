@@ -125,7 +125,6 @@ impl Fields {
         self.write(name, value);
     }
 
-    /// A text.
     pub fn text(&mut self, name: &str, value: &str) {
         self.field(name, |writer| writer.str(value));
     }
@@ -149,7 +148,6 @@ impl Fields {
         }
     }
 
-    /// A number.
     pub fn number(&mut self, name: &str, value: f64) {
         self.field(name, |writer| writer.number(value));
     }

@@ -49,7 +49,6 @@ pub struct Target {
     pub tls_ca: Option<PathBuf>,
     /// The certificate of the client.
     pub tls_cert: Option<PathBuf>,
-    /// Its key.
     pub tls_key: Option<PathBuf>,
     /// One of its tokens.
     pub token: Option<String>,

@@ -54,12 +54,10 @@ impl<'a> Value<'a> {
         (0..count).map_while(move |_| next(&mut reader))
     }
 
-    /// A text.
     pub fn text(self) -> Option<&'a str> {
         self.reader().text().ok().flatten()
     }
 
-    /// A number.
     pub fn number(self) -> Option<f64> {
         match self.reader().number().ok().flatten()? {
             Number::Whole(whole) => Some(whole as f64),

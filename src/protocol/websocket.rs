@@ -121,10 +121,7 @@ pub fn switch(out: &mut Vec<u8>, accept: &str, headers: &str) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The beginning of a message, or all of it: a text, or not.
-    First {
-        /// A text.
-        text: bool,
-    },
+    First { text: bool },
     /// A further piece of a message.
     Next,
     /// The peer wants to end.
@@ -300,7 +297,6 @@ impl Head {
         Self::of(OpCode::Data(Data::Text), text_bytes)
     }
 
-    /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

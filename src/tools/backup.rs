@@ -34,7 +34,6 @@ use super::target::Target;
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Its segments.
     pub segments: u64,
     /// Those of them that are the server's own files under a second name.
     pub linked: u64,

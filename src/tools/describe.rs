@@ -17,9 +17,7 @@ use super::pen::Pen;
 /// Where a record lies.
 #[derive(Clone, Copy, Debug)]
 pub struct Whereabouts<'a> {
-    /// The shard.
     pub shard: u16,
-    /// Its address.
     pub position: u64,
     /// The segment's file.
     pub file: &'a str,

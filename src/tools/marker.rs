@@ -8,7 +8,6 @@ use corq_io::log::BACKUP_MARKER;
 
 use super::place::Fault;
 
-/// Its name.
 pub const MARKER: &str = BACKUP_MARKER;
 const VERSION: u32 = 1;
 /// Before the name of the repair that has changed it.

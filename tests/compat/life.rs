@@ -31,7 +31,9 @@ use corq_shards::log_record::job_change::Level;
 use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Journal, Record};
 use corq_shards::webhook::{Trigger, Triggers};
-use corq_shards::{Caller, Config, Out, SLICE, Shard};
+use corq_shards::{Caller, Config, Out, Shard};
+
+use family::FLOW_JOBS;
 
 /// Shards of the directories that are written.
 pub const SHARDS: u16 = 2;
@@ -116,7 +118,8 @@ impl Life {
             unsaid_completed_max: COMPLETED_MAX,
             completed_retention_ms: 100 * YEAR_MS,
             span_bits: SEGMENT_BYTES.trailing_zeros(),
-            bulk_slice: SLICE,
+            // Few jobs are a flow that comes in slices.
+            bulk_slice: FLOW_JOBS / 2,
             interval_min_ms: 1,
             scheduled_per_second: u32::MAX,
             seed: now_ms + u64::from(number),

@@ -67,7 +67,7 @@ fn assert_refused(answer: &Answer, about: &str) {
         return;
     }
     let body: Value = answer.json();
-    assert_eq!((&body["ok"], &body["code"]), (&json!(false), &json!("cross_origin")), "{about}");
+    assert_eq!((&body["ok"], &body["code"]), (&json!(false), &json!("cross-origin")), "{about}");
     let text = body["error"].as_str().unwrap();
     assert!(text.contains("CORS_ALLOW_ORIGIN") || text.contains("ALLOWED_HOSTS"), "{text}");
 }
@@ -165,7 +165,7 @@ fn a_browser_that_does_not_say_for_which_page_takes_no_job() {
     let lines =
         ["Host: 192.168.1.5:6790", "User-Agent: Mozilla/5.0 (X11; Linux x86_64) Chrome/140"];
     let answer = ask(server.http, ("GET", "/queues/q/jobs", ""), &lines);
-    assert_eq!((answer.status, &answer.json()["code"]), (403, &json!("cross_origin")));
+    assert_eq!((answer.status, &answer.json()["code"]), (403, &json!("cross-origin")));
     assert_eq!(ask(server.http, ("GET", "/stats", ""), &lines).status, 200, "what it cannot read");
     assert_untouched(&server);
 }
@@ -243,7 +243,7 @@ fn through_a_unix_socket_any_host_is_taken_and_no_foreign_origin() {
     for _ in 0..4 {
         assert!(ask("Host: whatever").starts_with("HTTP/1.1 200 "));
         let page = ask("Host: whatever\r\nOrigin: http://evil.example");
-        assert!(page.starts_with("HTTP/1.1 403 ") && page.contains("cross_origin"), "{page}");
+        assert!(page.starts_with("HTTP/1.1 403 ") && page.contains("cross-origin"), "{page}");
     }
 }
 

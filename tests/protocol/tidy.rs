@@ -102,7 +102,11 @@ fn source_files(text: &str) -> Vec<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
     let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     quoted
-        .filter(|name| name.ends_with(".rs") && name.contains('/') && name.chars().all(is_part))
+        .filter(|name| {
+            Path::new(name).extension() == Some("rs".as_ref())
+                && name.contains('/')
+                && name.chars().all(is_part)
+        })
         .collect()
 }
 

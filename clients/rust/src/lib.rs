@@ -48,6 +48,7 @@
 //! - `tokio` (default): everything but the two below. Without it there are the types and no client.
 //! - `blocking`: the client for threads, without a thread of its own.
 //! - `tls`: `tls://` addresses, by rustls.
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 // Without a client there are its types only, for crates that name them and send nothing.
 #![cfg_attr(not(feature = "tokio"), allow(dead_code))]

@@ -14,7 +14,6 @@ use crate::cli::value::Value;
 /// One queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queue {
-    /// Its name.
     pub name: String,
     /// Jobs waiting, active, delayed, completed, failed for good.
     pub counts: [u64; 5],
@@ -25,9 +24,7 @@ pub struct Queue {
 /// One worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker {
-    /// Its name.
     pub name: String,
-    /// Its queues.
     pub queues: String,
     /// Jobs active, completed and failed.
     pub jobs: [u64; 3],

@@ -92,7 +92,6 @@ impl Walk {
         Self { spec, at: 0, state: At::Key, entries: 0, around, kept: 0, lists }
     }
 
-    /// The command.
     pub fn spec(&self) -> &'static CommandSpec {
         self.spec
     }

@@ -15,13 +15,11 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// One answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// The status.
     pub status: u16,
     /// The type of the body.
     pub kind: &'static str,
     /// Headers of this answer alone, each with its line's end.
     pub extra: &'a str,
-    /// The body.
     pub body: &'a [u8],
 }
 

@@ -10,7 +10,6 @@ use crate::api::error::ErrorKind;
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the methods of HTTP")]
 pub enum Method {
     Get,
     Head,

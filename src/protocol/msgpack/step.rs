@@ -12,7 +12,6 @@ use super::{Malformed, Reader};
 pub enum Step<'a> {
     /// The value nil.
     Nil,
-    /// A boolean.
     Bool(bool),
     /// A whole number from zero.
     Uint(u64),
@@ -20,7 +19,6 @@ pub enum Step<'a> {
     Int(i64),
     /// A float. One of 32 bits has been widened, which changes no value.
     Float(f64),
-    /// A string.
     Text(&'a str),
     /// A binary value.
     Binary(&'a [u8]),

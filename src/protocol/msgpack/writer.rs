@@ -94,7 +94,6 @@ impl<'o> Writer<'o> {
         OpenArray { count_at: self.out.len() - 4 }
     }
 
-    /// A string.
     #[inline]
     pub fn str(&mut self, text: &str) {
         self.str_head(text.len());
@@ -134,7 +133,6 @@ impl<'o> Writer<'o> {
         self.out.extend_from_slice(&text);
     }
 
-    /// A boolean.
     #[inline]
     pub fn bool(&mut self, value: bool) {
         self.out.push(if value { Marker::True } else { Marker::False }.to_u8());

@@ -75,7 +75,6 @@ pub type JobRecordLists = VecDeque<(Origin, Show)>;
 pub enum Wanted {
     /// One job.
     Job,
-    /// A list.
     Jobs,
     /// A list, and what there is to say of each as one of a dead-letter queue beside it.
     DeadLetters,

@@ -25,7 +25,6 @@ const QUEUE_BYTES: usize = 128;
 pub struct Worker {
     /// The connection that made it.
     pub client: ClientId,
-    /// Its name.
     pub name: Box<str>,
     /// The queues it works on, each once: a MessagePack array of strings.
     pub queues: Arc<[u8]>,

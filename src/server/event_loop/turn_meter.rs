@@ -34,7 +34,6 @@ impl Work {
     /// All else.
     pub const OTHER: Self = Self(COMMANDS.len() as u8 + 4);
 
-    /// A command.
     pub fn of(op: Op) -> Self {
         Self(op as u8)
     }

@@ -50,7 +50,6 @@ pub(super) const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX
 pub enum EventMessage {
     /// The sender has a client that listens.
     Listen {
-        /// The sender.
         shard: u16,
         /// To which queue; none means all.
         queue: Option<Span>,
@@ -61,14 +60,12 @@ pub enum EventMessage {
     },
     /// The sender knows that this client of the receiver listens.
     Heard {
-        /// The client.
         conn: ConnId,
         /// Which of the times that it has begun to listen.
         time: u64,
     },
     /// The sender has no more clients that listen.
     Unlisten {
-        /// The sender.
         shard: u16,
         /// To which queue; none means all.
         queue: Option<Span>,

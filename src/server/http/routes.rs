@@ -147,7 +147,6 @@ pub fn find(method: Method, path: &str) -> Result<(Endpoint, Cow<'_, str>), Miss
 pub enum Asks {
     /// A command whose first field the path names, and the body the others. An empty body may stand for none.
     Body {
-        /// The command.
         op: Op,
         /// Whether the body may be left out.
         may_lack: bool,

@@ -35,7 +35,6 @@ impl Port {
     const HTTP: u32 = 1;
     const SEATS: u32 = 2;
 
-    /// The number.
     pub fn tag(self) -> u32 {
         let http = if self.protocol == Protocol::Http { Self::HTTP } else { 0 };
         http | if self.seats { Self::SEATS } else { 0 }
@@ -51,7 +50,6 @@ impl Port {
 /// A socket to accept from.
 #[derive(Debug)]
 pub struct BoundListener {
-    /// The socket.
     pub socket: OwnedFd,
     /// What comes through it.
     pub port: Port,

@@ -289,7 +289,6 @@ pub(crate) const CLOCK_AHEAD: &str = "clock_ahead_seconds";
 
 /// A kind of duration: a histogram and a summary of quantiles for Prometheus, and a field of `Metrics`.
 pub(crate) struct Timed {
-    /// The histogram.
     pub(crate) family: &'static str,
     /// Its entry in `durations`.
     pub(crate) field: &'static str,

@@ -31,7 +31,6 @@ const SLICE_BYTES: u64 = 256 << 10;
 pub struct ChildValueRead {
     origin: Origin,
     req_id: Option<Box<[u8]>>,
-    /// The parent.
     job: JobId,
     how: How,
     /// Whether it is the one of the answers that has its values in `data`.

@@ -527,10 +527,13 @@ mod tests {
         for n in 0..CRONS_MAX {
             assert_eq!(names.reserve(&n.to_string(), 0, 1), Ok(()));
         }
-        let refused = names.reserve("one more", 0, 1).unwrap_err();
+        let refused = names.reserve("one more", 0, 1).expect_err("no more names");
         assert_eq!(refused.text(), "Too many schedules: at most 10000");
         assert_eq!(names.reserve("7", 0, 1), Ok(()), "what is there can be set anew");
         let text = "data of all schedules together must be at most 67108864 bytes";
-        assert_eq!(names.reserve("7", 0, CRON_DATA_BYTES_MAX).unwrap_err().text(), text);
+        assert_eq!(
+            names.reserve("7", 0, CRON_DATA_BYTES_MAX).expect_err("no more data").text(),
+            text
+        );
     }
 }

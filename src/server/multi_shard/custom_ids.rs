@@ -225,7 +225,6 @@ impl ShardServer {
         self.outbox.after_commit(usize::from(from)).messages.push(Message::Probed { number });
     }
 
-    /// The answer.
     pub(crate) fn probed(&mut self, number: u64) {
         let Some((missing, _)) = self.claim_probes.waiting.get_mut(&number) else { return };
         *missing -= 1;

@@ -5,13 +5,13 @@
 //! client has its answer when they are. Whatever can refuse the flow does so before the word. After
 //! a crash the word is passed on again, and what is staged without one goes.
 
+use super::flow_view::{ANSWER_BYTES_MAX, answer_bytes, delay_ms, write_snapshot};
 use super::messages::FlowMessage;
 use super::task::Task;
 use crate::api::error::{Error, ErrorKind};
 use crate::api::flow::{FlowJob, Shape};
 use crate::api::request::{Body, Request};
 use crate::protocol::decode::decode;
-use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::commands::refusal::group_full;
@@ -25,19 +25,12 @@ use corq_shards::Caller;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::family::{NAMED_CHILDREN_MAX, NewFamily, Policy};
+use corq_shards::family::NAMED_CHILDREN_MAX;
 use corq_shards::flow::{Fate, Staged, staged_bytes};
-use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::{Pushed, Record};
 use std::collections::BTreeMap;
-
-/// Most bytes that the answer to a flow may be estimated at: it tells of every job.
-pub(super) const ANSWER_BYTES_MAX: usize = 60 << 20;
-
-/// What one job takes in the answer beside its payload and its lists, at most, but for its texts.
-const SNAPSHOT_BYTES: usize = 560;
 
 /// A flow that is being pushed.
 #[derive(Debug)]
@@ -499,110 +492,4 @@ pub(super) fn stage_one(
     batch.bytes.resize(start + record.encoded_len(), 0);
     record.encode(&mut batch.bytes[start..]);
     start..batch.bytes.len()
-}
-
-/// See [`corq_shards::job::overrides::Extras::delay_left_ms`].
-fn delay_ms(job: &NewJob<'_>, now_ms: u64) -> u64 {
-    job.extras.as_ref().map_or(job.delay_ms, |extras| extras.delay_left_ms(job.delay_ms, now_ms))
-}
-
-pub(super) fn answer_bytes(one: &FlowJob<'_>) -> usize {
-    let job = &one.job;
-    let family = job.family.as_deref().copied().unwrap_or_default();
-    let texts =
-        [job.name, job.group_id, family.parent, Some(one.id), Some(one.id), Some(one.queue)];
-    let texts: usize = texts.iter().flatten().map(|text| text.len()).sum();
-    SNAPSHOT_BYTES
-        + job.data.len()
-        + job.depends_on.len()
-        + family.children.len()
-        + job.tags.len()
-        + texts
-}
-
-/// A job that has just come, as clients look at it.
-pub(super) fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms: u64) {
-    const NO_TEXTS: &[u8] = &[0x90];
-    let job = &one.job;
-    let none = NewFamily::default();
-    let family = job.family.as_deref().unwrap_or(&none);
-    let delay_ms = delay_ms(job, now_ms);
-    let made_at_ms = job.extras.as_ref().and_then(|extras| extras.made_at_ms).unwrap_or(now_ms);
-    let state = match delay_ms {
-        _ if !job.depends_on.is_empty() => State::WaitingChildren,
-        0 => State::Waiting,
-        _ => State::Delayed,
-    };
-    let list = |list: &'_ [u8]| if list.is_empty() { NO_TEXTS.to_vec() } else { list.to_vec() };
-    let map = writer.open_map();
-    let mut count = 0;
-    let mut key = |writer: &mut Writer<'_>, name: &str| {
-        count += 1;
-        writer.str(name);
-    };
-    for (name, text) in
-        [("id", Some(one.id)), ("queue", Some(one.queue)), ("customId", Some(one.id))]
-    {
-        key(writer, name);
-        writer.str_or_nil(text);
-    }
-    if let Some(name) = job.name {
-        key(writer, "name");
-        writer.str(name);
-    }
-    for (name, text) in
-        [("parentId", family.parent), ("groupId", job.group_id), ("uniqueKey", None)]
-    {
-        key(writer, name);
-        writer.str_or_nil(text);
-    }
-    key(writer, "state");
-    writer.str(state.name());
-    for (name, value) in [
-        ("data", job.data.to_vec()),
-        ("dependsOn", list(job.depends_on)),
-        ("childrenIds", list(family.children)),
-        ("tags", list(job.tags)),
-    ] {
-        key(writer, name);
-        writer.raw(&value);
-    }
-    key(writer, "priority");
-    writer.int(i64::from(job.priority));
-    for (name, number) in [
-        ("createdAt", made_at_ms),
-        ("runAt", now_ms + delay_ms),
-        ("attempts", 0),
-        ("maxAttempts", u64::from(job.max_attempts)),
-        ("backoff", u64::from(job.backoff_ms)),
-        ("progress", 0),
-        ("stallCount", 0),
-        ("childrenCompleted", 0),
-    ] {
-        key(writer, name);
-        writer.uint(number);
-    }
-    for (name, number) in [
-        ("startedAt", None),
-        ("completedAt", None),
-        ("ttl", job.ttl_ms),
-        ("timeout", job.timeout_ms.map(u64::from)),
-    ] {
-        key(writer, name);
-        writer.uint_or_nil(number);
-    }
-    for (name, flag) in [
-        ("lifo", job.lifo),
-        ("removeOnComplete", job.remove_on_complete),
-        ("removeOnFail", job.remove_on_fail),
-        ("durable", job.durable),
-        ("failParentOnFailure", family.policy == Some(Policy::Fail)),
-        ("continueParentOnFailure", family.policy == Some(Policy::Continue)),
-        ("ignoreDependencyOnFailure", family.policy == Some(Policy::Ignore)),
-        ("removeDependencyOnFailure", family.policy == Some(Policy::Remove)),
-    ] {
-        key(writer, name);
-        writer.bool(flag);
-    }
-    map.close(writer, count);
 }

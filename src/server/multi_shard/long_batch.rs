@@ -105,7 +105,6 @@ pub struct LongCommand {
 }
 
 impl LongCommand {
-    /// The frame.
     pub(crate) fn frame(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }

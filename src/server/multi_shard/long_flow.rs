@@ -5,7 +5,8 @@
 //! staged. Until then all of it can be refused, and what was staged is dropped. One record is the word, as ever. Parts
 //! then come in slices on their shards, and the answer is written when the last has.
 
-use super::flow::{ANSWER_BYTES_MAX, answer_bytes, stage_one, write_snapshot};
+use super::flow::stage_one;
+use super::flow_view::{ANSWER_BYTES_MAX, answer_bytes, write_snapshot};
 use super::long_batch::{
     BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, Next, Phase, UNDONE_PER_STEP, WINDOW,
 };

@@ -86,7 +86,6 @@ pub enum FlowMessage {
     Stage {
         /// Who waits.
         step: Step,
-        /// Its records.
         records: Vec<Span>,
         /// Of each, its place in the flow and its `groupMaxSize`, if it has one; empty if none has.
         caps: Vec<(usize, u32)>,
@@ -106,16 +105,12 @@ pub enum FlowMessage {
     Decided {
         /// The shard that says so.
         shard: u16,
-        /// The flow.
         flow: JobId,
         /// What becomes of it.
         fate: Fate,
     },
     /// The part of the sender has come.
-    Come {
-        /// The flow.
-        flow: JobId,
-    },
+    Come { flow: JobId },
 }
 
 /// What shards say to each other about a parent and a child.
@@ -125,10 +120,8 @@ pub enum ParentLinkMessage {
     AskChild {
         /// Who waits.
         step: Step,
-        /// The child.
         child: JobId,
     },
-    /// The answer.
     Child {
         /// Who waits.
         step: Step,
@@ -139,12 +132,10 @@ pub enum ParentLinkMessage {
     AskParent {
         /// Who waits.
         step: Step,
-        /// The parent.
         parent: JobId,
         /// The child's name.
         child: Span,
     },
-    /// The answer.
     Parent {
         /// Who waits.
         step: Step,
@@ -155,9 +146,7 @@ pub enum ParentLinkMessage {
     Edge {
         /// Who waits.
         step: Step,
-        /// The parent.
         parent: JobId,
-        /// The child.
         child: JobId,
         /// The child's name.
         name: Span,
@@ -175,7 +164,6 @@ pub enum ParentLinkMessage {
     Abandon {
         /// Who waits.
         step: Step,
-        /// The child.
         child: JobId,
     },
     /// It was done, or why not.
@@ -220,39 +208,24 @@ pub enum CronMessage {
     Acted {
         /// Who waits.
         step: Step,
-        /// The schedule.
         state: Option<(u64, u64)>,
         /// Why it could not be set.
         refused: Option<Error>,
     },
     /// The sender has this schedule, found in its log.
     Known {
-        /// Its name.
         name: Span,
-        /// Its version.
         version: u64,
         /// Bytes of its payload.
         data_bytes: u64,
-        /// The sender.
         owner: u16,
     },
     /// A schedule of the sender has ended by itself.
-    Ended {
-        /// The sender.
-        owner: u16,
-        /// Its name.
-        name: Span,
-    },
+    Ended { owner: u16, name: Span },
     /// The receiver's schedule of this name is older than another.
-    Drop {
-        /// Its name.
-        name: Span,
-    },
+    Drop { name: Span },
     /// More commands wait for this name than were taken up.
-    GoOn {
-        /// The name.
-        name: Span,
-    },
+    GoOn { name: Span },
     /// All names are known: schedules run from now on.
     Start,
 }

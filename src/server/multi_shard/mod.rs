@@ -14,6 +14,7 @@
 //! | `custom_ids` | claims custom ids before a push |
 //! | `dependencies` | looks up what jobs of a push depend on |
 //! | `flow` | two-phase commit of jobs that come together |
+//! | `flow_view` | the jobs of a flow as its answer shows them |
 //! | `long_ack` | long ACKB, JobHeartbeatB, ExtendLocks |
 //! | `long_batch` | batches that are longer than a turn, in slices |
 //! | `long_flow` | long PUSHF, in slices |
@@ -37,6 +38,7 @@ pub(super) mod cron_view;
 pub(super) mod custom_ids;
 pub(super) mod dependencies;
 pub(super) mod flow;
+pub(super) mod flow_view;
 pub(super) mod long_ack;
 pub(super) mod long_batch;
 pub(super) mod long_flow;

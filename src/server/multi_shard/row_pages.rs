@@ -104,18 +104,14 @@ pub enum RowsMessage {
         step: Step,
         /// Of what.
         kind: Kind,
-        /// Its beginning.
         from: Place,
         /// It has at most so many rows.
         most: usize,
     },
-    /// The page.
     Page {
         /// Who waits.
         step: Step,
-        /// The sender.
         from: usize,
-        /// Its rows.
         page: Page,
         /// Where the next one begins, if there are more.
         next: Option<Place>,
@@ -124,7 +120,6 @@ pub enum RowsMessage {
     AskActivity {
         /// Who waits.
         step: Step,
-        /// The connections.
         clients: Arc<[ClientId]>,
     },
     /// The answer, in their order.

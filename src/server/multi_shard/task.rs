@@ -61,7 +61,6 @@ impl Task {
 pub struct Claims {
     /// Who asked.
     pub origin: Origin,
-    /// The command.
     pub frame: Box<[u8]>,
     /// The shard that owns the queue.
     pub owner: usize,
@@ -81,7 +80,6 @@ pub struct Claims {
 pub struct BatchTask {
     /// Who asked.
     pub origin: Origin,
-    /// The command.
     pub frame: Box<[u8]>,
     /// The jobs it names, by place.
     pub names: Vec<Lookup>,
@@ -162,7 +160,7 @@ impl BatchTask {
 /// of its own, so that no answer comes to a task that did not ask for it.
 #[derive(Debug, Default)]
 pub struct Tasks {
-    tasks: Entries<(u32, usize, Box<Task>)>,
+    running: Entries<(u32, usize, Box<Task>)>,
     rounds: u32,
     /// Bytes of their frames, but for long commands, which count with what their connections have sent.
     frame_bytes: usize,
@@ -174,19 +172,19 @@ impl Tasks {
         self.rounds = self.rounds.wrapping_add(1);
         let (round, bytes) = (self.rounds, task.frame_bytes());
         self.frame_bytes += bytes;
-        Step { shard: me as u16, task: self.tasks.insert((round, bytes, Box::new(task))), round }
+        Step { shard: me as u16, task: self.running.insert((round, bytes, Box::new(task))), round }
     }
 
     /// A task that goes on.
     pub fn get(&mut self, step: Step) -> Option<&mut Task> {
-        let (round, _, task) = self.tasks.get_mut(step.task)?;
+        let (round, _, task) = self.running.get_mut(step.task)?;
         (*round == step.round).then_some(&mut **task)
     }
 
     /// Ends a task.
     pub fn end(&mut self, step: Step) -> Option<Task> {
         self.get(step)?;
-        let (_, bytes, task) = self.tasks.remove(step.task)?;
+        let (_, bytes, task) = self.running.remove(step.task)?;
         self.frame_bytes -= bytes;
         Some(*task)
     }
@@ -198,12 +196,12 @@ impl Tasks {
 
     /// How many go on.
     pub fn len(&self) -> usize {
-        self.tasks.len()
+        self.running.len()
     }
 
     /// Whether none goes on.
     pub fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
+        self.running.is_empty()
     }
 }
 

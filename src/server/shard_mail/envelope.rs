@@ -12,7 +12,6 @@ use std::ops::Range;
 pub struct Origin {
     /// The shard that has the connection.
     pub shard: u16,
-    /// The connection.
     pub conn: ConnId,
     /// The same as the engine knows it, wherever it goes.
     pub client: ClientId,

@@ -37,11 +37,9 @@ pub enum PartKind {
 pub struct PartItem {
     /// Its place in the command.
     pub place: usize,
-    /// The job.
     pub job: JobId,
     /// The token shown for it.
     pub token: Option<Token>,
-    /// Its result.
     pub result: Span,
     /// Whether it is to be forgotten.
     pub remove: bool,
@@ -59,7 +57,6 @@ pub enum Message {
     Request {
         /// Who asked.
         origin: Origin,
-        /// The frame.
         frame: Span,
         /// How far the job it names has been looked up.
         lookup: Lookup,
@@ -68,7 +65,6 @@ pub enum Message {
     Push {
         /// Who asked.
         origin: Origin,
-        /// The frame.
         frame: Span,
         /// For each job, whether its custom id is taken.
         taken: Box<[bool]>,
@@ -81,14 +77,12 @@ pub enum Message {
     Reply {
         /// Who asked.
         origin: Origin,
-        /// The frame.
         frame: Span,
     },
     /// An answer as [`Message::Reply`], too long to be copied.
     List {
         /// Who asked.
         origin: Origin,
-        /// The frame.
         frame: Vec<u8>,
     },
     /// An answer whose value others get as well.
@@ -97,12 +91,10 @@ pub enum Message {
         origin: Origin,
         /// The reply up to the value.
         head: Span,
-        /// The value.
         value: Arc<Vec<u8>>,
     },
     /// The answer before this one is large: the sender waits until it is taken in.
     Carried {
-        /// The sender.
         from: u16,
         /// How large.
         bytes: usize,
@@ -130,7 +122,6 @@ pub enum Message {
     Claim {
         /// Who waits.
         step: Step,
-        /// The ids.
         names: Vec<Span>,
         /// Whether jobs that bear them have to be on the disk before the answer.
         durable: bool,
@@ -143,27 +134,18 @@ pub enum Message {
         taken: Vec<bool>,
     },
     /// A custom id stands for a job that was staged before the start, and is claimed for it.
-    Reserve {
-        /// The id.
-        name: Span,
-    },
+    Reserve { name: Span },
     /// A claimed custom id was not used.
-    Unclaim {
-        /// The id.
-        name: Span,
-    },
+    Unclaim { name: Span },
     /// A job bears a custom id from now on, or no longer.
     Named {
-        /// The id.
         name: Span,
-        /// The job.
         id: JobId,
         /// From now on, or no longer.
         known: bool,
     },
     /// Queues of the receiver have their first worker whose registration the sender keeps, or have lost the last.
     Attend {
-        /// The sender.
         from: u16,
         /// The queues, and whether they have one.
         queues: Vec<(Span, bool)>,
@@ -180,12 +162,10 @@ pub enum Message {
         from: u16,
         /// What for.
         number: u64,
-        /// The jobs.
         jobs: Vec<JobId>,
         /// Whether the answer waits until all that the receiver has done is on the disk.
         durable: bool,
     },
-    /// The answer.
     Probed {
         /// What for.
         number: u64,
@@ -206,7 +186,6 @@ pub enum Message {
     Resolved {
         /// Who waits.
         step: Step,
-        /// The jobs.
         jobs: Vec<(usize, Option<JobId>)>,
     },
     /// Asks how jobs of the receiver stand, to those that want to depend on them.
@@ -229,7 +208,6 @@ pub enum Message {
     Report {
         /// The report without the value.
         report: Box<Report>,
-        /// The value.
         value: Span,
     },
     /// About parents and children.
@@ -256,21 +234,17 @@ pub enum Message {
     BatchPartDone {
         /// Who waits.
         step: Step,
-        /// The outcome.
         outcome: Reply,
     },
     /// Asks for the receiver's share of a question to all shards.
     Scatter {
         /// Who waits.
         step: Step,
-        /// The question.
         question: ScatterQuery,
     },
-    /// The share.
     Gather {
         /// Who waits.
         step: Step,
-        /// Its numbers.
         census: Census,
         /// Its list entries, and how many they are.
         entries: Span,
@@ -290,12 +264,9 @@ pub enum Message {
     CountRequest {
         /// The connection that it came by.
         origin: Origin,
-        /// Its name.
         client: Span,
     },
-    /// The answer.
     RequestCounted {
-        /// The connection.
         conn: ConnId,
         /// Whether it may come in.
         verdict: Result<(), TooMany>,

@@ -18,7 +18,6 @@ use corq_shards::log_record::location::LogRef;
 pub enum Continuation {
     /// Fill the holes of this frame and send it.
     Send {
-        /// The frame.
         frame: Vec<u8>,
         /// Its holes, from the frame's start.
         placeholders: Vec<Placeholder>,

@@ -15,7 +15,6 @@ pub struct Engine {
 /// A record that had to be read back from the disk.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The record.
     pub stored: LogRef,
     /// Its bytes; `None` if the disk did not give back what was written.
     pub bytes: Option<Box<[u8]>>,

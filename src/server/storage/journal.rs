@@ -23,7 +23,6 @@ const COMMON_BYTES: u64 = 4 << 10;
 
 /// The log, and the pressure on its space.
 pub struct LogJournal<D = Store> {
-    /// The log.
     pub log: Log<D>,
     /// The pressure on its space.
     pub pressure: SpacePressure,

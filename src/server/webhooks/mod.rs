@@ -60,7 +60,6 @@ pub enum WebhookMessage {
     Enabled {
         /// Who waits until the receiver knows it.
         step: Step,
-        /// The webhook.
         id: u128,
         /// Whether it gets events.
         enabled: bool,
@@ -69,7 +68,6 @@ pub enum WebhookMessage {
     Gone {
         /// Who waits until the receiver knows it.
         step: Step,
-        /// The webhook.
         id: u128,
     },
     /// The sender knows it.
@@ -83,7 +81,6 @@ pub enum WebhookMessage {
 #[derive(Debug)]
 pub struct WebhookTask {
     origin: Origin,
-    /// The answer.
     frame: Box<[u8]>,
     /// Shards that have not said that they know.
     left: usize,

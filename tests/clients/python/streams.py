@@ -113,12 +113,12 @@ def strangers_are_kept_out():
             Commands("/ws", additional_headers=headers)
         except websockets.exceptions.InvalidStatus as refusal:
             assert refusal.response.status_code == 401
-            assert json.loads(refusal.response.body) == {"ok": False, "error": "Unauthorized"}
+            assert json.loads(refusal.response.body) == {"ok": False, "error": "Unauthorized", "code": "unauthorized"}
         else:
             raise AssertionError("a stranger came in")
         answer = httpx.get(f"{http}://{base}/events", headers=headers, verify=verify)
         assert answer.status_code == 401, answer
-        assert answer.json() == {"ok": False, "error": "Unauthorized"}
+        assert answer.json() == {"ok": False, "error": "Unauthorized", "code": "unauthorized"}
 
 
 def wsproto_on_a_plain_socket():

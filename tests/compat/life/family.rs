@@ -11,6 +11,9 @@ use corq_shards::log_record::{Pushed, Record};
 
 use super::{Life, YEAR_MS};
 
+/// Jobs of a flow that comes in slices.
+pub(super) const FLOW_JOBS: u64 = 12;
+
 /// The list of one child, as a client gives it.
 fn children(child: JobId) -> Vec<u8> {
     [b"\x91\xd9\x24", child.to_string().as_bytes()].concat()
@@ -33,6 +36,27 @@ impl Life {
         for fate in [Fate::Committed, Fate::Released, Fate::Done] {
             self.run(0, &Command::Decide { flow: over, fate, durable: false });
         }
+        let long = self.stage_siblings(&queue);
+        self.run(0, &Command::Decide { flow: long, fate: Fate::Committed, durable: false });
+        // One of its slices.
+        self.pass(1);
+    }
+
+    /// A flow of jobs that come together and know nothing of each other, too many for one slice.
+    fn stage_siblings(&mut self, queue: &str) -> JobId {
+        let ids = [(); FLOW_JOBS as usize].map(|()| self.shard.reserve_id(self.now_ms, queue));
+        let flow = ids[0];
+        let records = ids.map(|id| {
+            let job = NewJob { data: b"\xa7sibling", delay_ms: YEAR_MS, ..NewJob::default() };
+            let pushed = Pushed { id, queue, run_at_ms: self.now_ms + YEAR_MS, job };
+            let record = Record::Staged(Staged { flow, pushed });
+            let mut bytes = vec![0; record.encoded_len()];
+            record.encode(&mut bytes);
+            bytes
+        });
+        let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+        self.run(0, &Command::Stage { records: &records, group_max: &[], durable: false });
+        flow
     }
 
     /// A parent whose child ends and goes, and either has told what became of it or has not yet.
