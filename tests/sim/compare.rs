@@ -164,7 +164,21 @@ impl Model {
         self.checks.fail(check, || format!("{job:?}\n  is {:?} at {now_ms}", found.state));
     }
 
-    /// Two may hold a key only if a retry out of the dead-letter queue brought the second.
+    /// A job that replaces another is recorded before the other goes, and a loss of power can come between the two
+    /// records: then both hold the key.
+    pub fn expect_torn_replacements(&mut self, now_ms: u64) {
+        let replaces = |job: &&Job| job.extras.dedup.is_some_and(|dedup| dedup.replace);
+        let replacing = self.jobs.values().filter(|job| job.holds_key(now_ms)).filter(replaces);
+        let torn = replacing.filter(|job| {
+            let same = |other: &&Job| other.holds_key(now_ms) && other.unique_key == job.unique_key;
+            self.of_queue(&job.queue).filter(same).any(|other| other.id < job.id)
+        });
+        let queues: Vec<String> = torn.map(|job| job.queue_name().to_owned()).collect();
+        self.revived.extend(queues);
+    }
+
+    /// Two may hold a key only if a retry out of the dead-letter queue brought the second, or a loss of power came
+    /// between a job and what it replaced.
     fn compare_key(&self, now_ms: u64, job: &Job, key: &str) {
         let same =
             |other: &&Job| other.holds_key(now_ms) && other.unique_key.as_deref() == Some(key);

@@ -103,6 +103,9 @@ impl World {
             node.run(self.now_ms, 0, 0, &StartSchedules);
             node.tick(self.now_ms);
             let Node { model, shard, .. } = node;
+            if self.power_losses > 0 {
+                model.expect_torn_replacements(self.now_ms);
+            }
             model.compare(self.now_ms, shard);
             node.check_replay(&self.settings);
             node.check_payloads();

@@ -318,7 +318,12 @@ impl World {
                 if comes {
                     self.flows.coming.push((me, me, flow));
                 }
-                self.flows.open.insert((me, flow), (others.count() + usize::from(comes), None));
+                let left = others.count() + usize::from(comes);
+                if left == 0 {
+                    self.decide(me, flow, Fate::Done, false);
+                    continue;
+                }
+                self.flows.open.insert((me, flow), (left, None));
             }
         }
     }

@@ -91,7 +91,9 @@ impl World {
                 (notice.dependent, keeper.ever_completed.contains(&notice.dependency))
             }
             Tidings::Removed => {
-                let gone = dependency.is_none_or(|job| job.state == State::Gone && !job.met);
+                // What an Obliterate has yet to reach is gone for those that come now.
+                let gone = dependency
+                    .is_none_or(|job| !job.met && (job.state == State::Gone || job.is_detached()));
                 (notice.dependent, gone)
             }
         };

@@ -209,7 +209,8 @@ impl Node {
         for &(id, standing) in &standings {
             let expected = match self.model.jobs.get(&id) {
                 Some(job) if job.met => Standing::Completed,
-                Some(job) if job.state != State::Gone => Standing::Open,
+                // What an Obliterate has yet to reach is gone for those that come now.
+                Some(job) if job.state != State::Gone && !job.is_detached() => Standing::Open,
                 _ => Standing::Unknown,
             };
             // What is left of it may have been heard by now.

@@ -408,6 +408,11 @@ impl Shard {
         }
         for _ in 0..SLICE {
             if self.keep_cursor >= self.queues.end() {
+                if !self.orphaned.is_empty() {
+                    // Their records are not written again, and may not go before they do.
+                    self.forget_orphaned();
+                    return false;
+                }
                 self.keep_cursor = 0;
                 journal.append(&Record::Kept(Kept::Ids { highest: self.ids.highest() }));
                 journal.append(&Record::Kept(Kept::GivenUp { until }));

@@ -425,6 +425,14 @@ impl ShardServer {
         for flow in self.engine.shard.staged_flows() {
             self.decide(conns, flow, Fate::Dropped, false);
         }
+        // All of these had come before the process ended, and no other shard has a part to report.
+        let told = &mut self.open_flows.told;
+        let over: Vec<JobId> =
+            told.iter().filter(|(_, (left, _))| *left == 0).map(|(&flow, _)| flow).collect();
+        for flow in over {
+            self.open_flows.told.remove(&flow);
+            self.decide(conns, flow, Fate::Done, false);
+        }
     }
 
     fn finish_flow(&mut self, conns: &mut Connections, step: Step, error: Option<&Error>) {
