@@ -292,7 +292,7 @@ impl ShardServer {
     }
 
     /// Carries out a command and writes every reply that it brings about, but not the caller's: its
-    /// replies are those left in `effects.replies` under [`CURRENT`].
+    /// replies are those left in `effects.replies` under `CURRENT`.
     pub(super) fn apply(&mut self, conns: &mut Connections, caller: Caller, command: &Command<'_>) {
         if self.late == Late::Stepped {
             self.late = Late::Applied;

@@ -4,7 +4,7 @@
 //!
 //! Recipe for a change. A kind keeps its number and the meaning of its bytes for ever, so:
 //!
-//! 1. *Something new is to be said*: a new kind with a number that was never used: see [`kind`].
+//! 1. *Something new is to be said*: a new kind with a number that was never used: see `kind`.
 //! 2. *A kind is to say more*: a new kind beside it, as 26 stands beside 5. The old one is still
 //!    decoded, into the same variant, with what it does not say filled in; it is written no more, or
 //!    only where the new one has nothing to add. A part that few jobs have gets a bit in `part` of
@@ -13,7 +13,7 @@
 //! 3. *All kinds are to change*: `VERSION` rises, and `decode` goes on reading the older ones.
 //! 4. *The files around the records are to change*: see `io/src/log/format/block.rs` and the page.
 //!
-//! Then, in the same commit: a row in [`kind`] with all that is said; the bytes in `docs/log-format.md`; what it does, in
+//! Then, in the same commit: a row in `kind` with all that is said; the bytes in `docs/log-format.md`; what it does, in
 //! `apply/replay.rs`, and whether compaction needs it, in `compaction/rewrite.rs`, which do not compile before; a sample in
 //! `tests.rs`; and a log that holds it, written once and never again: `tests/compat/main.rs` says how. Logs of older versions
 //! stay as they are.

@@ -101,9 +101,7 @@ pub struct HttpCounters {
 
 /// What a shard needs for its HTTP connections, beside their sessions.
 pub struct HttpState {
-    /// See there.
     pub settings: Settings,
-    /// See there.
     pub counters: HttpCounters,
     /// Who of the clients that this shard keeps has come how often.
     pub limiter: Option<Limiter>,

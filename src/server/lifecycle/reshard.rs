@@ -53,7 +53,6 @@ pub struct Progress {
     pub stage: Stage,
     /// The shard it is done to, and how many there are of its kind.
     pub shard: usize,
-    /// See there.
     pub shards: usize,
     /// Jobs moved, and jobs found so far.
     pub jobs: (u64, u64),

@@ -17,7 +17,7 @@ pub const PAGE_ROWS: usize = 500;
 /// Bytes after which a page ends.
 pub const PAGE_BYTES: usize = 256 << 10;
 
-/// The unmet dependencies of jobs of a push by place, as [`Unmet`] writes them.
+/// The unmet dependencies of jobs of a push by place, as [`corq_shards::dependency::Unmet`] writes them.
 pub type UnmetOf<T> = Vec<(usize, T)>;
 
 /// What shards say to each other about long commands.

@@ -56,7 +56,7 @@ impl Task {
     }
 }
 
-/// See [`Task::Claims`].
+/// Claims of custom ids before a push.
 #[derive(Debug)]
 pub struct Claims {
     /// Who asked.
@@ -75,7 +75,7 @@ pub struct Claims {
     pub dependencies: FoundDependencies,
 }
 
-/// See [`Task::Jobs`].
+/// A command on many jobs: check all, then act.
 #[derive(Debug)]
 pub struct BatchTask {
     /// Who asked.
@@ -113,7 +113,7 @@ pub enum Phase {
     Act,
 }
 
-/// See [`Task::All`].
+/// A question to all shards, and the answers so far.
 #[derive(Debug)]
 pub struct ScatterGather {
     /// Who asked.
