@@ -164,17 +164,21 @@ impl Model {
         self.checks.fail(check, || format!("{job:?}\n  is {:?} at {now_ms}", found.state));
     }
 
-    /// A job that replaces another is recorded before the other goes, and a loss of power can come between the two
-    /// records: then both hold the key.
-    pub fn expect_torn_replacements(&mut self, now_ms: u64) {
-        let replaces = |job: &&Job| job.extras.dedup.is_some_and(|dedup| dedup.replace);
-        let replacing = self.jobs.values().filter(|job| job.holds_key(now_ms)).filter(replaces);
-        let torn = replacing.filter(|job| {
-            let same = |other: &&Job| other.holds_key(now_ms) && other.unique_key == job.unique_key;
-            self.of_queue(&job.queue).filter(same).any(|other| other.id < job.id)
-        });
-        let queues: Vec<String> = torn.map(|job| job.queue_name().to_owned()).collect();
-        self.revived.extend(queues);
+    /// A job that replaces another is recorded before the other goes. Where the two records lie in different blocks, a
+    /// loss of power can come between them: then both hold the key. The other order could lose both.
+    pub fn note_torn_keys(&mut self, now_ms: u64) {
+        let mut torn = BTreeSet::new();
+        for job in self.jobs.values().filter(|job| job.holds_key(now_ms)) {
+            let Some(key) = &job.unique_key else { continue };
+            let same =
+                |other: &&Job| other.holds_key(now_ms) && other.unique_key.as_ref() == Some(key);
+            let replaces = job.extras.dedup.is_some_and(|dedup| dedup.replace);
+            let holders: Vec<&Job> = self.of_queue(&job.queue).filter(same).collect();
+            if replaces && holders.len() == 2 && holders.iter().any(|other| other.id < job.id) {
+                torn.insert((job.queue_name().to_owned(), key.clone()));
+            }
+        }
+        self.torn_keys.extend(torn);
     }
 
     /// Two may hold a key only if a retry out of the dead-letter queue brought the second, or a loss of power came
@@ -183,7 +187,10 @@ impl Model {
         let same =
             |other: &&Job| other.holds_key(now_ms) && other.unique_key.as_deref() == Some(key);
         let holders = self.of_queue(&job.queue).filter(same).count();
-        self.must(Check::Unique, holders == 1 || self.revived.contains(job.queue_name()), || {
+        let queue = job.queue_name();
+        let torn = || self.torn_keys.contains(&(queue.to_owned(), key.to_owned()));
+        let may_be = holders == 1 || self.revived.contains(queue) || holders == 2 && torn();
+        self.must(Check::Unique, may_be, || {
             format!("{holders} jobs hold the key {key} in {}", job.queue)
         });
     }

@@ -104,7 +104,7 @@ impl World {
             node.tick(self.now_ms);
             let Node { model, shard, .. } = node;
             if self.power_losses > 0 {
-                model.expect_torn_replacements(self.now_ms);
+                model.note_torn_keys(self.now_ms);
             }
             model.compare(self.now_ms, shard);
             node.check_replay(&self.settings);

@@ -273,6 +273,8 @@ pub struct Model {
     pub in_steps: bool,
     /// Queues whose dead-letter queue was tried anew: a key may have two holders there.
     pub revived: BTreeSet<String>,
+    /// Keys, with their queues, that a loss of power has left to a job and to the one that it replaced.
+    pub torn_keys: BTreeSet<(String, String)>,
     /// Completed jobs that were sent elsewhere, so that they may be done again.
     pub reopened: BTreeSet<JobId>,
     history: Vec<Change>,
@@ -316,6 +318,7 @@ impl Model {
             tokens: BTreeSet::new(),
             retired: BTreeMap::new(),
             revived: BTreeSet::new(),
+            torn_keys: BTreeSet::new(),
             reopened: BTreeSet::new(),
             history: Vec::new(),
             open: Vec::new(),

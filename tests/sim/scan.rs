@@ -66,8 +66,9 @@ impl Model {
             }
             DlqScanFor::Listing => {
                 let Answer::Found(ids) = answer else {
-                    self.checks
-                        .fail(Check::Answer, || format!("{bulk_operation:?} is told {answer:?}"));
+                    self.checks.fail(Check::Answer, || {
+                        format!("{bulk_operation:?} gets the answer {answer:?}")
+                    });
                     return true;
                 };
                 self.judge_listing(at, bulk_operation, scan, ids, at_once);
@@ -88,7 +89,9 @@ impl Model {
             DlqScanFor::Stats => {
                 let told =
                     matches!(answer, Answer::Stats(stats) if stats.total >= meant.len() as u64);
-                self.must(Check::Answer, told, || format!("{bulk_operation:?} is told {answer:?}"));
+                self.must(Check::Answer, told, || {
+                    format!("{bulk_operation:?} gets the answer {answer:?}")
+                });
             }
         }
         true

@@ -19,7 +19,7 @@
 //! | `wait_job` | waits for the end of a job |
 //! | `worker` | the registry of workers |
 //! | `worker_list` | the list of the workers of all shards |
-//! | `worker_presence` | which queues they work on, as the owners of the queues are told |
+//! | `worker_presence` | which queues have workers, and what their owner shards know of that |
 
 pub(super) mod bulk;
 pub(super) mod dlq;

@@ -2,8 +2,8 @@
 //! learns when a queue gets its first worker here and when it loses its last.
 //!
 //! A registration can name many queues, and a connection that closes can end many registrations. So both halves are
-//! sliced: registrations are counted in and out a slice per turn, in their order, and owners are told a slice per
-//! turn, of which no more than [`IN_FLIGHT_MAX`] names wait to be read by them. What has yet to be told is kept by
+//! sliced: registrations are counted in and out a slice per turn, in their order, and messages to owner shards go out a slice per
+//! turn, of which no more than [`IN_FLIGHT_MAX`] names wait to be read by them. What has yet to be sent is kept by
 //! name: a queue whose workers come and go in between makes one message or none.
 
 use crate::protocol::msgpack::writer::Writer;
@@ -35,9 +35,9 @@ struct Move {
 #[derive(Debug, Default)]
 struct Worked {
     workers: u32,
-    /// What the owner has been told.
+    /// What the owner shard knows: whether there is a worker.
     told: bool,
-    /// Its place among those whose owners have yet to be told.
+    /// Its place among the queues whose change has yet to be sent.
     change: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub struct WorkerPresence {
     /// Names in `moves`.
     uncounted: usize,
     queues: BTreeMap<Arc<str>, Worked>,
-    /// Queues of which the owners have yet to be told, oldest change first.
+    /// Queues whose change has yet to be sent, oldest change first.
     changes: BTreeMap<u64, Arc<str>>,
     next_change: u64,
     /// Names that owners have been sent and have not read.
@@ -67,7 +67,7 @@ impl WorkerPresence {
         }
     }
 
-    /// Names that have yet to be counted, and queues whose owners have yet to be told.
+    /// Names that have yet to be counted, and queues whose change has yet to be sent.
     pub fn waiting(&self) -> usize {
         self.uncounted + self.changes.len()
     }
@@ -130,7 +130,7 @@ impl WorkerPresence {
         }
     }
 
-    /// The next queue whose owner is to be told, and whether it has a worker, if the owners have read enough.
+    /// The next change to send: the queue, and whether it has a worker; none while owner shards have too many unread.
     pub fn next_change(&mut self) -> Option<(Arc<str>, bool)> {
         if self.in_flight >= IN_FLIGHT_MAX {
             return None;
@@ -160,7 +160,7 @@ impl WorkerPresence {
 
 #[cfg(test)]
 impl WorkerPresence {
-    /// What owners are told until nothing is left, if they read all of it.
+    /// All changes that are sent until none is left, to owner shards that read each at once.
     pub fn tell_all(&mut self) -> Vec<(String, bool)> {
         let mut told = Vec::new();
         while self.has_left() {

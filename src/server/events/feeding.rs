@@ -310,7 +310,7 @@ impl ShardServer {
         true
     }
 
-    /// Ends the streams: nothing happens any more. WebSocket clients are told once their commands are
+    /// Ends the streams: nothing happens any more. WebSocket clients get the end once their commands are
     /// answered.
     pub(crate) fn end_streams(&mut self, conns: &mut Connections) {
         let keys: Vec<(ConnId, Form, bool)> = self
