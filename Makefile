@@ -1,17 +1,17 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang turns hostile sim torture mutants fuzz judges reference libraries
+.PHONY: help run test lint fmt docs man ci bench pairs release flat http backlog reclaim recovery many fair viewers dashboard floors fanout rivals page crash soak hang turns hostile sim torture mutants fuzz judges reference libraries web dist packages image manifests dist-twice package-test image-test
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## Build and run the server (settings are environment variables, see README)
+run: ## Build and run the server, compiled for a short first build (settings are environment variables, see README)
 	@scripts/setup.sh
-	cargo run --release --bin corq -- serve
+	cargo run --profile try --bin corq -- serve
 
 test: ## Run every test: unit, protocol, end to end, crash, official clients
 	@scripts/setup.sh
-	cargo test --workspace
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} cargo test --workspace
 
 lint: ## Check format and lints; warnings are errors
 	@scripts/setup.sh
@@ -58,6 +58,14 @@ floors: ## Measure the floor of this machine, an empty server and bare writes: C
 	@scripts/setup.sh
 	scripts/floors.sh
 
+viewers: ## Measure what 100 viewers and searches through JOBS waiting jobs (default 10000000) cost: CPU and round trips, 3 rounds of runs of 6 s
+	@scripts/setup.sh
+	scripts/viewers.sh 3 $${JOBS:-10000000}
+
+dashboard: ## Measure the dashboard: first paint, long tasks, memory after ten minutes, and what ten of them cost a shard at 50,000 jobs/s, by pairs of runs
+	@scripts/setup.sh
+	scripts/dashboard.sh
+
 fair: ## Measure whether a flood, a hot queue or jobs of 10 MB delay other clients: round trips in us, 3 rounds of runs of 6 s
 	@scripts/setup.sh
 	scripts/fair.sh
@@ -70,8 +78,36 @@ release: ## Build optimised binaries in target/release, and the server with prof
 	cargo build --release --workspace
 	scripts/pgo.sh
 
+dist: ## Build the static program with manual pages, completions, licences and sums: target/dist (scripts/dist.sh aarch64 for arm64)
+	@scripts/setup.sh
+	scripts/dist.sh
+
+packages: ## Build what `make dist` builds, and of it a .deb and an .rpm (needs dpkg-deb and rpmbuild)
+	@scripts/setup.sh
+	scripts/packages.sh
+
+image: ## Build the container image of the program of `make dist` (needs docker, podman or buildah)
+	@scripts/setup.sh
+	scripts/image.sh
+
+dist-twice: ## Build everything that is given away twice, in different directories, and compare every byte
+	scripts/dist-twice.sh
+
+package-test: ## Install, watch with Prometheus, upgrade under load, remove and purge the packages in a root of their own (needs root, after `make packages`)
+	scripts/package-test.sh
+
+image-test: ## Run the image as it is meant to be run: read-only, without capabilities, with the seccomp profile (needs podman)
+	scripts/image-test.sh
+
+manifests: ## Check the Helm chart and the Kubernetes manifests without a cluster (needs helm or Go, and Python)
+	scripts/manifests.sh
+
 bench: ## Measure the standing figures: server CPU us per job, jobs/s (a quiet machine, about ten minutes)
 	scripts/bench.sh
+
+pairs: ## Compare the server CPU per job with that of another server binary (AGAINST=path) in PAIRS interleaved pairs (default 5)
+	@scripts/setup.sh
+	scripts/pairs.sh $(AGAINST) $${PAIRS:-5}
 
 libraries: ## Count the instructions of hand-written code and of libraries that could replace it (needs valgrind)
 	cargo build --quiet --release --manifest-path bench/libraries/Cargo.toml --target-dir target/libraries
@@ -124,6 +160,9 @@ fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 judges: ## Run the official clients on 1 and 2 shards, WebSocket and SSE clients, schemathesis and a browser
 	CORQ_TEST_SHARDS=1 cargo test --test clients
 	CORQ_TEST_SHARDS=2 CORQ_JUDGE_EXAMPLES=100 CORQ_TEST_BROWSER=on cargo test --test clients
+
+web: ## Check and build the dashboard: web/dist from web/src (needs Node.js)
+	scripts/web.sh
 
 reference: ## Run the same client scripts against the reference server of npm; docs/compatibility.md lists its failures
 	scripts/reference.sh

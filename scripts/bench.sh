@@ -13,25 +13,11 @@ rounds=${1:-5}
 scale=${BENCH_SCALE:-100}
 name=bench
 . scripts/lib/measure.sh
-load=(--connections 4 --queues 4 --payload-bytes 100)
-
-# name | jobs | arguments
-workloads=(
-    "PUSH, 1 in flight|60000|push --window 1"
-    "PULL + ACK, 1 in flight|40000|worker --window 1"
-    "PUSH, 50 in flight|600000|push --window 50"
-    "PULL + ACK, 25 in flight|300000|worker --window 25"
-    "PUSHB 100|2000000|push-batch --batch 100"
-    "PULLB + ACKB 100|1000000|drain --batch 100"
-    "PUSHB 1000|2000000|push-batch --batch 1000"
-    "PULLB + ACKB 1000|1000000|drain --batch 1000"
-)
+# shellcheck source=scripts/lib/workloads.sh
+. scripts/lib/workloads.sh
 
 run() { # durability, index
-    local jobs arguments
-    IFS='|' read -r _ jobs arguments <<<"${workloads[$2]}"
-    # shellcheck disable=SC2086 # the arguments are words on purpose
-    bench $arguments --jobs $((jobs * scale / 100)) "${load[@]}"
+    work_on "$2"
     take "$1.$2.cpu" "$(figure cpu_us_per_job)"
     take "$1.$2.rate" "$(figure jobs_per_second)"
     take "$1.$2.own" "$(figure generator_cpu_us_per_job)"

@@ -7,10 +7,15 @@
 #   judges.sh bun2      the same with the last client of version 2
 #   judges.sh api       schemathesis, which tests an API by its OpenAPI document
 #   judges.sh browser   a headless Chromium
+#   judges.sh page      a directory with node_modules that drives it, and looks whether all can use a page
+#   judges.sh nginx     nginx, a proxy
 #   judges.sh wrk       wrk, a load generator for HTTP
 #   judges.sh testssl   testssl.sh, which checks for known TLS vulnerabilities
+#   judges.sh redis     redis-server, for the job queues that keep their jobs there
+#   judges.sh bullmq    a directory with node_modules that has BullMQ
+#   judges.sh beanstalkd    beanstalkd
 #
-# Versions are pinned, as an independent client must not change under the tests; but for the last three, which are the
+# Versions are pinned, as an independent client must not change under the tests; but for Chromium, nginx, wrk, testssl.sh, Redis and beanstalkd, which are the
 # installed ones, or those of the distribution, taken out of its packages. Nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -75,8 +80,28 @@ WRAPPER
     chmod +x "$home/run"
 }
 
+install_page() {
+    install_node "$@"
+}
+
+install_nginx() {
+    unpack "$1" usr/sbin/nginx
+}
+
 install_browser() {
     unpack "$1" usr/lib/chromium/chromium-headless-shell
+}
+
+install_bullmq() {
+    install_node "$@"
+}
+
+install_redis() {
+    unpack "$1" usr/bin/redis-server
+}
+
+install_beanstalkd() {
+    unpack "$1" usr/bin/beanstalkd
 }
 
 install_wrk() {
@@ -121,6 +146,15 @@ browser)
     once chromium-headless-shell
     printf '%s\n' "$(cd "$home" && pwd)/run"
     ;;
+page)
+    once playwright-core@1.65.1 axe-core@4.14.1
+    (cd "$home" && pwd)
+    ;;
+nginx)
+    command -v nginx && exit 0
+    once nginx
+    printf '%s\n' "$(cd "$home" && pwd)/run"
+    ;;
 wrk)
     command -v wrk && exit 0
     once wrk
@@ -131,8 +165,22 @@ testssl)
     once testssl.sh
     printf '%s\n' "$(cd "$home" && pwd)/run"
     ;;
+redis)
+    command -v redis-server && exit 0
+    once redis-server
+    printf '%s\n' "$(cd "$home" && pwd)/run"
+    ;;
+bullmq)
+    once bullmq@5.81.5 ioredis@5.11.1
+    (cd "$home" && pwd)
+    ;;
+beanstalkd)
+    command -v beanstalkd && exit 0
+    once beanstalkd
+    printf '%s\n' "$(cd "$home" && pwd)/run"
+    ;;
 *)
-    echo "usage: $0 python|node|bun3|bun2|api|browser|wrk|testssl" >&2
+    echo "usage: $0 python|node|bun3|bun2|api|browser|page|nginx|wrk|testssl|redis|bullmq|beanstalkd" >&2
     exit 2
     ;;
 esac

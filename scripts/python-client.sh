@@ -1,23 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Python client that the tests use in a virtual environment below target/, once, and
-# prints the path of its interpreter. The version is pinned, so that the tests do not change with
-# its releases.
+# Prints the path of a Python that has the Python client and the packages of OpenTelemetry that the tests use.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/lib/python.sh
 
-client="bunqueue-client==0.1.5"
-venv="${CARGO_TARGET_DIR:-target}/python-client"
-python="$venv/bin/python"
-mark="$venv/.installed"
-
-# Two test binaries may come here at once.
-mkdir -p "$(dirname "$venv")"
-exec 9>"$venv.lock"
-flock 9
-if [ "$(cat "$mark" 2>/dev/null || true)" != "$client" ]; then
-    rm -rf "$venv"
-    python3 -m venv "$venv" >&2
-    "$python" -m pip install --quiet --disable-pip-version-check "$client" >&2
-    echo "$client" >"$mark"
-fi
-printf '%s\n' "$(cd "$(dirname "$python")" && pwd)/python"
+python_of python-client "bunqueue-client==0.1.5 opentelemetry-sdk==1.45.2 opentelemetry-proto==1.45.2"

@@ -36,7 +36,7 @@ for version in 2 3; do
     home=$(scripts/judges.sh "bun$version")
     start "$home"
     echo "== npm client of version $version, reference server of the same release"
-    (cd "$home" && node_modules/.bin/bun "$OLDPWD/tests/clients/bun/suite.mjs" "$tcp" "$@") || true
+    (cd "$home" && CORQ_SPEAKS=$version node_modules/.bin/bun "$OLDPWD/tests/clients/bun/suite.mjs" "$tcp" "$@") || true
     stop
 done
 start "$(scripts/judges.sh bun2)"

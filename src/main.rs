@@ -1,24 +1,25 @@
 //! The corq program.
 
 use corq::cli::{self, Asked};
-use corq::config::Config;
+use corq::config::{Config, Layers};
 use corq::logging;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os().collect()) {
-        Asked::Server(config) => serve(*config),
+        Asked::Server(config, layers) => serve(*config, layers),
         Asked::Tool(tool) => tool.run(),
         Asked::Done(code) => code,
     }
 }
 
-fn serve(config: Config) -> ExitCode {
+fn serve(config: Config, layers: Layers) -> ExitCode {
     logging::start(&config);
-    match corq::server::serve(config) {
+    let format = config.log_format;
+    match corq::server::serve(config, layers) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            logging::complain(&error.to_string());
+            logging::tell(format, &error.to_string());
             ExitCode::FAILURE
         }
     }

@@ -10,8 +10,8 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::time::Timespec;
 
-use crate::lane::{Connection, IN_FLIGHT_MAX};
 use crate::phase::{Phase, Plan};
+use crate::pipeline::{Connection, IN_FLIGHT_MAX};
 use crate::reply::{self, Answer, Scratch};
 use crate::seen::Seen;
 use crate::tally::Tally;
@@ -68,8 +68,8 @@ impl Engine {
         let mut phase = Phase::new(plan, born);
         let mut shown = born;
         for index in 0..self.connections.len() {
-            let lane = &mut self.connections[index].lane;
-            phase.begin(index, lane, &mut self.ledger, born);
+            let pipeline = &mut self.connections[index].pipeline;
+            phase.begin(index, pipeline, &mut self.ledger, born);
             self.flush(index)?;
         }
         phase.all_have_begun(self.now());
@@ -136,7 +136,7 @@ impl Engine {
                 let reply =
                     reply::parse(body, scratch).map_err(|malformed| malformed.0.to_owned())?;
                 let answer = Answer { reply: &reply, jobs: &scratch.jobs, body };
-                phase.on_reply(&mut connection.lane, &mut self.ledger, answer, now)?;
+                phase.on_reply(&mut connection.pipeline, &mut self.ledger, answer, now)?;
             }
             if !connection.socket.holds_input() {
                 return Ok(());
@@ -162,11 +162,11 @@ impl Engine {
         // A turn that is late owes each connection many pushes; all of one go out together.
         let mut touched = (0, 0);
         while let Some((index, due)) = phase.take_due(now) {
-            let lane = &mut self.connections[index].lane;
-            if lane.in_flight() >= OPEN_LOOP_BACKLOG_MAX {
+            let pipeline = &mut self.connections[index].pipeline;
+            if pipeline.in_flight() >= OPEN_LOOP_BACKLOG_MAX {
                 return Err("the server is too far behind the rate".to_owned());
             }
-            phase.push_due(lane, &mut self.ledger, due, now);
+            phase.push_due(pipeline, &mut self.ledger, due, now);
             touched = (touched.0 + 1, index + 1);
         }
         // They take turns: the last ones before the next in turn are those that were touched.

@@ -6,10 +6,10 @@
 
 mod control;
 mod engine;
-mod lane;
 mod listen;
 mod options;
 mod phase;
+mod pipeline;
 mod process;
 mod reply;
 mod report;
@@ -26,10 +26,10 @@ use clap::Parser;
 
 use control::{Control, Field};
 use engine::Engine;
-use lane::Connection;
 use listen::Listeners;
 use options::{Cli, Options, Workload};
 use phase::{Plan, Waiting};
+use pipeline::Connection;
 use process::Usage;
 use report::Report;
 use socket::Socket;
@@ -101,14 +101,14 @@ fn measure(
     let mut report = Report::new(workload, plan.window, *stock, tally);
     report.own_cpu_us = own_after - own_before;
     report.server_usage = before.zip(after);
-    report.judge_listeners((options.listeners > 0).then(|| listeners.close()));
-    report.judge(&engine.ledger.seen, plan);
+    report.check_listeners((options.listeners > 0).then(|| listeners.close()));
+    report.check(&engine.ledger.seen, plan);
     if plan.producers == engine.connections.len() {
         let mut waiting = 0;
         for queue in queues {
             waiting += control.count(queue)?;
         }
-        report.judge_count(waiting);
+        report.check_count(waiting);
     }
     Ok(report)
 }

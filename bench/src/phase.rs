@@ -6,7 +6,7 @@
 //! beside producers wait at the server for what will come (`Waiting::LongPoll`).
 
 use crate::engine::Ledger;
-use crate::lane::{Kind, Lane, Slot};
+use crate::pipeline::{Kind, Pipeline, Slot};
 use crate::reply::{Answer, Reply};
 use crate::tally::Tally;
 
@@ -73,18 +73,24 @@ impl<'p> Phase<'p> {
     }
 
     /// Gives a connection its share and fills its window.
-    pub(crate) fn begin(&mut self, index: usize, lane: &mut Lane, ledger: &mut Ledger, now: u64) {
-        lane.pushes_left = 0;
+    pub(crate) fn begin(
+        &mut self,
+        index: usize,
+        pipeline: &mut Pipeline,
+        ledger: &mut Ledger,
+        now: u64,
+    ) {
+        pipeline.pushes_left = 0;
         if index < self.plan.producers && self.plan.rate.is_none() {
             let (all, share) = (self.plan.jobs_to_push, self.plan.producers as u64);
-            lane.pushes_left = all / share + u64::from((index as u64) < all % share);
+            pipeline.pushes_left = all / share + u64::from((index as u64) < all % share);
             for _ in 0..self.plan.window {
-                self.push(lane, ledger, now);
+                self.push(pipeline, ledger, now);
             }
         }
         if index >= self.plan.first_worker {
             for _ in 0..self.plan.window {
-                self.pull(lane, ledger, now);
+                self.pull(pipeline, ledger, now);
             }
         }
     }
@@ -163,34 +169,40 @@ impl<'p> Phase<'p> {
         }
     }
 
-    pub(crate) fn push_due(&mut self, lane: &mut Lane, ledger: &mut Ledger, due: u64, now: u64) {
+    pub(crate) fn push_due(
+        &mut self,
+        pipeline: &mut Pipeline,
+        ledger: &mut Ledger,
+        due: u64,
+        now: u64,
+    ) {
         self.tally.send_lag.saturating_record(now - due);
-        self.write_push(lane, ledger, None, 1, due, now);
+        self.write_push(pipeline, ledger, None, 1, due, now);
     }
 
     // Requests.
 
-    fn push(&mut self, lane: &mut Lane, ledger: &mut Ledger, now: u64) {
-        if self.stopping || lane.pushes_left == 0 || self.plan.rate.is_some() {
+    fn push(&mut self, pipeline: &mut Pipeline, ledger: &mut Ledger, now: u64) {
+        if self.stopping || pipeline.pushes_left == 0 || self.plan.rate.is_some() {
             return;
         }
         let batch = self.plan.batch;
-        let count = u64::from(batch.unwrap_or(1)).min(lane.pushes_left);
-        lane.pushes_left -= count;
-        self.write_push(lane, ledger, batch, count as u32, now, now);
+        let count = u64::from(batch.unwrap_or(1)).min(pipeline.pushes_left);
+        pipeline.pushes_left -= count;
+        self.write_push(pipeline, ledger, batch, count as u32, now, now);
     }
 
     fn write_push(
         &mut self,
-        lane: &mut Lane,
+        pipeline: &mut Pipeline,
         ledger: &mut Ledger,
         batch: Option<u32>,
         count: u32,
         intended: u64,
         now: u64,
     ) {
-        let queue = lane.next_queue();
-        let request = lane.open(Kind::Push, queue, count, now);
+        let queue = pipeline.next_queue();
+        let request = pipeline.open(Kind::Push, queue, count, now);
         let sequence = ledger.next_sequence;
         ledger.next_sequence += count;
         self.pushes_left -= u64::from(count);
@@ -198,42 +210,42 @@ impl<'p> Phase<'p> {
         self.requests_in_flight += 1;
         // Microseconds in a float: a number that every client and server carries unchanged.
         let sent = intended as f64 / 1e3;
-        let (out, queue) = (&mut lane.out, usize::from(queue));
+        let (out, queue) = (&mut pipeline.out, usize::from(queue));
         match batch {
             Some(_) => ledger.templates.push_batch(out, queue, request, sequence, count, sent),
             None => ledger.templates.push(out, queue, request, sequence, sent),
         }
     }
 
-    fn pull(&mut self, lane: &mut Lane, ledger: &mut Ledger, now: u64) {
+    fn pull(&mut self, pipeline: &mut Pipeline, ledger: &mut Ledger, now: u64) {
         let batch = self.plan.batch;
         let wanted = u64::from(batch.unwrap_or(1)).min(self.takes_left);
         let claim = match self.plan.waiting {
-            Waiting::LongPoll { timeout_ms } => Some((lane.next_queue(), wanted, timeout_ms)),
+            Waiting::LongPoll { timeout_ms } => Some((pipeline.next_queue(), wanted, timeout_ms)),
             Waiting::Stocked if self.stopping || wanted == 0 => None,
-            Waiting::Stocked => claim(lane, &mut ledger.stock, wanted).map(|(q, n)| (q, n, 0)),
+            Waiting::Stocked => claim(pipeline, &mut ledger.stock, wanted).map(|(q, n)| (q, n, 0)),
         };
         let Some((queue, count, timeout_ms)) = claim else { return };
         if self.plan.waiting == Waiting::Stocked {
             self.takes_left -= count;
         }
-        let request = lane.open(Kind::Pull, queue, count as u32, now);
+        let request = pipeline.open(Kind::Pull, queue, count as u32, now);
         self.requests_in_flight += 1;
         let batch = batch.map(|_| count as u32);
-        ledger.templates.pull(&mut lane.out, usize::from(queue), request, batch, timeout_ms);
+        ledger.templates.pull(&mut pipeline.out, usize::from(queue), request, batch, timeout_ms);
     }
 
     // Replies.
 
     pub(crate) fn on_reply(
         &mut self,
-        lane: &mut Lane,
+        pipeline: &mut Pipeline,
         ledger: &mut Ledger,
         answer: Answer,
         now: u64,
     ) -> Result<(), String> {
         let reply = answer.reply;
-        let Some(slot) = reply.request.and_then(|request| lane.close(request)) else {
+        let Some(slot) = reply.request.and_then(|request| pipeline.close(request)) else {
             return Err(format!("a reply to no request in flight: {}", answer.error()));
         };
         self.requests_in_flight -= 1;
@@ -242,8 +254,8 @@ impl<'p> Phase<'p> {
             self.tally.fail(|| answer.error());
         }
         match slot.kind {
-            Kind::Push => self.on_push(slot, lane, ledger, reply, now),
-            Kind::Pull if reply.ok => self.on_pull(slot, lane, ledger, answer, now),
+            Kind::Push => self.on_push(slot, pipeline, ledger, reply, now),
+            Kind::Pull if reply.ok => self.on_pull(slot, pipeline, ledger, answer, now),
             // A pull that is refused would be refused again: its place in the window stays empty.
             Kind::Pull => {}
             Kind::Ack => {
@@ -251,7 +263,7 @@ impl<'p> Phase<'p> {
                     self.tally.acked += u64::from(slot.jobs);
                     self.progressed_ns = now;
                 }
-                self.pull(lane, ledger, now);
+                self.pull(pipeline, ledger, now);
             }
         }
         Ok(())
@@ -260,7 +272,7 @@ impl<'p> Phase<'p> {
     fn on_push(
         &mut self,
         slot: Slot,
-        lane: &mut Lane,
+        pipeline: &mut Pipeline,
         ledger: &mut Ledger,
         reply: &Reply,
         now: u64,
@@ -274,13 +286,13 @@ impl<'p> Phase<'p> {
             ledger.stock[usize::from(slot.queue)] += u64::from(slot.jobs);
             self.progressed_ns = now;
         }
-        self.push(lane, ledger, now);
+        self.push(pipeline, ledger, now);
     }
 
     fn on_pull(
         &mut self,
         slot: Slot,
-        lane: &mut Lane,
+        pipeline: &mut Pipeline,
         ledger: &mut Ledger,
         answer: Answer,
         now: u64,
@@ -293,7 +305,7 @@ impl<'p> Phase<'p> {
         }
         if jobs.is_empty() {
             self.tally.empty_pulls += 1;
-            self.pull(lane, ledger, now);
+            self.pull(pipeline, ledger, now);
             return;
         }
         self.progressed_ns = now;
@@ -305,10 +317,17 @@ impl<'p> Phase<'p> {
                 self.tally.push_to_receipt.saturating_record(took);
             }
         }
-        self.ack(slot.queue, lane, ledger, answer, now);
+        self.ack(slot.queue, pipeline, ledger, answer, now);
     }
 
-    fn ack(&mut self, queue: u16, lane: &mut Lane, ledger: &mut Ledger, answer: Answer, now: u64) {
+    fn ack(
+        &mut self,
+        queue: u16,
+        pipeline: &mut Pipeline,
+        ledger: &mut Ledger,
+        answer: Answer,
+        now: u64,
+    ) {
         let Answer { reply, jobs, body } = answer;
         let token = reply.token.clone().filter(|_| self.plan.owner).map(|range| &body[range]);
         let tokens = reply.tokens.clone().filter(|_| self.plan.owner);
@@ -321,22 +340,22 @@ impl<'p> Phase<'p> {
             self.tally.fail(|| format!("{got} tokens for {} jobs pulled with owner", jobs.len()));
             return;
         }
-        let request = lane.open(Kind::Ack, queue, jobs.len() as u32, now);
+        let request = pipeline.open(Kind::Ack, queue, jobs.len() as u32, now);
         self.requests_in_flight += 1;
         if self.plan.batch.is_some() {
             let ids = jobs.iter().map(|job| &body[job.id.clone()]);
             let tokens = tokens.map(|(range, _)| &body[range]);
-            ledger.templates.ack_batch(&mut lane.out, request, ids, tokens);
+            ledger.templates.ack_batch(&mut pipeline.out, request, ids, tokens);
         } else {
-            ledger.templates.ack(&mut lane.out, request, &body[jobs[0].id.clone()], token);
+            ledger.templates.ack(&mut pipeline.out, request, &body[jobs[0].id.clone()], token);
         }
     }
 }
 
 /// Takes up to `wanted` jobs of one of the connection's queues off the stock.
-fn claim(lane: &mut Lane, stock: &mut [u64], wanted: u64) -> Option<(u16, u64)> {
-    for _ in 0..lane.queues.len() {
-        let queue = lane.next_queue();
+fn claim(pipeline: &mut Pipeline, stock: &mut [u64], wanted: u64) -> Option<(u16, u64)> {
+    for _ in 0..pipeline.queues.len() {
+        let queue = pipeline.next_queue();
         let there = &mut stock[usize::from(queue)];
         if *there > 0 {
             let count = wanted.min(*there);

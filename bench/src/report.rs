@@ -59,7 +59,7 @@ impl Report {
     }
 
     /// Compares what was pushed with what came back.
-    pub(crate) fn judge(&mut self, seen: &Seen, plan: &Plan) {
+    pub(crate) fn check(&mut self, seen: &Seen, plan: &Plan) {
         if self.tally.errors > 0 {
             let first = self.tally.first_error.as_deref().unwrap_or("without a text");
             self.problems.push(format!("{} errors, the first: {first}", self.tally.errors));
@@ -99,7 +99,7 @@ impl Report {
     }
 
     /// Compares what was pushed with what the queues hold.
-    pub(crate) fn judge_count(&mut self, waiting: u64) {
+    pub(crate) fn check_count(&mut self, waiting: u64) {
         let expected = self.tally.pushed + self.prefill;
         if waiting != expected {
             self.problems.push(format!("{expected} jobs were pushed, {waiting} are counted"));
@@ -109,7 +109,7 @@ impl Report {
     }
 
     /// Takes what listeners have heard.
-    pub(crate) fn judge_listeners(&mut self, heard: Option<Value>) {
+    pub(crate) fn check_listeners(&mut self, heard: Option<Value>) {
         if let Some(early @ 1..) = heard.as_ref().and_then(|heard| heard["ended_early"].as_u64()) {
             self.problems.push(format!("{early} streams of events ended early"));
         }

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::lane::Kind;
+use crate::pipeline::Kind;
 
 /// Counts and times of one phase.
 pub(crate) struct Tally {

@@ -23,6 +23,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use corq_io::host;
 use corq_io::mesh::Mesh;
 use corq_io::net::{Config, Event, Reactor, listen};
+use corq_io::placement::Placement;
 use corq_io::runtime::{Shards, spawn_shards};
 
 /// About what a push of 100 bytes takes on its way and in the log.
@@ -146,7 +147,7 @@ fn serve(sockets: Vec<TcpListener>, append: Option<&Path>) -> Shards<std::io::Er
     let mesh = Mesh::<Vec<u8>>::new(sockets.len()).unwrap();
     let seeds = sockets.into_iter().zip(mesh).zip(logs).collect();
     let cpus = host::allowed_cpus().unwrap();
-    spawn_shards(&cpus, seeds, move |_, ((socket, endpoint), log)| async move {
+    spawn_shards(&cpus, Placement::Pinned, seeds, move |_, ((socket, endpoint), log)| async move {
         let mut reactor = Reactor::new(Config::default())?;
         reactor.add_listener(socket, 0);
         reactor.watch(endpoint.wakeup());

@@ -27,6 +27,19 @@ pub fn ahead_ms() -> u64 {
     if ahead_us < AHEAD_SHOWN_US { 0 } else { ahead_us / 1000 }
 }
 
+/// By how much the clock of the process before was ahead, as the logs of this one tell.
+static SET_BACK_MS: AtomicU64 = AtomicU64::new(0);
+
+/// A log was written by a clock that was so much ahead of this one.
+pub fn note_set_back_ms(by_ms: u64) {
+    SET_BACK_MS.fetch_max(by_ms, Ordering::Relaxed);
+}
+
+/// By how much the clock was ahead when the logs were written that this process started from; 0 if it was not.
+pub fn set_back_ms() -> u64 {
+    SET_BACK_MS.load(Ordering::Relaxed)
+}
+
 /// A shard's clock.
 #[derive(Debug)]
 pub struct Clock {
@@ -95,6 +108,11 @@ impl Clock {
     /// The instant of the last reading.
     pub fn instant(&self) -> Instant {
         self.read_at
+    }
+
+    /// The time by now, microseconds since the epoch: the last reading, and what has passed since.
+    pub fn now_us(&self) -> u64 {
+        self.now_us + self.since_reading_us()
     }
 
     /// How long ago that was, in microseconds.

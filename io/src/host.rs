@@ -50,6 +50,8 @@ struct Facts {
     release: String,
     /// The sysctl `kernel.io_uring_disabled`, on kernels that have it.
     io_uring_disabled: Option<u32>,
+    /// Whether a seccomp filter is in force, such as that of a container runtime; `None` if the kernel does not say.
+    seccomp_filter: Option<bool>,
     /// The error number with which a ring of our kind was refused.
     ring: Result<(), i32>,
     missing_operations: Vec<&'static str>,
@@ -67,6 +69,8 @@ pub fn probe() -> Result<Host, Vec<HostError>> {
         release: read_line("/proc/sys/kernel/osrelease").unwrap_or_default(),
         io_uring_disabled: read_line("/proc/sys/kernel/io_uring_disabled")
             .and_then(|text| text.parse().ok()),
+        seccomp_filter: read_line("/proc/self/status")
+            .and_then(|status| has_seccomp_filter(&status)),
         ring: ring.map(drop).map_err(|error| refused(&error)),
         missing_operations,
         cpus: allowed_cpus().map_err(|error| refused(&error)),
@@ -92,7 +96,7 @@ fn judge(facts: Facts) -> Result<Host, Vec<HostError>> {
         )),
     }
     if let Err(number) = facts.ring {
-        wrong(ring_line(number, facts.io_uring_disabled));
+        wrong(ring_line(number, facts.io_uring_disabled, facts.seccomp_filter));
     }
     if !facts.missing_operations.is_empty() {
         wrong(format!(
@@ -125,19 +129,18 @@ fn judge(facts: Facts) -> Result<Host, Vec<HostError>> {
     }
 }
 
-fn ring_line(number: i32, disabled: Option<u32>) -> String {
+/// What lets io_uring through a seccomp filter, by what sets the filter.
+const SECCOMP_ADVICE: &str = "allow io_uring_setup, io_uring_enter and io_uring_register in it (Docker, Podman: --security-opt seccomp=FILE, \
+     Kubernetes: a Localhost seccompProfile, both with packaging/container/seccomp.json; systemd: SystemCallFilter=@system-service)";
+
+fn ring_line(number: i32, disabled: Option<u32>, seccomp_filter: Option<bool>) -> String {
     let refused = io::Error::from_raw_os_error(number);
     match (number, disabled) {
         (_, Some(2)) => "io_uring is disabled (kernel.io_uring_disabled = 2): set it to 0 with sysctl".into(),
         (libc::EPERM, Some(1)) => {
             "io_uring is reserved (kernel.io_uring_disabled = 1): set it to 0 with sysctl, or run with CAP_SYS_ADMIN or in the group kernel.io_uring_group".into()
         }
-        (libc::EPERM | libc::EACCES, _) => format!(
-            "io_uring is forbidden here ({refused}): the container's seccomp profile must allow io_uring_setup, io_uring_enter and io_uring_register (Docker: --security-opt seccomp=unconfined or a profile of your own)"
-        ),
-        (libc::ENOSYS, _) => {
-            "io_uring does not exist here (ENOSYS): use a kernel built with CONFIG_IO_URING, and no sandbox that hides it (gVisor, WSL1)".into()
-        }
+        (libc::EPERM | libc::EACCES | libc::ENOSYS, _) => hidden_line(number, disabled.is_some(), seccomp_filter),
         (libc::EINVAL, _) => {
             "io_uring does not know the needed setup flags (DEFER_TASKRUN, SINGLE_ISSUER): use Linux 6.1 or later".into()
         }
@@ -149,6 +152,38 @@ fn ring_line(number: i32, disabled: Option<u32>) -> String {
         }
         _ => format!("io_uring cannot be set up: {refused}"),
     }
+}
+
+/// A refusal that does not come from the kernel's own switch. Runtimes answer calls outside their profile with `EPERM`
+/// (Docker) or `ENOSYS` (Podman), so the number alone does not tell a filter from a kernel without io_uring.
+fn hidden_line(number: i32, has_switch: bool, seccomp_filter: Option<bool>) -> String {
+    let refused = io::Error::from_raw_os_error(number);
+    match (number, seccomp_filter) {
+        // A kernel with the switch has io_uring, so a filter says that it has not.
+        (libc::ENOSYS, Some(true)) if !has_switch => format!(
+            "io_uring does not exist here ({refused}): most likely a seccomp filter, such as that of a container, hides it: {SECCOMP_ADVICE}; \
+             or the kernel was built without CONFIG_IO_URING"
+        ),
+        (_, Some(true)) => format!(
+            "io_uring is forbidden here ({refused}) by a seccomp filter, such as that of a container: {SECCOMP_ADVICE}"
+        ),
+        (libc::ENOSYS, _) => format!(
+            "io_uring does not exist here ({refused}), and no seccomp filter hides it: use a kernel built with CONFIG_IO_URING, and no sandbox \
+             without it (gVisor, WSL1)"
+        ),
+        (_, Some(false)) => format!(
+            "io_uring is forbidden here ({refused}), but not by a seccomp filter: a security module such as SELinux must allow it"
+        ),
+        (_, None) => format!(
+            "io_uring is forbidden here ({refused}): if it is by a seccomp filter, {SECCOMP_ADVICE}"
+        ),
+    }
+}
+
+/// The line `Seccomp:` of `/proc/self/status`: 0 is off, 1 strict, 2 a filter.
+fn has_seccomp_filter(status: &str) -> Option<bool> {
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?;
+    Some(mode.trim() != "0")
 }
 
 /// `6.1.0-13-amd64` -> (6, 1).
@@ -232,6 +267,7 @@ mod tests {
         Facts {
             release: "6.1.0-13-amd64".into(),
             io_uring_disabled: Some(0),
+            seccomp_filter: Some(false),
             ring: Ok(()),
             missing_operations: vec![],
             cpus: Ok(vec![0, 3]),
@@ -279,12 +315,47 @@ mod tests {
         };
         assert!(line(libc::EPERM, Some(2)).contains("kernel.io_uring_disabled = 2"));
         assert!(line(libc::EPERM, Some(1)).contains("kernel.io_uring_group"));
-        assert!(line(libc::EPERM, Some(0)).contains("seccomp"));
-        assert!(line(libc::EPERM, None).contains("seccomp"));
+        assert!(line(libc::EPERM, Some(0)).contains("SELinux"));
         assert!(line(libc::ENOSYS, None).contains("CONFIG_IO_URING"));
         assert!(line(libc::EINVAL, None).contains("Linux 6.1"));
         assert!(line(libc::ENOMEM, None).contains("ulimit -l"));
         assert!(line(libc::EMFILE, None).contains("ulimit -n"));
+    }
+
+    #[test]
+    fn a_refusal_by_a_seccomp_filter_says_so_whatever_its_number_is() {
+        let line = |number, disabled, filter| {
+            let facts = Facts {
+                ring: Err(number),
+                io_uring_disabled: disabled,
+                seccomp_filter: filter,
+                ..good()
+            };
+            lines(facts).remove(0)
+        };
+        // Podman answers ENOSYS, Docker EPERM.
+        for number in [libc::ENOSYS, libc::EPERM, libc::EACCES] {
+            let found = line(number, Some(0), Some(true));
+            assert!(found.contains("by a seccomp filter"), "{found}");
+            assert!(found.contains("packaging/container/seccomp.json"), "{found}");
+            assert!(!found.contains("gVisor") && !found.contains('\n'), "{found}");
+        }
+        // Before Linux 6.6 there is no switch that tells a filter from a kernel without io_uring.
+        let unsure = line(libc::ENOSYS, None, Some(true));
+        assert!(
+            unsure.contains("most likely a seccomp filter") && unsure.contains("CONFIG_IO_URING")
+        );
+        let hidden = line(libc::ENOSYS, None, Some(false));
+        assert!(hidden.contains("gVisor") && hidden.contains("no seccomp filter"), "{hidden}");
+        assert!(line(libc::EPERM, Some(0), None).contains("if it is by a seccomp filter"));
+    }
+
+    #[test]
+    fn the_line_about_seccomp_is_found_in_the_status_of_a_process() {
+        let status = "Name:\tcorq\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        assert_eq!(has_seccomp_filter(status), Some(true));
+        assert_eq!(has_seccomp_filter("Name:\tcorq\nSeccomp:\t0\n"), Some(false));
+        assert_eq!(has_seccomp_filter("Name:\tcorq\n"), None);
     }
 
     #[test]

@@ -63,11 +63,23 @@ impl Disk for Store {
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
         both!(self, disk => disk.create(segment, bytes, header, spare))
     }
+    fn begin(&mut self, segment: u64, bytes: u64, taken: u64, header: &[u8]) -> io::Result<()> {
+        both!(self, disk => disk.begin(segment, bytes, taken, header))
+    }
+    fn take_room(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        both!(self, disk => disk.take_room(segment, bytes))
+    }
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
         both!(self, disk => disk.spares(bytes))
     }
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         both!(self, disk => disk.set_aside(bytes))
+    }
+    fn begin_aside(&mut self, bytes: u64, tag: u64) -> Started {
+        both!(self, disk => disk.begin_aside(bytes, tag))
+    }
+    fn end_aside(&mut self, result: i32) -> io::Result<bool> {
+        both!(self, disk => disk.end_aside(result))
     }
     fn drop_spare(&mut self) -> io::Result<()> {
         both!(self, disk => disk.drop_spare())
@@ -80,6 +92,9 @@ impl Disk for Store {
     }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         both!(self, disk => disk.retire(segment, keep))
+    }
+    fn unlink(&mut self, segment: u64, tag: u64) -> Started {
+        both!(self, disk => disk.unlink(segment, tag))
     }
     fn retired(&mut self) {
         both!(self, disk => disk.retired());

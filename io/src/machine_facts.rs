@@ -111,24 +111,6 @@ fn chosen(modes: &str) -> Option<&str> {
     Some(modes.split_once('[')?.1.split_once(']')?.0)
 }
 
-/// CPUs' worth of time that the control group of this process leaves it; `None` for no limit.
-pub fn cpu_quota() -> Option<f64> {
-    // Version 2; within a container the group is the root of what is seen.
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").to_owned();
-    let groups = Path::new(&own).ancestors().map(|group| {
-        let group = group.strip_prefix("/").unwrap_or(group);
-        fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join("cpu.max"))
-    });
-    groups.filter_map(|limit| quota(&limit.ok()?)).min_by(f64::total_cmp)
-}
-
-/// `200000 100000` -> 2.0; `max 100000` -> no limit.
-fn quota(limit: &str) -> Option<f64> {
-    let (time, period) = limit.trim().split_once(' ')?;
-    Some(time.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
-}
-
 /// CPUs that this machine has switched on.
 pub fn cpus_online() -> Option<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
@@ -169,8 +151,6 @@ mod tests {
     fn what_the_kernel_prints_is_understood() {
         assert_eq!(chosen("always [madvise] never\n"), Some("madvise"));
         assert_eq!(chosen("odd"), None);
-        assert_eq!(quota("150000 100000\n"), Some(1.5));
-        assert_eq!(quota("max 100000\n"), None);
         assert!(cpus_online().is_none_or(|cpus| cpus > 0));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The memory of the process, in bytes. 0 stands for what the system does not say.
@@ -18,37 +19,111 @@ pub struct Memory {
     pub shared: u64,
 }
 
+/// Without requests for so long, the server is idle: whatever holds it up holds up no client.
+pub const IDLE_MS: u64 = 500;
+
+/// When a client was heard last, in milliseconds since the epoch. Nothing else hangs on its order.
+static HEARD_MS: AtomicU64 = AtomicU64::new(0);
+
 /// Least time between two returns of memory: each costs the server some milliseconds.
 const TRIM_PAUSE: Duration = Duration::from_secs(1);
 
-/// Looks at all of it: some microseconds.
+/// A look at the heap, or a return of memory, is done again once so many times as long has passed: clients that need no token may
+/// ask for both, and all shards wait for memory meanwhile.
+const PAUSE_PARTS: u32 = 100;
+
+/// A look that takes no longer is done again after memory has been given back.
+const SHORT_LOOK: Duration = Duration::from_millis(1);
+
+/// The last look at the heap.
+struct HeapLook {
+    ended: Instant,
+    took: Duration,
+    heap: (u64, u64),
+}
+
+static LAST_LOOK: Mutex<Option<HeapLook>> = Mutex::new(None);
+
+/// Looks at all of it: some microseconds. A look at the heap takes longer the more pieces of it are free, so what that was
+/// lately stands for what it is.
 pub fn measure() -> Memory {
-    let (heap_used, heap_total) = heap();
+    let (heap_used, heap_total) = lately(&LAST_LOOK, Instant::now(), heap);
+    let (resident, shared) = of_kernel();
+    Memory { heap_used, heap_total, resident, shared }
+}
+
+fn lately(
+    last: &Mutex<Option<HeapLook>>,
+    now: Instant,
+    look: impl FnOnce() -> (u64, u64),
+) -> (u64, u64) {
+    // A look is written whole.
+    let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(look) = &*last
+        && now.saturating_duration_since(look.ended) < look.took * PAUSE_PARTS
+    {
+        return look.heap;
+    }
+    let began = Instant::now();
+    let heap = look();
+    let ended = Instant::now();
+    *last = Some(HeapLook { ended, took: ended - began, heap });
+    heap
+}
+
+/// Resident memory of the process, and what of that is shared. 0 for what the kernel does not say.
+fn of_kernel() -> (u64, u64) {
     // In pages: all that is mapped, resident, shared, and more.
     let sizes = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut sizes = sizes.split_ascii_whitespace().skip(1);
     let mut bytes =
         || sizes.next().and_then(|pages| pages.parse().ok()).unwrap_or(0) * page_bytes();
-    Memory { heap_used, heap_total, resident: bytes(), shared: bytes() }
+    (bytes(), bytes())
 }
 
 /// Resident memory of the process in bytes; 0 if the kernel does not say.
 pub fn resident_bytes() -> u64 {
-    measure().resident
+    of_kernel().0
 }
 
-/// Gives back to the system what the allocator keeps for later. Once a second at most, since it holds
-/// up everybody who needs memory meanwhile; false if it has just been done.
+/// A client has sent something.
+pub fn note_heard(now_ms: u64) {
+    // Nearly all calls only look.
+    if HEARD_MS.load(Ordering::Relaxed) + IDLE_MS / 8 < now_ms {
+        HEARD_MS.store(now_ms, Ordering::Relaxed);
+    }
+}
+
+/// As [`give_back`], once no shard has heard of a client for a while: with many small objects it takes tens of milliseconds, in
+/// which all shards wait for memory. Returns when to come again: never, once it has been done.
+pub fn give_back_if_idle(now_ms: u64) -> u64 {
+    let idle_ms = HEARD_MS.load(Ordering::Relaxed) + IDLE_MS;
+    if now_ms < idle_ms {
+        return idle_ms;
+    }
+    // If another shard has done so just now, it was for all.
+    give_back();
+    u64::MAX
+}
+
+/// Gives back to the system what the allocator keeps for later. Once a second at most, and for a hundredth of the time, since it
+/// holds up everybody who needs memory meanwhile; false if it has been done lately.
 pub fn give_back() -> bool {
-    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    static LAST: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
     let now = Instant::now();
     // A time cannot be left half written, so what a panicking thread left is as good as any.
     let mut last = LAST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if last.is_some_and(|last| now.duration_since(last) < TRIM_PAUSE) {
+    let is_late = |(ended, took): &(Instant, Duration)| {
+        now.saturating_duration_since(*ended) < TRIM_PAUSE.max(*took * PAUSE_PARTS)
+    };
+    if last.as_ref().is_some_and(is_late) {
         return false;
     }
-    *last = Some(now);
     trim();
+    let ended = Instant::now();
+    *last = Some((ended, ended.saturating_duration_since(now)));
+    let mut look = LAST_LOOK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _ = look.take_if(|look| look.took < SHORT_LOOK);
     true
 }
 
@@ -98,6 +173,7 @@ mod tests {
     fn the_process_knows_its_memory() {
         let _alone = alone();
         let before = measure();
+        LAST_LOOK.lock().unwrap_or_else(PoisonError::into_inner).take();
         let held = std::hint::black_box(vec![1_u8; 32 << 20]);
         let after = measure();
         assert!(before.resident > 1 << 20, "{before:?}");
@@ -105,6 +181,32 @@ mod tests {
         assert!(after.heap_used > before.heap_used + (16 << 20), "{before:?} then {after:?}");
         assert!(after.heap_total >= after.heap_used, "{after:?}");
         drop(held);
+    }
+
+    /// Guards against clients that hold up all shards by asking for the figures of a heap with many free pieces.
+    #[test]
+    fn a_look_that_takes_long_is_not_done_again_at_once() {
+        let last = Mutex::new(None);
+        let slow = || {
+            std::thread::sleep(Duration::from_millis(20));
+            (1, 2)
+        };
+        let began = Instant::now();
+        assert_eq!(lately(&last, began, slow), (1, 2));
+        assert_eq!(lately(&last, began, || (3, 4)), (1, 2), "that of a moment ago");
+        let later = Instant::now() + Duration::from_hours(1);
+        assert_eq!(lately(&last, later, || (3, 4)), (3, 4));
+    }
+
+    #[test]
+    fn memory_is_given_back_when_no_client_is_held_up_by_that() {
+        let _alone = alone();
+        note_heard(10_000);
+        note_heard(10_001);
+        assert_eq!(give_back_if_idle(10_000 + IDLE_MS / 2), 10_000 + IDLE_MS);
+        note_heard(10_000 + IDLE_MS / 2);
+        assert_eq!(give_back_if_idle(10_000 + IDLE_MS), 10_000 + IDLE_MS / 2 + IDLE_MS);
+        HEARD_MS.store(0, Ordering::Relaxed);
     }
 
     /// Guards against an allocator that keeps what many small objects have left.
@@ -115,7 +217,7 @@ mod tests {
         // The last one stays, so that what is before it is a hole in the heap.
         let last = many.into_iter().next_back();
         let before = measure().resident;
-        assert!(give_back());
+        assert_eq!(give_back_if_idle(IDLE_MS), u64::MAX);
         let after = measure().resident;
         assert!(after + (8 << 20) < before, "{before} then {after}");
         assert!(!give_back(), "once a second at most");

@@ -273,46 +273,51 @@ mod tests {
         let cpus = crate::host::allowed_cpus().unwrap();
         let gates = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
         let mesh = Mesh::<u32>::new(2).unwrap();
-        let shards = crate::runtime::spawn_shards(&cpus, mesh, move |shard, mut endpoint| {
-            let gates = Arc::clone(&gates);
-            async move {
-                let (go, done) = &*gates;
-                if shard == 0 {
-                    for round in 1.. {
-                        wait_for(go, round);
-                        if endpoint.send(1, round) != Ok(()) {
+        let shards = crate::runtime::spawn_shards(
+            &cpus,
+            crate::placement::Placement::Pinned,
+            mesh,
+            move |shard, mut endpoint| {
+                let gates = Arc::clone(&gates);
+                async move {
+                    let (go, done) = &*gates;
+                    if shard == 0 {
+                        for round in 1.. {
+                            wait_for(go, round);
+                            if endpoint.send(1, round) != Ok(()) {
+                                break;
+                            }
+                            endpoint.flush();
+                            done.store(round, Ordering::Release);
+                        }
+                        return Ok(());
+                    }
+                    let begin = std::time::Instant::now();
+                    let (mut round, mut slept, mut lost) = (0, 0, None);
+                    while begin.elapsed().as_millis() < 1000 {
+                        round += 1;
+                        go.store(round, Ordering::Release);
+                        for _ in 0..round % 512 {
+                            std::hint::black_box(round);
+                        }
+                        let sleeps = endpoint.prepare_to_sleep();
+                        wait_for(done, round);
+                        // A sender turns the flag off before it wakes.
+                        if sleeps && endpoint.wakeups[1].asleep.load(Ordering::Acquire) {
+                            lost = Some(format!("round {round}: asleep over a batch"));
                             break;
                         }
-                        endpoint.flush();
-                        done.store(round, Ordering::Release);
+                        slept += u32::from(sleeps);
+                        endpoint.awake();
+                        assert_eq!(endpoint.receive(), Some(round));
                     }
-                    return Ok(());
+                    println!("asleep in {slept} of {round} rounds");
+                    drop(endpoint);
+                    go.store(round + 1, Ordering::Release);
+                    lost.map_or(Ok(()), Err)
                 }
-                let begin = std::time::Instant::now();
-                let (mut round, mut slept, mut lost) = (0, 0, None);
-                while begin.elapsed().as_millis() < 1000 {
-                    round += 1;
-                    go.store(round, Ordering::Release);
-                    for _ in 0..round % 512 {
-                        std::hint::black_box(round);
-                    }
-                    let sleeps = endpoint.prepare_to_sleep();
-                    wait_for(done, round);
-                    // A sender turns the flag off before it wakes.
-                    if sleeps && endpoint.wakeups[1].asleep.load(Ordering::Acquire) {
-                        lost = Some(format!("round {round}: asleep over a batch"));
-                        break;
-                    }
-                    slept += u32::from(sleeps);
-                    endpoint.awake();
-                    assert_eq!(endpoint.receive(), Some(round));
-                }
-                println!("asleep in {slept} of {round} rounds");
-                drop(endpoint);
-                go.store(round + 1, Ordering::Release);
-                lost.map_or(Ok(()), Err)
-            }
-        });
+            },
+        );
         shards.unwrap().join().unwrap();
     }
 }

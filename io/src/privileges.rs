@@ -167,7 +167,11 @@ pub fn linking(from: User, to: User) -> Linking {
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is a pipe or a device, not a file"))
+    }
 }
 
 /// Gives an open file a second name, whatever has its first one by now.

@@ -117,7 +117,7 @@ fn what_is_written_to_the_disk_is_read_back() {
     for (tag, dsync) in [(1, false), ((1 << 60) - 1, true)] {
         let offset = tag & 1 << 20;
         let len = out.len() as u32;
-        let write = DiskOpKind::Write { fd, offset, ptr: out.as_ptr(), len, dsync };
+        let write = DiskOpKind::Write { fd, offset, ptr: out.as_ptr(), len, dsync, apart: false };
         assert_eq!(disk(&mut rig, write, tag).unwrap(), len);
         assert_eq!(disk(&mut rig, DiskOpKind::Sync { fd, data_only: true }, 2).unwrap(), 0);
         let mut back = vec![0; out.len()];

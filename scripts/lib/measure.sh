@@ -100,3 +100,14 @@ spread() { # file, format: median (least–most) of what was remembered
         m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2
         printf f " (" f "–" f ")", m, v[1], v[NR] }'
 }
+
+# Median of what was remembered, and between which of the values that of all such runs lies with 95 %, whatever their distribution:
+# the ranks that so many tosses of a coin leave out. Needs six values; of fewer it shows the least and the most.
+interval() { # file, format
+    sort -g "$work/$1" | awk -v f="$2" '{ v[NR] = $1 } END {
+        m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2
+        c = 0.5 ^ NR; out = 0
+        for (k = 0; 2 * (out + c) <= 0.05; k++) { out += c; c *= (NR - k) / (k + 1) }
+        k = k ? k : 1
+        printf f " [" f ", " f "]", m, v[k], v[NR + 1 - k] }'
+}

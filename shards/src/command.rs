@@ -15,31 +15,13 @@ use crate::job::change::Change;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::log_record::cron::CronRules;
-use crate::queue::rate_limit::SPAN_MS_DEFAULT;
+use crate::queue::listing::Views;
 use crate::webhook::Triggers;
 use std::fmt;
 
-/// Who asked, for as long as it stays connected. Opaque to a shard; used only to group the leases
-/// and waiters of one connection, so that a disconnect can release them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-pub struct ClientId(pub u64);
-
-/// Names the request a reply belongs to. Opaque to a shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RequestId(pub u64);
-
-/// A lock token as a client showed it. Tokens are random UUIDs and never zero, so a text that is no
-/// UUID is carried as zero and fits nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Token(pub u128);
-
-impl Token {
-    /// Stands for a text that cannot be a token.
-    pub const UNREADABLE: Self = Self(0);
-
-    /// Fits every job that is held: for callers that need no token.
-    pub const ANY: Self = Self(u128::MAX);
-}
+pub use crate::caller::{ClientId, RequestId, Token};
+pub use crate::job::stack::Stack;
+pub use crate::queue::limit::{Limit, PerSpan};
 
 /// Takes jobs from a queue.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +38,8 @@ pub struct Pull<'a> {
     pub lock_ttl_ms: u32,
     /// Whether the jobs stay with the token's holder when the connection goes.
     pub detach: bool,
+    /// The name of the worker, for those who ask who has a job.
+    pub owner: Option<&'a str>,
     /// What it says of groups.
     pub group: Option<&'a GroupPull<'a>>,
 }
@@ -139,75 +123,6 @@ pub struct Beat {
     pub ttl_ms: Option<u32>,
 }
 
-/// The lines of a stack trace, as MessagePack strings one after another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stack<'a> {
-    /// How many.
-    pub lines: u32,
-    /// The strings, not counted in front.
-    pub texts: &'a [u8],
-}
-
-impl Stack<'_> {
-    /// The first `lines_max` lines.
-    #[must_use]
-    pub fn first(self, lines_max: u32) -> Self {
-        if self.lines <= lines_max {
-            return self;
-        }
-        let (mut lines, mut end) = (0, 0);
-        while lines < lines_max {
-            let Some(bytes) = text_len(&self.texts[end..]) else { break };
-            (lines, end) = (lines + 1, end + bytes);
-        }
-        Self { lines, texts: &self.texts[..end] }
-    }
-}
-
-/// Length of the MessagePack string at the front, its head included; `None` if there is none.
-pub(crate) fn text_len(bytes: &[u8]) -> Option<usize> {
-    let (head, len) = match bytes {
-        [head @ 0xa0..=0xbf, ..] => (1, usize::from(head & 0x1f)),
-        [0xd9, len, ..] => (2, usize::from(*len)),
-        [0xda, a, b, ..] => (3, usize::from(u16::from_be_bytes([*a, *b]))),
-        [0xdb, a, b, c, d, ..] => (5, u32::from_be_bytes([*a, *b, *c, *d]) as usize),
-        _ => return None,
-    };
-    (head + len <= bytes.len()).then_some(head + len)
-}
-
-/// A limit of a queue: at least 1, or `None` to take it back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Limit {
-    /// Jobs that may leave in a span of time, and at once after a quiet one.
-    Rate(Option<PerSpan>),
-    /// Jobs that may be active at a time.
-    Active(Option<u32>),
-}
-
-/// A rate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PerSpan {
-    /// How many jobs, at least 1.
-    pub jobs: u32,
-    /// In which time, at least 1.
-    pub span_ms: u32,
-    /// When it ends, in milliseconds since the epoch; 0 for never.
-    pub until_ms: u64,
-}
-
-impl PerSpan {
-    /// So many jobs per second, for ever.
-    pub fn per_second(jobs: u32) -> Self {
-        Self { jobs, span_ms: SPAN_MS_DEFAULT, until_ms: 0 }
-    }
-
-    /// Whether it is no more than jobs per second.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.span_ms == SPAN_MS_DEFAULT && self.until_ms == 0
-    }
-}
-
 /// Removes old jobs of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Clean<'a> {
@@ -236,6 +151,17 @@ pub struct DlqScanRequest<'a> {
     pub purpose: DlqScanFor,
 }
 
+/// What a schedule keeps when it is set anew.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct CronStanding {
+    /// Runs so far.
+    pub executions: u64,
+    /// Times it has been set.
+    pub version: u64,
+    /// Whether it does not run for now.
+    pub disabled: bool,
+}
+
 /// Sets a schedule. The registry shard of schedules keeps the name unique on the server.
 #[derive(Clone, Copy, Debug)]
 pub struct SetCron<'a> {
@@ -261,8 +187,8 @@ pub struct SetCron<'a> {
     pub rules: CronRules,
     /// What expression, interval and zone come to.
     pub plan: Plan,
-    /// Runs and version of the schedule it replaces, if that is on another shard.
-    pub moved: Option<(u64, u64)>,
+    /// What stays of the schedule it replaces, if that is on another shard.
+    pub moved: Option<CronStanding>,
 }
 
 /// Registers a webhook. The caller has checked the URL and bounds the number of webhooks.
@@ -424,6 +350,11 @@ pub enum Command<'a> {
         /// The queue.
         queue: &'a str,
     },
+    /// Removes the waiting and the delayed jobs of a queue.
+    DrainAll {
+        /// The queue.
+        queue: &'a str,
+    },
     /// Removes the jobs of the dead-letter queue.
     PurgeFailed {
         /// The queue.
@@ -431,6 +362,13 @@ pub enum Command<'a> {
     },
     /// Removes old jobs.
     Clean(Clean<'a>),
+    /// The same, with the jobs of these views among the others.
+    CleanViews {
+        /// Which others.
+        clean: Clean<'a>,
+        /// The views.
+        views: Views,
+    },
     /// Removes all jobs and settings of a queue.
     Obliterate {
         /// The queue.
@@ -444,6 +382,13 @@ pub enum Command<'a> {
         name: &'a str,
         /// Whether it stops.
         held: bool,
+    },
+    /// Lets a schedule run no more for now, or again.
+    EnableCron {
+        /// Its name.
+        name: &'a str,
+        /// Whether it runs.
+        enabled: bool,
     },
     /// Ends a schedule.
     RemoveCron {

@@ -22,6 +22,7 @@ use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, Out, Shard};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// The jobs that hold a key, by queue and key. The keys themselves stay with the jobs.
 pub struct UniqueKeys {
@@ -44,7 +45,7 @@ struct Key {
 type Crowd = BTreeMap<Rank, u32>;
 
 /// The order of those that hold one key: by when their time with it ends, if ever, the last in front.
-type Rank = (Reverse<u64>, JobId);
+pub(crate) type Rank = (Reverse<u64>, JobId);
 
 /// The queue and the key of a job that has one.
 fn key_of(jobs: &Jobs, job: u32) -> Option<(u32, &str)> {
@@ -107,6 +108,24 @@ impl UniqueKeys {
         let crowd =
             known.filter(|known| known.crowd != NONE).map(|known| &self.crowds[known.crowd]);
         alone.into_iter().chain(crowd.into_iter().flat_map(|crowd| crowd.values().copied()))
+    }
+
+    /// The holders of `key` in a queue behind a place in their order, each with its own.
+    fn holders_behind(
+        &self,
+        jobs: &Jobs,
+        (queue, key): (u32, &str),
+        behind: Option<Rank>,
+    ) -> impl Iterator<Item = (Rank, u32)> {
+        let known = self.find(jobs, queue, key);
+        let alone = known.filter(|known| known.crowd == NONE).map(|known| known.first);
+        let alone = alone.map(|job| (rank(jobs, job), job));
+        let crowd =
+            known.filter(|known| known.crowd != NONE).map(|known| &self.crowds[known.crowd]);
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let crowd = crowd.into_iter().flat_map(move |crowd| crowd.range((from, Bound::Unbounded)));
+        let alone = alone.filter(|(rank, _)| behind.is_none_or(|behind| *rank > behind));
+        alone.into_iter().chain(crowd.map(|(rank, job)| (*rank, *job)))
     }
 
     /// Makes `job` a holder of its key, if it has one. Saying it twice changes nothing.
@@ -241,7 +260,7 @@ impl Shard {
             self.extend_key(now_ms, holder, dedup, out);
             self.emit(now_ms, holder, Step::Duplicated, out.effects);
             let custom_id = self.jobs.options_of(holder).and_then(|has| has.custom_id.clone());
-            return Met::Stays(PushedJob { id, custom_id });
+            return Met::Stays(PushedJob { id, custom_id, is_new: false });
         }
         // A crowd. If time has freed the key, it has from all that are left. Those that workers have give way
         // to the next pushes; what an earlier one has brought stands at the end, and is replaced.
@@ -276,6 +295,7 @@ impl Shard {
         let held = self.jobs.extras_of(holder).and_then(|extras| extras.dedup);
         if dedup.extend && dedup.ttl_ms > 0 && held.is_some_and(|held| held.until_ms > 0) {
             let (id, until_ms) = (self.jobs.slab[holder].id, now_ms.saturating_add(dedup.ttl_ms));
+            self.tell_clock(now_ms, out.journal);
             let changed = Changed::KeyExtended { id, until_ms };
             self.record_change(holder, &Record::Changed(changed), out);
         }
@@ -306,28 +326,37 @@ impl Shard {
             return;
         }
         if let Some(queue) = known {
-            self.free_some(queue, key, self.ids.highest(), out);
+            self.free_some((queue, key), self.ids.highest(), &mut None, out);
         }
         out.effects.replies.push((caller.request, Reply::Count(held)));
     }
 
-    /// Takes a key from some of the jobs that hold it and were made by then; true if there are no more.
+    /// Takes a key from some of the jobs that hold it and were made by then; true if there are no more. `behind` is the last one
+    /// that was looked at: holders that came since may stand in front of those that are left, any number of them.
     pub(crate) fn free_some<J: Journal>(
         &mut self,
-        queue: u32,
-        key: &str,
+        (queue, key): (u32, &str),
         newest: JobId,
+        behind: &mut Option<Rank>,
         out: &mut Out<'_, J>,
     ) -> bool {
         let most = self.config.bulk_slice as usize;
-        let holders = self.unique.holders(&self.jobs, queue, key).take(LOOKS_MAX);
-        let holders = holders.filter(|&job| self.jobs.slab[job].id <= newest);
-        let holders: Vec<u32> = holders.take(most).collect();
-        for &job in &holders {
-            let freed = Changed::KeyFreed { id: self.jobs.slab[job].id };
-            self.record_change(job, &Record::Changed(freed), out);
+        let looked: Vec<(Rank, u32)> =
+            self.unique.holders_behind(&self.jobs, (queue, key), *behind).take(LOOKS_MAX).collect();
+        let (mut freed, mut is_last) = (0, looked.len() < LOOKS_MAX);
+        for (rank, job) in looked {
+            if freed == most {
+                is_last = false;
+                break;
+            }
+            *behind = Some(rank);
+            let id = self.jobs.slab[job].id;
+            if id <= newest {
+                self.record_change(job, &Record::Changed(Changed::KeyFreed { id }), out);
+                freed += 1;
+            }
         }
-        holders.len() < most
+        is_last
     }
 
     /// Takes its key from a job, if it still holds it.

@@ -4,14 +4,16 @@
 //! place, before what it brought about is rendered. Where rendering needs the job itself, [`JobAt`] says
 //! whether it is still there.
 
-use crate::command::{RequestId, Token};
+use crate::caller::{RequestId, Token};
 use crate::dead_letter::scan::FailedStats;
 use crate::dependency::Notice;
 use crate::event::Event;
 use crate::family::Report;
 use crate::job::id::JobId;
 use crate::log_record::location::LogRef;
+use crate::traced::Traced;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Why a command was not carried out. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +48,8 @@ pub enum Refusal {
     GroupFull,
     /// As many groups have settings as may have.
     GroupSettings,
+    /// As many queues have settings as may have.
+    QueueSettings,
     /// Pulls of this queue say too many different things of groups.
     GroupTerms,
 }
@@ -101,8 +105,9 @@ pub enum Reply {
     Ended(Ending),
     /// It has not ended in time.
     Unended,
-    /// The ids of the jobs removed, as clients know them.
-    Cleaned(Box<[KnownAs]>),
+    /// The ids of the jobs removed, as clients know them, in the slices in which they went: what holds a million of them
+    /// neither grows nor goes in one piece.
+    Cleaned(Arc<Vec<Box<[KnownAs]>>>),
     /// Jobs of a dead-letter queue.
     Found(Box<[JobId]>),
     /// What is in a dead-letter queue.
@@ -131,6 +136,8 @@ pub struct PushedJob {
     pub id: JobId,
     /// The id that its client chose, by which clients know it.
     pub custom_id: Option<Box<str>>,
+    /// Whether it was made for this place.
+    pub is_new: bool,
 }
 
 /// One job on its way to a worker.
@@ -174,6 +181,8 @@ pub struct Effects {
     /// What happened to which job, in order; nothing while nobody listens. As many as the jobs one call
     /// may touch, times the few steps it may take with each.
     pub events: Vec<Event>,
+    /// Steps of sampled jobs, in order; nothing while none is sampled. As many as there are events, at most.
+    pub traced: Vec<Traced>,
 }
 
 impl Effects {
@@ -187,5 +196,6 @@ impl Effects {
         self.notices.clear();
         self.reports.clear();
         self.events.clear();
+        self.traced.clear();
     }
 }

@@ -10,9 +10,9 @@
 //! A part of more jobs than a slice comes, or goes, in slices, each of which has a record of its own. Until the last of
 //! them the word stays: after a crash it is passed on again, so that the rest follows.
 
+use crate::caller::RequestId;
 use crate::collections::hash_key::HashKey;
 use crate::collections::table::Map;
-use crate::command::RequestId;
 use crate::effect::{Refusal, Reply};
 use crate::job::id::{JobId, Slot};
 use crate::log_record::codec::{Malformed, Reader, Writer};
@@ -34,6 +34,10 @@ parts! {
         pushed: Pushed<'a> = "job",
     }
 }
+
+/// Jobs of a slice have no more bytes together beside their payloads, unless it is one: most of that is what one waits for,
+/// which is gone through when it comes.
+const SLICE_BYTES_MAX: usize = 1 << 20;
 
 /// Some jobs of a flow that are staged here: those with ids from the first to the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -221,14 +225,11 @@ impl Shard {
         } else {
             Some(Refusal::Full)
         };
-        let refusal = refusal.or_else(|| {
-            records.iter().any(|record| self.knows_staged(record)).then_some(Refusal::Busy)
-        });
         if let Some(refusal) = refusal {
             out.effects.replies.push((caller.request, Reply::Refused { place: 0, refusal }));
             return;
         }
-        self.stage_all(caller, records, durable, out);
+        self.stage_judged(caller, records, durable, out);
     }
 
     /// Stages some jobs of a flow: whether there is room for them has been found out.
@@ -239,18 +240,21 @@ impl Shard {
         durable: bool,
         out: &mut Out<'_, J>,
     ) {
-        if records.iter().any(|record| self.knows_staged(record)) {
+        // Once each: one record may name as many jobs as a flow has.
+        let decoded = records.iter().map(|bytes| (*bytes, Record::decode(bytes).ok()));
+        let decoded: Vec<(&[u8], Option<Record<'_>>)> = decoded.collect();
+        if decoded.iter().any(|(_, record)| self.knows_staged(record.as_ref())) {
             let refused = Reply::Refused { place: 0, refusal: Refusal::Busy };
             out.effects.replies.push((caller.request, refused));
             return;
         }
-        self.stage_all(caller, records, durable, out);
+        self.stage_all(caller, &decoded, durable, out);
     }
 
     /// Whether chance has made an id twice.
-    fn knows_staged(&self, record: &[u8]) -> bool {
-        match Record::decode(record) {
-            Ok(Record::Staged(staged)) => self.jobs.find(staged.pushed.id).is_some(),
+    fn knows_staged(&self, record: Option<&Record<'_>>) -> bool {
+        match record {
+            Some(Record::Staged(staged)) => self.jobs.find(staged.pushed.id).is_some(),
             _ => true,
         }
     }
@@ -258,14 +262,21 @@ impl Shard {
     fn stage_all<J: Journal>(
         &mut self,
         caller: Caller,
-        records: &[&[u8]],
+        records: &[(&[u8], Option<Record<'_>>)],
         durable: bool,
         out: &mut Out<'_, J>,
     ) {
-        for bytes in records {
-            let Ok(record) = Record::decode(bytes) else { continue };
-            let stored = out.journal.append(&record);
-            if let Record::Staged(staged) = &record {
+        let made = records.iter().filter_map(|(_, record)| match record {
+            Some(Record::Staged(staged)) => Some(staged.pushed.id),
+            _ => None,
+        });
+        if let Some(latest) = made.max() {
+            self.tell_foreign_ids(latest, out.journal);
+        }
+        for (bytes, record) in records {
+            let Some(record) = record else { continue };
+            let stored = out.journal.append(record);
+            if let Record::Staged(staged) = record {
                 if durable {
                     out.journal.require_sync();
                 }
@@ -336,6 +347,7 @@ impl Shard {
             }
             fate => fate,
         };
+        self.tell_silent_clock(now_ms, out.journal);
         let stored = out.journal.append(&Record::Flow { flow, fate });
         if syncs && !matches!(fate, Fate::Dropped | Fate::Done) {
             out.journal.require_sync();
@@ -354,15 +366,16 @@ impl Shard {
         if matches!(fate, Fate::Committed | Fate::CommittedHere | Fate::Released) {
             assert!(come.len() == staged, "every job of a flow comes, or none");
         }
-        self.tell_come(now_ms, come, out);
+        self.emit_pushed(now_ms, come, out);
         if fate == Fate::CommittedInSlices {
             self.begin_slices(flow, true);
         }
     }
 
-    fn tell_come<J: Journal>(&mut self, now_ms: u64, come: Vec<u32>, out: &mut Out<'_, J>) {
+    fn emit_pushed<J: Journal>(&mut self, now_ms: u64, come: Vec<u32>, out: &mut Out<'_, J>) {
         for job in come {
             self.totals.pushed += 1;
+            self.queues.count_push(self.jobs.slab[job].queue, now_ms);
             self.emit_push(now_ms, job, out.effects);
             self.note_ready(self.jobs.slab[job].queue);
         }
@@ -432,9 +445,17 @@ impl Shard {
         // All of it may have been heard of.
         let Some(parts) = self.flows.staged.get(flow) else { return };
         let most = self.config.bulk_slice as usize;
-        let (mut ids, come) = (parts.jobs.keys().take(most), parts.way == Way::Comes);
-        let Some(&first) = ids.next() else { return };
-        let last = ids.next_back().copied().unwrap_or(first);
+        let come = parts.way == Way::Comes;
+        let mut heads = parts.jobs.iter().map(|(&id, part)| (id, part.head.len()));
+        let Some((first, mut bytes)) = heads.next() else { return };
+        let mut last = first;
+        for (id, head_bytes) in heads.take(most - 1) {
+            bytes += head_bytes;
+            if bytes > SLICE_BYTES_MAX {
+                break;
+            }
+            last = id;
+        }
         self.record_slice(now_ms, Slice { flow, first, last, come }, out);
         if self.flows.staged.contains(flow) {
             self.flows.sliced.push_back(flow);
@@ -442,12 +463,13 @@ impl Shard {
     }
 
     fn record_slice<J: Journal>(&mut self, now_ms: u64, slice: Slice, out: &mut Out<'_, J>) {
+        self.tell_silent_clock(now_ms, out.journal);
         out.journal.append(&slice.record());
         if slice.come && self.flows.staged.get(slice.flow).is_some_and(|parts| parts.durable) {
             out.journal.require_sync();
         }
         let come = self.meet_slice(slice);
-        self.tell_come(now_ms, come, out);
+        self.emit_pushed(now_ms, come, out);
     }
 
     /// A job is heard of that may be staged here: then its flow was committed.

@@ -2,7 +2,7 @@
 
 use crate::collections::slab::NONE;
 use crate::dead_letter::reason::Cause;
-use crate::group::membership::GroupRef;
+use crate::group::group_ref::GroupRef;
 use crate::group::scheduler::Rotation;
 use crate::job::id::fnv1a;
 use crate::job::name_table::NameRef;
@@ -84,6 +84,9 @@ impl Shard {
             (State::WaitingChildren, ..) => write!(text, "waits for others"),
             _ => write!(text, "pending"),
         };
+        for stored in view.failures() {
+            let _ = write!(text, " failed as {}", stored.position);
+        }
         if let Some(name) = view.name {
             let _ = write!(text, " named {name}");
         }
@@ -113,10 +116,13 @@ impl Shard {
     pub fn audit(&self) -> Result<(), String> {
         self.crons.audit()?;
         let mut counted = std::collections::BTreeMap::new();
+        let mut prioritized = std::collections::BTreeMap::new();
         let mut holding = 0;
         for index in self.jobs.indices() {
             let job = &self.jobs.slab[index];
             *counted.entry((job.queue, job.state)).or_insert(0_u64) += 1;
+            let urgent = job.state == State::Waiting && job.priority > 0;
+            *prioritized.entry(job.queue).or_insert(0_u64) += u64::from(urgent);
             if self.jobs.find(job.id) != Some(index) {
                 return Err(format!("{:x} is not found by its id", job.id.0));
             }
@@ -138,6 +144,11 @@ impl Shard {
                 if kept != found {
                     return Err(format!("queue {queue}: {found} {state:?}, counted as {kept}"));
                 }
+            }
+            let found = prioritized.get(&queue).copied().unwrap_or(0);
+            let kept = self.queues[queue].prioritized();
+            if kept != found {
+                return Err(format!("queue {queue}: {found} prioritized, counted as {kept}"));
             }
             self.audit_lists(queue)?;
         }
@@ -185,9 +196,10 @@ impl Shard {
 
     /// No pull waits for a job that could be had, and each that waits for a token will learn of one.
     fn audit_limits(&self) -> Result<(), String> {
-        let mut timed = 0;
+        let (mut timed, mut with_settings) = (0, 0);
         for queue in 0..self.queues.end() {
             let about = &self.queues[queue];
+            with_settings += u64::from(about.has_settings());
             let limits = about.limits.as_deref();
             timed += usize::from(limits.is_some_and(Limits::is_timed));
             let full = limits.and_then(Limits::active_max);
@@ -203,6 +215,9 @@ impl Shard {
             if unseen && !held_back && !goes_on {
                 return Err(format!("queue {queue}: pulls wait, and groups are not looked at"));
             }
+        }
+        if with_settings != self.queues.with_settings() {
+            return Err(format!("{with_settings} queues have settings"));
         }
         if timed != self.limit_timers.len() {
             return Err(format!("{timed} queues wait for tokens, not {}", self.limit_timers.len()));

@@ -1,11 +1,12 @@
 //! What can be asked of a shard without changing it.
 
+use crate::caller::ClientId;
 use crate::collections::hash_key::HashKey;
-use crate::command::ClientId;
+use crate::collections::slab::List;
 use crate::effect::JobAt;
 use crate::job::id::JobId;
-use crate::job::{Job, Options, Outcome, State};
-use crate::lease::Lease;
+use crate::job::{Job, Jobs, Options, Outcome, State};
+use crate::lease::{Lease, OfClient};
 use crate::log_record::location::LogRef;
 use crate::queue::Queue;
 use crate::shard::Shard;
@@ -14,6 +15,9 @@ use crate::stats::{Census, Totals};
 
 /// Looks at neighbours that take about as long as a step.
 pub const LOOKS_PER_STEP: u64 = 16;
+
+/// Groups that are looked at for the job that waits for longest.
+const OLDEST_GROUPS_MAX: usize = 16;
 
 /// One job, seen whole.
 #[derive(Clone, Copy)]
@@ -32,13 +36,30 @@ pub struct JobView<'a> {
     pub queue: &'a str,
     /// What its client calls it.
     pub name: Option<&'a str>,
+    jobs: &'a Jobs,
+    index: u32,
 }
 
-impl JobView<'_> {
+impl<'a> JobView<'a> {
+    /// The records of its failed attempts that are remembered, oldest first; the one that buried it is its outcome.
+    pub fn failures(&self) -> &'a [LogRef] {
+        self.jobs.failures_of(self.index)
+    }
+
     /// When it was made, in milliseconds since the epoch; as its client says, if he says so.
     pub fn created_at_ms(&self) -> u64 {
         let extras = self.options.and_then(|options| options.extras.as_deref());
         extras.and_then(|extras| extras.made_at_ms).unwrap_or_else(|| self.job.id.made_at_ms())
+    }
+
+    /// When it may be delivered. A job that was due when it came, though its client says that it was made long before, was
+    /// not delayed for so long.
+    pub fn run_at_ms(&self) -> u64 {
+        let run_at_ms = self.job.run_at_ms;
+        if run_at_ms <= self.job.id.made_at_ms() {
+            return run_at_ms.min(self.created_at_ms());
+        }
+        run_at_ms
     }
 }
 
@@ -82,6 +103,8 @@ pub struct Holdings {
     pub watches: usize,
     /// Completed jobs that are forgotten but for their id.
     pub completed_ids: usize,
+    /// Custom ids of such jobs.
+    pub completed_names: usize,
     /// Groups that have jobs, settings or pulls that wait for them.
     pub groups: usize,
     /// Groups that are remembered only for a rate that pulls brought: at most
@@ -91,6 +114,8 @@ pub struct Holdings {
     pub groups_forgotten: u64,
     /// Minutes that queues remember: at most [`crate::queue::throughput::MINUTES_IN_ALL_MAX`].
     pub minutes: usize,
+    /// Queues that have settings: at most [`crate::QUEUE_SETTINGS_MAX`], and those that a log brings beyond.
+    pub queue_settings: u64,
     /// Groups that have settings: at most [`crate::GROUP_SETTINGS_MAX`].
     pub group_settings: u64,
     /// Children that are forgotten but for how they ended, which their parents have yet to hear.
@@ -124,6 +149,14 @@ impl Shard {
         self.clients.get(client).map_or(Activity::default(), |held| held.activity)
     }
 
+    /// The jobs that a connection has and that go back when it ends.
+    pub fn jobs_of(&self, client: ClientId) -> impl Iterator<Item = u32> {
+        let first = self.clients.get(client).and_then(|held| held.leases.front());
+        let leases =
+            std::iter::successors(first, |&lease| List::<OfClient>::after(&self.leases, lease));
+        leases.map(|lease| self.leases[lease].job)
+    }
+
     /// The index of a job.
     pub fn find(&self, id: JobId) -> Option<u32> {
         self.jobs.find(id)
@@ -146,7 +179,14 @@ impl Shard {
             outcome: self.jobs.outcome_of(index),
             queue: &self.queues[job.queue].name,
             name: self.name_of(index),
+            jobs: &self.jobs,
+            index,
         }
+    }
+
+    /// The name under which an active job was pulled, if that is known.
+    pub fn owner_of(&self, lease: &Lease) -> Option<&str> {
+        self.owners.name(lease.owner)
     }
 
     /// The indices of all jobs, in no order that may decide anything.
@@ -171,6 +211,14 @@ impl Shard {
             let queue = &self.queues[index];
             (index, Some(queue).filter(|queue| queue.exists()))
         })
+    }
+
+    /// Since when the jobs of a queue are due that wait for longest, as far as a look at a few priorities and groups shows.
+    pub fn oldest_due_ms(&self, queue: &Queue) -> Option<u64> {
+        let groups = self.first_groups_of(queue, OLDEST_GROUPS_MAX);
+        let fronts = groups.filter_map(|lane| lane.first(&self.jobs.slab));
+        let of_groups = fronts.map(|index| self.jobs.slab[index].run_at_ms).min();
+        queue.oldest_due_ms(&self.jobs).into_iter().chain(of_groups).min()
     }
 
     /// Indices of the dead-letter queue of `name`, oldest first.
@@ -225,10 +273,10 @@ impl Shard {
         })
     }
 
-    /// Custom ids of completed jobs that were forgotten, as recovery found them. Empties the memory of
-    /// them: the directory keeps it from then on.
-    pub fn take_completed_names(&mut self) -> impl Iterator<Item = (Box<str>, JobId)> + use<> {
-        self.completed_ids.take_names().into_iter()
+    /// Custom ids of completed jobs that were forgotten, and of children that are remembered for their parents, oldest first.
+    /// After recovery they go to the directory.
+    pub fn completed_names(&self) -> impl Iterator<Item = (&str, JobId)> {
+        self.completed_ids.names.iter()
     }
 
     /// Jobs that workers have.
@@ -255,7 +303,9 @@ impl Shard {
             attended: self.worker_presence.len(),
             watches: self.watchers.len(),
             completed_ids: self.completed_ids.len(),
+            completed_names: self.completed_ids.names.len(),
             groups: self.groups.slab.len(),
+            queue_settings: self.queues.with_settings(),
             group_settings: self.groups.with_settings,
             groups_lingering: self.groups.lingering,
             groups_forgotten: self.groups.forgotten_early,

@@ -9,137 +9,38 @@ use crate::event::Step;
 use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
 use crate::job::overrides::Extras;
+use crate::job::recurrence::Recurrence;
+use crate::job::series::Series;
+use crate::job::trace::{NewTrace, Trace};
 use crate::job::{State, flags};
-use crate::log_record::codec::{Malformed, Reader, Writer};
-use crate::log_record::kind;
 use crate::log_record::location::LogRef;
-use crate::log_record::row::Body;
-use crate::log_record::show::Show;
-use crate::log_record::snapshot::{KeptJob, Place, Rare};
+use crate::log_record::repeated::Repeated;
+use crate::log_record::snapshot::{FailedAttempts, KeptJob, Place, Rare};
 use crate::log_record::{Ended, Journal, Pushed, Record};
-use crate::queue::retention::Evicts;
 use crate::shard::{Out, Shard};
+use crate::traced::Settled;
 
-/// What a run knows of the series it belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Series {
-    /// Distance between due times, at least 1.
-    pub every_ms: u64,
-    /// Total number of runs, or `None` for no end.
-    pub limit: Option<u64>,
-    /// Runs before this one.
-    pub count: u64,
-    /// When this run was due, whatever delayed it since.
-    pub due_ms: u64,
-    /// Life of each run while not active; 0 for none.
-    pub ttl_ms: u64,
-    /// Whether the next run has come, so that this one, if it is run again, brings no other.
-    pub continued: bool,
-    /// The reply waits for the disk.
-    pub durable: bool,
-}
-
-impl Series {
-    /// The series that a job begins.
-    pub(crate) fn of(pushed: &Pushed<'_>) -> Option<Self> {
-        let repeat = pushed.job.repeat?;
-        Some(Self {
-            every_ms: repeat.every_ms.max(1),
-            limit: repeat.limit,
-            count: repeat.count,
-            due_ms: pushed.run_at_ms,
-            ttl_ms: pushed.job.ttl_ms.unwrap_or(0),
-            continued: false,
-            durable: pushed.job.durable,
-        })
-    }
-
-    /// As it would be asked for.
-    pub(crate) fn repeat(&self) -> Repeat {
-        Repeat { every_ms: self.every_ms, limit: self.limit, count: self.count }
-    }
-
-    fn has_next(&self) -> bool {
-        !self.continued && self.limit.is_none_or(|limit| self.count.saturating_add(1) < limit)
-    }
-
-    /// When the next run is due: a whole number of intervals later, not before `now_ms`, and not sooner than runs may
-    /// follow each other.
-    fn next_due_ms(&self, now_ms: u64, interval_min_ms: u64) -> u64 {
-        let soonest_ms = now_ms.max(self.due_ms.saturating_add(interval_min_ms));
-        let missed = soonest_ms.saturating_sub(self.due_ms).div_ceil(self.every_ms);
-        self.due_ms.saturating_add(missed.max(1).saturating_mul(self.every_ms))
-    }
-}
-
-/// See [`Record::Repeated`].
-#[derive(Clone, Debug)]
-pub struct Repeated<'a> {
-    /// The run that was done.
-    pub ended: Ended<'a>,
-    /// The next run.
-    pub next: Box<KeptJob<'a>>,
-}
-
-/// The queue of a run, its name, its key and its group.
-type Texts<'a> = (&'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
-
-impl Repeated<'_> {
-    pub(crate) fn kind(&self) -> u8 {
-        match self.ended.evicts {
-            Evicts::Unsaid => kind::REPEATED,
-            _ => kind::RUN_DONE,
-        }
-    }
-}
-
-impl<'a> Body<'a> for Repeated<'a> {
-    fn encoded_len(&self) -> usize {
-        let said = if self.kind() == kind::RUN_DONE { 8 } else { 0 };
-        32 + said + 4 + self.next.encoded_len() + self.ended.result.len()
-    }
-
-    fn payload_len(&self) -> usize {
-        self.ended.result.len()
-    }
-
-    fn encode(&self, out: &mut Writer<'_>) {
-        out.id(self.ended.id);
-        out.u64(self.ended.at_ms);
-        out.u64(self.ended.started_at_ms);
-        if self.kind() == kind::RUN_DONE {
-            out.u64(self.ended.evicts.below());
-        }
-        out.u32(self.next.encoded_len() as u32);
-        self.next.encode(out);
-        out.bytes(self.ended.result);
-    }
-
-    fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
-        let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
-        let evicts = match kind {
-            kind::REPEATED => Evicts::Unsaid,
-            _ => Evicts::of(from.u64()?),
-        };
-        let bytes = from.u32()?;
-        let next = Box::new(KeptJob::decode(kind, Reader::new(from.bytes(bytes as usize)?))?);
-        if next.shared.is_none() || !matches!(next.place, Place::Pending(_)) {
-            return Err(Malformed("a run must wait for its turn and share its payload"));
-        }
-        let ended = Ended { id, at_ms, started_at_ms, evicts, result: from.rest() };
-        Ok(Self { ended, next })
-    }
-
-    fn show(&self, to: &mut impl Show) {
-        self.ended.show(to);
-        to.map("next", |to| self.next.show(to));
-    }
+/// What a run has of the one before it and does not hold itself.
+struct Lent<'a> {
+    queue: &'a str,
+    name: Option<&'a str>,
+    unique_key: Option<&'a str>,
+    group_id: Option<&'a str>,
+    recurrence: Option<Box<Recurrence<'a>>>,
+    trace: Option<NewTrace<'a>>,
 }
 
 impl Shard {
     /// Whether the completion of this job brings another run.
     pub(crate) fn has_next_run(&self, job: u32) -> bool {
         self.series_of(job).is_some_and(Series::has_next)
+    }
+
+    /// Whether it brings one if it comes now.
+    pub(crate) fn has_run_due(&self, now_ms: u64, job: u32) -> bool {
+        let series = self.series_of(job).filter(|series| series.has_next());
+        series
+            .is_some_and(|series| series.next_due_ms(now_ms, self.config.interval_min_ms).is_some())
     }
 
     fn series_of(&self, job: u32) -> Option<&Series> {
@@ -154,7 +55,7 @@ impl Shard {
         ended: Ended<'_>,
         out: &mut Out<'_, J>,
     ) {
-        let Some(series) = self.series_of(job).copied() else { return };
+        let Some(series) = self.series_of(job).cloned() else { return };
         let about = &self.jobs.slab[job];
         let queue = about.queue;
         let id = self.ids.make(now_ms, self.queues[queue].slot);
@@ -162,19 +63,29 @@ impl Shard {
         let (queue_name, key) = (self.queues[queue].name.clone(), self.unique_key_of(job));
         let name: Option<Box<str>> = self.name_of(job).map(Into::into);
         let group: Option<Box<str>> = self.group_name_of(job).map(Into::into);
-        let texts = (&*queue_name, name.as_deref(), key.as_deref(), group.as_deref());
-        let Some(next) = self.next_run(now_ms, id, job, texts) else { return };
+        let trace = self.jobs.trace_of(job).cloned();
+        let lent = Lent {
+            queue: &queue_name,
+            name: name.as_deref(),
+            unique_key: key.as_deref(),
+            group_id: group.as_deref(),
+            recurrence: series.given_recurrence(),
+            trace: trace.as_ref().map(Trace::given),
+        };
+        let Some(next) = self.next_run(now_ms, id, job, lent) else { return };
         let record = Record::Repeated(Repeated { ended, next: Box::new(next) });
         let stored = out.journal.append(&record);
         if series.durable {
             out.journal.require_sync();
         }
         self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
+        self.trace_settled(now_ms, job, || Settled::Completed, out.effects);
         if let Record::Repeated(repeated) = &record {
             self.repeat(Some(job), repeated, stored);
         }
         self.emit_run(now_ms, id, out.effects);
         self.totals.pushed += 1;
+        self.queues.count_push(queue, now_ms);
         self.serve(now_ms, queue, out);
     }
 
@@ -242,14 +153,15 @@ impl Shard {
         now_ms: u64,
         id: JobId,
         job: u32,
-        (queue, name, unique_key, group_id): Texts<'a>,
+        lent: Lent<'a>,
     ) -> Option<KeptJob<'a>> {
+        let Lent { queue, name, unique_key, group_id, recurrence, trace } = lent;
         let free_ms = self.scheduled.take(now_ms);
         let about = &self.jobs.slab[job];
         let given = self.jobs.options_of(job)?;
         let series = given.series.as_deref()?;
         // Where too many come it is only late: the next one is due on the cadence all the same.
-        let due_ms = series.next_due_ms(now_ms, self.config.interval_min_ms);
+        let due_ms = series.next_due_ms(now_ms, self.config.interval_min_ms)?;
         let run_at_ms = due_ms.max(free_ms);
         let Series { every_ms, limit, ttl_ms, durable, .. } = *series;
         let count = series.count.saturating_add(1);
@@ -270,6 +182,8 @@ impl Shard {
             remove_on_complete: about.has(flags::REMOVE_ON_COMPLETE),
             remove_on_fail: about.has(flags::REMOVE_ON_FAIL),
             durable,
+            recurrence,
+            trace: trace.map(Box::new),
             ..NewJob::default()
         };
         let expires_at_ms = if ttl_ms > 0 { now_ms.saturating_add(ttl_ms) } else { 0 };
@@ -287,6 +201,7 @@ impl Shard {
                 family: None,
             }),
             shared: Some(self.data_of(job)),
+            failures: FailedAttempts::default(),
         })
     }
 }
@@ -305,16 +220,40 @@ mod tests {
             ttl_ms: 0,
             continued: false,
             durable: false,
+            recurrence: None,
         };
         for (now_ms, due_ms) in
             [(900, 1100), (1000, 1100), (1100, 1100), (1101, 1200), (1950, 2000)]
         {
-            assert_eq!(series.next_due_ms(now_ms, 1), due_ms, "done at {now_ms}");
+            assert_eq!(series.next_due_ms(now_ms, 1), Some(due_ms), "done at {now_ms}");
         }
-        assert_eq!(series.next_due_ms(1000, 250), 1300, "spaced out, on cadence");
-        let endless = Series { every_ms: u64::MAX, ..series };
-        assert_eq!(endless.next_due_ms(5000, 1), u64::MAX);
-        assert!(Series { limit: Some(2), ..series }.has_next());
+        assert_eq!(series.next_due_ms(1000, 250), Some(1300), "spaced out, on cadence");
+        let endless = Series { every_ms: u64::MAX, ..series.clone() };
+        assert_eq!(endless.next_due_ms(5000, 1), Some(u64::MAX));
+        assert!(Series { limit: Some(2), ..series.clone() }.has_next());
         assert!(!Series { limit: Some(2), count: 1, ..series }.has_next());
+    }
+
+    #[test]
+    fn runs_of_an_expression_are_due_at_its_times_and_none_after_the_end() {
+        let series = |until_ms| {
+            let given =
+                Recurrence { pattern: Some("*/10 * * * * *"), until_ms, ..Recurrence::default() };
+            let job = NewJob {
+                repeat: Some(Repeat { every_ms: 1, limit: None, count: 0 }),
+                recurrence: Some(Box::new(given)),
+                ..NewJob::default()
+            };
+            let pushed = Pushed { id: JobId::default(), queue: "q", run_at_ms: 20_000, job };
+            Series::of(&pushed).expect("it is repeated")
+        };
+        for (now_ms, due_ms) in
+            [(20_001, 30_000), (29_999, 30_000), (30_000, 30_000), (30_001, 40_000), (5, 30_000)]
+        {
+            assert_eq!(series(None).next_due_ms(now_ms, 1), Some(due_ms), "done at {now_ms}");
+        }
+        assert_eq!(series(None).next_due_ms(20_001, 15_000), Some(40_000), "spaced out");
+        assert_eq!(series(Some(40_000)).next_due_ms(30_001, 1), Some(40_000));
+        assert_eq!(series(Some(39_999)).next_due_ms(30_001, 1), None);
     }
 }

@@ -3,15 +3,16 @@
 //! Here live commands are judged; [`crate::apply::transitions`] changes the state, for them and for recovery
 //! alike; [`crate::apply::due_work`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
-use crate::apply::allowance;
 use crate::apply::allowance::Allowance;
+use crate::apply::log_clock::LogClock;
 use crate::apply::unknown_jobs::Unknown;
 use crate::bulk::{BulkOperation, Retry};
+use crate::caller::{ClientId, RequestId};
 use crate::collections::deadline_heap::Timers;
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{List, Slab};
 use crate::collections::table::Map;
-use crate::command::{ClientId, Command, RequestId};
+use crate::command::Command;
 use crate::compaction::evict_history::HistoryEviction;
 use crate::compaction::live_bytes::Live;
 use crate::compaction::space_forecast::JOB_FORECAST_BYTES;
@@ -25,7 +26,7 @@ use crate::dependency::completed_ids::CompletedIds;
 use crate::dependency::news::Outbox;
 use crate::dependency::watchers::Watchers;
 use crate::effect::{Delivery, Effects, NameChange, PushedJob, Refusal, Reply};
-use crate::event::Listeners;
+use crate::event::{Listeners, Step};
 use crate::family::unreported::AllUnreported;
 use crate::family::{Orphaned, Report};
 use crate::flow::Flows;
@@ -37,15 +38,18 @@ use crate::job::shared_payload::Shares;
 use crate::job::{Jobs, State};
 use crate::lease::ExpiredTokens;
 use crate::lease::group_scans::Seeing;
+use crate::lease::owners::Owners;
 use crate::lease::token_stream::{SecretKey, Secrets};
 use crate::lease::waiting_pulls::Waiter;
 use crate::lease::{Lease, OfClient};
 use crate::log_record::{Journal, Pushed, Record};
 use crate::query::Activity;
 use crate::queue::Queues;
+use crate::queue::listing::Views;
 use crate::queue::retention::Retention;
 use crate::stats::Totals;
 use crate::stats::latency::Timings;
+use crate::traced::Tracer;
 use crate::webhook::Webhooks;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -69,6 +73,10 @@ pub(crate) const SETTING_BYTES: u64 = 48;
 /// The answer to what the log has no room for.
 pub(crate) const FULL: Reply = Reply::Refused { place: 0, refusal: Refusal::Full };
 
+/// The answer to a setting of a queue that has none, where as many have some as may.
+pub(crate) const TOO_MANY_SETTINGS: Reply =
+    Reply::Refused { place: 0, refusal: Refusal::QueueSettings };
+
 /// Settings of a shard, given once.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -87,6 +95,11 @@ pub struct Config {
     pub interval_min_ms: u64,
     /// Jobs that schedules and repeats push in a second, at least 1.
     pub scheduled_per_second: u32,
+    /// How long a job stays in a dead-letter queue that is older than the rule of its queue allows, in milliseconds.
+    pub expired_kept_ms: u64,
+    /// What the records of failed attempts may take of the log, those of all jobs together. Beyond it, that another one
+    /// failed is written, but how is not remembered.
+    pub remembered_bytes_max: u64,
     /// Start of the chance in its ids. Must differ between starts and shards.
     pub seed: u64,
     /// The secret of its hash tables. Of it nothing may be seen from outside.
@@ -127,6 +140,7 @@ pub struct Shard {
     pub(crate) jobs: Jobs,
     pub(crate) queues: Queues,
     pub(crate) leases: Slab<Lease>,
+    pub(crate) owners: Owners,
     pub(crate) waiters: Slab<Waiter>,
     pub(crate) end_waiters: EndWaiters,
     pub(crate) clients: Map<ClientId, Client>,
@@ -157,7 +171,7 @@ pub struct Shard {
     /// What of the log is needed.
     pub(crate) live: Live,
     /// What the records will take that tell of forgotten completed jobs.
-    pub(crate) evictions_to_tell: u64,
+    pub(crate) unrecorded_evictions: u64,
     /// Ended jobs whose record does not say so, and ends whose record has never moved.
     pub(crate) ends_unkept: u64,
     pub(crate) ends_unmoved: u64,
@@ -179,7 +193,9 @@ pub struct Shard {
     pub(crate) recovering: bool,
     pub(crate) watchers: Watchers,
     pub(crate) listeners: Listeners,
+    pub(crate) tracer: Tracer,
     pub(crate) completed_ids: CompletedIds,
+    pub(crate) log_clock: LogClock,
     pub(crate) expired_tokens: ExpiredTokens,
     /// What shards of other jobs have to learn, since effects were last handed out.
     pub(crate) notices: Outbox,
@@ -230,6 +246,7 @@ impl Shard {
             jobs: Jobs::new(key),
             queues: Queues::new(key),
             leases: Slab::new(),
+            owners: Owners::new(),
             waiters: Slab::new(),
             end_waiters: EndWaiters::new(key),
             clients: Map::new(key),
@@ -251,7 +268,7 @@ impl Shard {
             worker_presence: WorkerPresence::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),
-            evictions_to_tell: 0,
+            unrecorded_evictions: 0,
             ends_unkept: 0,
             ends_unmoved: 0,
             completed_jobs: 0,
@@ -267,7 +284,9 @@ impl Shard {
             recovering: true,
             watchers: Watchers::new(key),
             listeners: Listeners::default(),
+            tracer: Tracer::default(),
             completed_ids: CompletedIds::new(key),
+            log_clock: LogClock::default(),
             expired_tokens: ExpiredTokens::new(key),
             notices: Outbox::default(),
             allowance: Allowance::default(),
@@ -291,14 +310,19 @@ impl Shard {
         command: &Command<'_>,
         out: &mut Out<'_, J>,
     ) {
+        self.log_clock.show(now_ms);
+        self.tell_silent_clock(now_ms, out.journal);
         let delivered = out.effects.deliveries.len();
         match command {
             Command::Push { queue, jobs } => self.push(now_ms, caller, queue, jobs, out),
             Command::PushJudged { queue, jobs } => self.push_all(now_ms, caller, queue, jobs, out),
             Command::Pull(pull) => self.pull(now_ms, caller, pull, out),
             Command::CheckAcks { acks } => {
-                let reply =
-                    self.check_acks(now_ms, acks).map_or_else(|refused| refused, |()| Reply::Done);
+                let reply = match self.check_acks(now_ms, acks) {
+                    Ok(late) if late.is_empty() => Reply::Done,
+                    Ok(late) => Reply::Late(late.into()),
+                    Err(refused) => refused,
+                };
                 out.effects.replies.push((caller.request, reply));
             }
             Command::Ack { acks } => self.ack(now_ms, caller, acks, out),
@@ -354,13 +378,24 @@ impl Shard {
             Command::PromoteAll { queue, count } => {
                 self.promote_all(now_ms, caller, queue, *count, out);
             }
-            Command::Drain { queue } => self.drain(now_ms, caller, queue, out),
+            Command::Drain { queue } => {
+                self.drain(now_ms, caller, queue, &[State::Waiting], out);
+            }
+            Command::DrainAll { queue } => {
+                self.drain(now_ms, caller, queue, &[State::Waiting, State::Delayed], out);
+            }
             Command::PurgeFailed { queue } => self.purge_failed(now_ms, caller, queue, out),
-            Command::Clean(clean) => self.clean(now_ms, caller, clean, out),
+            Command::Clean(clean) => self.clean(now_ms, caller, clean, Views::default(), out),
+            Command::CleanViews { clean, views } => {
+                self.clean(now_ms, caller, clean, *views, out);
+            }
             Command::Obliterate { queue } => self.obliterate(now_ms, caller, queue, out),
             Command::SetCron(cron) => self.set_cron_live(now_ms, caller, cron, out),
             Command::HoldCron { name, held } => self.hold_cron(caller, name, *held, out),
-            Command::RemoveCron { name } => self.remove_cron(caller, name, out),
+            Command::EnableCron { name, enabled } => {
+                self.enable_cron(now_ms, caller, (name, *enabled), out);
+            }
+            Command::RemoveCron { name } => self.remove_cron(now_ms, caller, name, out),
             Command::StartCrons => self.start_crons(now_ms),
             Command::AddWebhook(webhook) => self.add_webhook_live(now_ms, caller, webhook, out),
             Command::EnableWebhook { id, enabled } => {
@@ -457,6 +492,11 @@ impl Shard {
                 **extras = extras.anew(now_ms);
                 job.delay_ms = extras.delay_left_ms(job.delay_ms, now_ms);
             }
+            if let Some(recurrence) = &job.recurrence
+                && job.delay_ms == 0
+            {
+                job.delay_ms = recurrence.first_delay_ms(now_ms);
+            }
             let run_at_ms = now_ms + job.delay_ms;
             let durable = job.durable;
             let pushed = Pushed { id, queue: queue_name, run_at_ms, job };
@@ -467,9 +507,10 @@ impl Shard {
             }
             let Record::Pushed(pushed) = &record else { continue };
             let index = self.add(queue, pushed, stored);
-            out.effects.pushed.push(PushedJob { id, custom_id });
+            out.effects.pushed.push(PushedJob { id, custom_id, is_new: true });
             self.emit_push(now_ms, index, out.effects);
             self.totals.pushed += 1;
+            self.queues.count_push(queue, now_ms);
             self.remove_replaced(now_ms, replaced, out);
         }
         let last = out.effects.pushed.len();
@@ -488,64 +529,20 @@ impl Shard {
         let known = self.queues.find(name);
         if known.is_some_and(|queue| self.queues[queue].is_paused()) != paused {
             let bytes = if paused { SETTING_BYTES + name.len() as u64 } else { 0 };
+            if paused && self.queues.refuses_settings(known) {
+                out.effects.replies.push((caller.request, TOO_MANY_SETTINGS));
+                return;
+            }
             if bytes > 0 && !out.journal.can_append_text(bytes, || self.space_forecast()) {
                 out.effects.replies.push((caller.request, FULL));
                 return;
             }
             let stored = out.journal.append(&Record::Paused { queue: name, paused });
             let queue = self.set_paused(name, paused, stored);
+            let step = if paused { Step::Paused } else { Step::Resumed };
+            self.emit_of_queue(now_ms, name, step, out.effects);
             self.serve(now_ms, queue, out);
         }
         out.effects.replies.push((caller.request, Reply::Done));
-    }
-
-    /// Gives back what a closed connection held, and ends its waits.
-    fn disconnect<J: Journal>(&mut self, now_ms: u64, client: ClientId, out: &mut Out<'_, J>) {
-        while let Some(waiter) = self.clients.get(client).and_then(|held| held.waiters.front()) {
-            let waiter = self.stop_waiting(waiter);
-            out.effects.replies.push((waiter.request, Reply::Dropped));
-        }
-        while let Some(wait) = self.clients.get(client).and_then(|held| held.end_waiters.front()) {
-            let request = self.remove_end_waiter(wait);
-            out.effects.replies.push((request, Reply::Dropped));
-        }
-        self.leavers.push_back(client);
-        self.release_of_leavers(now_ms, out);
-        if let Some(held) = self.clients.get_mut(client) {
-            held.gone = true;
-            if held.is_idle() {
-                self.clients.remove(client);
-            }
-        }
-    }
-
-    /// Gives back a slice of the jobs that gone connections hold, those that went first, first.
-    pub(crate) fn release_of_leavers<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        while self.allowance.releases > 0
-            && let Some(&client) = self.leavers.front()
-        {
-            let Some(lease) = self.clients.get(client).and_then(|held| held.leases.front()) else {
-                self.leavers.pop_front();
-                continue;
-            };
-            allowance::take(&mut self.allowance.releases);
-            self.release_from_leaver(now_ms, lease, out);
-        }
-    }
-
-    /// Gives back a job that a gone connection holds.
-    pub(crate) fn release_from_leaver<J: Journal>(
-        &mut self,
-        now_ms: u64,
-        lease: u32,
-        out: &mut Out<'_, J>,
-    ) {
-        let job = self.leases[lease].job;
-        let queue = self.jobs.slab[job].queue;
-        if self.leases[lease].token.is_some() {
-            out.journal.append(&Record::Released { id: self.jobs.slab[job].id });
-        }
-        self.release(job);
-        self.serve(now_ms, queue, out);
     }
 }

@@ -32,11 +32,15 @@ pub enum Trigger {
     Delayed = 5,
     /// The worker of a job went silent.
     Stalled = 6,
+    /// The same as [`Self::Waiting`], by the name that version 3 of the protocol has for it.
+    Pushed = 7,
+    /// The same as [`Self::Active`], by the name that version 3 of the protocol has for it.
+    Started = 8,
 }
 
 impl Trigger {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Completed,
         Self::Failed,
         Self::Progress,
@@ -44,6 +48,8 @@ impl Trigger {
         Self::Waiting,
         Self::Delayed,
         Self::Stalled,
+        Self::Pushed,
+        Self::Started,
     ];
 
     /// The name clients see.
@@ -56,30 +62,39 @@ impl Trigger {
             Self::Waiting => "job.waiting",
             Self::Delayed => "job.delayed",
             Self::Stalled => "job.stalled",
+            Self::Pushed => "job.pushed",
+            Self::Started => "job.started",
         }
     }
 
-    /// What a step of a job triggers, if anything.
-    pub fn of(step: Step) -> Option<Self> {
-        match step {
-            Step::Completed { .. } => Some(Self::Completed),
-            Step::Failed { .. } => Some(Self::Failed),
-            Step::Progress(_) => Some(Self::Progress),
-            Step::Pulled => Some(Self::Active),
-            Step::Pushed => Some(Self::Waiting),
-            Step::Delayed { .. } => Some(Self::Delayed),
-            Step::Stalled => Some(Self::Stalled),
+    /// What a step of a job triggers, if anything: by its name, and by a second one if it has two.
+    pub fn of(step: Step) -> impl Iterator<Item = Self> {
+        let (first, second) = match step {
+            Step::Completed { .. } => (Some(Self::Completed), None),
+            Step::Failed { .. } => (Some(Self::Failed), None),
+            Step::Progress(_) => (Some(Self::Progress), None),
+            Step::Pulled => (Some(Self::Active), Some(Self::Started)),
+            Step::Pushed => (Some(Self::Waiting), Some(Self::Pushed)),
+            Step::Delayed { .. } => (Some(Self::Delayed), None),
+            Step::Stalled => (Some(Self::Stalled), None),
             Step::Retried { .. }
             | Step::Removed { .. }
             | Step::Duplicated
             | Step::WaitingChildren
-            | Step::Drained => None,
-        }
+            | Step::Drained
+            | Step::Paused
+            | Step::Resumed
+            | Step::Extra(_) => (None, None),
+        };
+        first.into_iter().chain(second)
     }
 }
 
 /// Beside the events that a webhook asks for: it gets none for now.
 const DISABLED: u32 = 1 << 31;
+
+/// What a webhook gets that names no event: every step once, by the first of its names.
+const UNNAMED: u32 = (1 << Trigger::Pushed as u8) - 1;
 
 /// A set of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -105,6 +120,14 @@ impl Triggers {
     /// The bits of the events alone.
     pub fn named_bits(self) -> u32 {
         self.0 & !DISABLED
+    }
+
+    /// The bits of the events that a webhook gets: all, each once, if it names none.
+    pub fn wanted_bits(self) -> u32 {
+        match self.named_bits() {
+            0 => UNNAMED,
+            named => named,
+        }
     }
 
     /// The same events for a webhook that is enabled, or disabled.
@@ -282,6 +305,8 @@ mod tests {
             "job.waiting",
             "job.delayed",
             "job.stalled",
+            "job.pushed",
+            "job.started",
         ];
         for (place, name) in names.into_iter().enumerate() {
             let set = Triggers::named(std::iter::once(name));
@@ -289,6 +314,20 @@ mod tests {
             assert_eq!(set.iter().map(Trigger::name).collect::<Vec<_>>(), [name]);
         }
         assert_eq!(Triggers::named(names.into_iter()).iter().count(), names.len());
+    }
+
+    #[test]
+    fn a_step_with_two_names_is_posted_once_to_a_webhook_that_names_none() {
+        for step in [Step::Pushed, Step::Pulled] {
+            let names: Vec<Trigger> = Trigger::of(step).collect();
+            assert_eq!(names.len(), 2);
+            let wanted = |events: Triggers| {
+                names.iter().filter(|&&it| events.wanted_bits() & (1 << it as u8) != 0).count()
+            };
+            assert_eq!(wanted(Triggers::default()), 1);
+            let both = Triggers::named(names.iter().map(|it| it.name()));
+            assert_eq!(wanted(both), 2, "what is named is posted by each name");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
-use corq_shards::{BULK_OPERATIONS_MAX, Config, Out};
+use corq_shards::{BULK_OPERATIONS_MAX, Config, Out, SLICE};
 use support::{Bed, config, locked};
 
 const DRAIN: Command<'static> = Command::Drain { queue: "q" };
@@ -63,7 +63,7 @@ fn clean(bed: &mut Bed, states: &[State], grace_ms: u64, limit: u64) -> usize {
         None => bed.pass(0).into_iter().map(|(_, reply)| reply).collect(),
     };
     let [Reply::Cleaned(ids)] = &replies[..] else { panic!("{replies:?}") };
-    ids.len()
+    ids.concat().len()
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_chore_about_ended_jobs_takes_none_that_ended_later_in_place_of_those_that_l
         let replies = bed.pass(0);
         let counted = |(_, reply): &(RequestId, Reply)| match reply {
             Reply::Count(count) => *count,
-            Reply::Cleaned(ids) => ids.len() as u64,
+            Reply::Cleaned(ids) => ids.concat().len() as u64,
             reply => panic!("{reply:?}"),
         };
         let mut counts: Vec<u64> = replies.iter().map(counted).collect();
@@ -255,8 +255,8 @@ fn cleaning_tells_the_ids_that_clients_know() {
     let plain = bed.data("q", b"\x01");
     bed.push("q", NewJob { custom_id: Some("mine"), ..NewJob::default() });
     let clean = Clean { queue: "q", grace_ms: 0, states: PENDING, limit: 9 };
-    let ids = [KnownAs::Id(plain), KnownAs::Custom("mine".into())];
-    assert_eq!(bed.ask(1, &Command::Clean(clean)), Some(Reply::Cleaned(ids.into())));
+    let ids: Box<[KnownAs]> = [KnownAs::Id(plain), KnownAs::Custom("mine".into())].into();
+    assert_eq!(bed.ask(1, &Command::Clean(clean)), Some(Reply::Cleaned(vec![ids].into())));
     let change = &bed.effects.names[0];
     assert_eq!((&*change.name, change.known), ("mine", false), "the name is free");
 }
@@ -285,13 +285,14 @@ fn a_search_goes_on_when_the_jobs_it_comes_to_change_their_state() {
     assert_eq!(bed.pull(2, "q", 300).len(), 300);
     let replies = bed.pass(0);
     let [(_, Reply::Cleaned(ids))] = &replies[..] else { panic!("{replies:?}") };
-    assert_eq!(ids.len(), 900);
+    assert_eq!(ids.concat().len(), 900);
+    assert!(ids.iter().all(|slice| slice.len() as u64 <= SLICE), "they come in slices");
     let left = old.iter().filter(|&&job| bed.state(job).is_some()).count();
     assert_eq!(left, 300, "those that were pulled in time");
     assert!(young.iter().all(|&job| bed.state(job) == Some(State::Waiting)));
     let nothing = Clean { states: &[State::Delayed], ..clean };
     assert_eq!(bed.ask(1, &Command::Clean(nothing)), None, "a search in vain is sliced, too");
-    assert_eq!(bed.pass(0)[0].1, Reply::Cleaned([].into()));
+    assert_eq!(bed.pass(0)[0].1, Reply::Cleaned(Vec::new().into()));
     bed.shard.audit().unwrap();
 }
 

@@ -51,8 +51,9 @@ fn each_change_is_for_its_states_and_refuses_the_others() {
     let progress = Change::Progress { progress: 1.0, message: None };
     let log = Change::Log { level: Level::Info, message: "x" };
     // For each change, whether it is for waiting, delayed, active, completed, failed jobs.
-    let cases: [(Change<'_>, [bool; 5], Refusal); 8] = [
+    let cases: [(Change<'_>, [bool; 5], Refusal); 9] = [
         (Change::Cancel, [true, true, false, false, false], NotCancellable),
+        (Change::Remove, [true, true, false, true, true], NotCancellable),
         (Change::Update { job: &new }, [true, true, true, false, false], Ended),
         (
             Change::Prioritize { priority: 4, lifo: None },
@@ -60,11 +61,7 @@ fn each_change_is_for_its_states_and_refuses_the_others() {
             NotPending,
         ),
         (Change::Promote, [false, true, false, false, false], NotDelayed),
-        (
-            Change::PutOff { delay_ms: 50, token: None },
-            [false, false, true, false, false],
-            NotActive,
-        ),
+        (Change::PutOff { delay_ms: 50, token: None }, [true, true, true, false, false], NotActive),
         (progress, [false, false, true, false, false], NotActive),
         (Change::Discard { token: None }, [true; 5], Refusal::NotFound),
         (log, [true; 5], Refusal::NotFound),
@@ -153,7 +150,7 @@ fn progress_keeps_a_job_alive_and_a_new_run_begins_at_zero() {
     for step in 1..=3 {
         bed.pass(20_000);
         let progress = f64::from(step) * 12.5;
-        change(&mut bed, job, Change::Progress { progress, message: Some("on") }).unwrap();
+        change(&mut bed, job, Change::Progress { progress, message: Some(b"on") }).unwrap();
     }
     let progress = |bed: &Bed| {
         let view = bed.shard.view(bed.shard.find(job).unwrap());

@@ -330,3 +330,45 @@ fn repeated_jobs_count_among_what_is_pushed_in_a_second() {
     bed.shard.audit().unwrap();
     assert_eq!(bed.replayed().facts(), bed.shard.facts());
 }
+
+fn enable(bed: &mut Bed, enabled: bool) {
+    let reply = bed.ask(1, &Command::EnableCron { name: "c", enabled });
+    assert!(matches!(reply, Some(Reply::Cron(Some(_)))), "{reply:?}");
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+}
+
+#[test]
+fn a_disabled_schedule_runs_nothing_and_goes_on_with_its_cadence() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 1000));
+    bed.pass(2500);
+    enable(&mut bed, false);
+    let records = bed.journal.records.len();
+    assert!(bed.pass(3000).is_empty());
+    assert_eq!(bed.journal.records.len(), records, "nothing is passed over that is not due");
+    set(&mut bed, &every("c", 1000));
+    assert!(!bed.shard.cron("c").unwrap().is_enabled(), "set anew, it stays disabled");
+    bed.pass(400);
+    enable(&mut bed, true);
+    assert_eq!(bed.shard.cron("c").unwrap().next_run_ms, START_MS + 6500, "from its last setting");
+    bed.pass(600);
+    assert_eq!(due_times(&mut bed), [1000, 2000, 6500]);
+    let unknown = bed.ask(1, &Command::EnableCron { name: "d", enabled: true });
+    assert_eq!(unknown, Some(Reply::Cron(None)));
+}
+
+#[test]
+fn a_schedule_that_moves_between_shards_stays_disabled() {
+    let (mut from, mut to) = (open(), open());
+    set(&mut from, &every("c", 1000));
+    enable(&mut from, false);
+    let moved = Some(from.shard.cron("c").unwrap().standing());
+    from.run(1, &Command::HoldCron { name: "c", held: true });
+    from.run(1, &Command::HoldCron { name: "c", held: false });
+    assert!(from.pass(5000).is_empty());
+    from.shard.audit().unwrap();
+    set(&mut to, &SetCron { moved, ..every("c", 1000) });
+    assert!(to.pass(5000).is_empty() && !to.shard.cron("c").unwrap().is_enabled());
+    to.shard.audit().unwrap();
+}

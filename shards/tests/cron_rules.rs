@@ -36,6 +36,7 @@ const NONE: CronRules = CronRules {
     skip_if_no_worker: false,
     catch_up: false,
     prevent_overlap: false,
+    disabled: false,
 };
 
 fn open() -> Bed {

@@ -202,6 +202,35 @@ fn a_key_that_many_hold_is_taken_from_them_in_slices() {
     assert_eq!(bed.replayed().facts(), bed.shard.facts());
 }
 
+/// Guards against a slice that looks at none but holders that came since, and takes them for all there are.
+#[test]
+fn any_number_of_holders_that_came_since_hide_none_that_were_there() {
+    const NEWER: usize = 8500;
+    let mut bed = crowd(CROWD, || lasting(1_000_000), 0);
+    let free = Command::FreeKey { queue: "q", key: "k" };
+    assert_eq!(bed.ask(1, &free), None, "it takes more than one slice");
+    let request = bed.request;
+    // Each takes the place of one that was there, is done and comes back: with no end to its time it stands in front.
+    let newer: Vec<JobId> = (0..NEWER)
+        .map(|_| {
+            let id = bed.push("q", NewJob { priority: 1, ..replacing() });
+            let (job, token) = bed.pull(1, "q", 1)[0];
+            assert_eq!(job, id);
+            bed.ack(job, Some(token)).unwrap();
+            id
+        })
+        .collect();
+    for &id in &newer {
+        let (job, count, until_ms) = (Some(id), 1, u64::MAX);
+        bed.run(1, &Command::RetryCompleted { queue: "q", job, count, until_ms });
+    }
+    let replies = bed.pass(0);
+    assert!(replies.iter().any(|(at, reply)| at.0 == request && *reply == Reply::Count(1)));
+    assert_eq!(bed.shard.holdings().unique_keys, NEWER, "those that came since keep it");
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+}
+
 #[test]
 fn a_key_that_one_holds_is_taken_from_it_at_once() {
     let mut bed = Bed::new();

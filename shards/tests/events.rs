@@ -34,15 +34,22 @@ fn told(bed: &Bed, event: &Event) -> String {
     let name = event.step.name();
     match event.step {
         Step::Pushed => format!("{name} {}", payload(bed, event.data)),
-        Step::Completed { result: of } | Step::Failed { error: of } => {
-            format!("{name} {}", payload(bed, of))
+        Step::Completed { result } => format!("{name} {}", payload(bed, result)),
+        Step::Failed { error, terminal } => {
+            let last = if terminal { " for good" } else { "" };
+            format!("{name} {}{last}", payload(bed, error))
         }
         Step::Retried { prev } | Step::Removed { prev } => format!("{name} {}", prev.name()),
         Step::Progress(progress) => format!("{name} {progress}"),
         Step::Delayed { delay_ms } => format!("{name} {delay_ms}"),
-        Step::Pulled | Step::Stalled | Step::Duplicated | Step::WaitingChildren | Step::Drained => {
-            name.to_owned()
-        }
+        Step::Pulled
+        | Step::Stalled
+        | Step::Duplicated
+        | Step::WaitingChildren
+        | Step::Drained
+        | Step::Paused
+        | Step::Extra(_)
+        | Step::Resumed => name.to_owned(),
     }
 }
 
@@ -144,7 +151,7 @@ fn completed_tells_the_result_and_the_data_though_the_job_is_forgotten() {
         let custom_id = Some("mine");
         bed.push("q", NewJob { data: b"1", remove_on_complete, custom_id, ..NewJob::default() });
         ack(&mut bed, "q");
-        assert_eq!(heard(&bed), ["completed \u{fffd}done"], "nothing is told of its removal");
+        assert_eq!(heard(&bed), ["completed \u{fffd}done"], "no event says that it was removed");
         let event = &bed.effects.events[0];
         assert_eq!(event.job, Some(KnownAs::Custom("mine".into())));
         assert_eq!(payload(&bed, event.data), "1");
@@ -167,11 +174,11 @@ fn failed_and_retried_are_told_of_an_attempt_that_another_follows() {
     let mut bed = listening();
     bed.push("q", NewJob { max_attempts: 2, backoff_ms: 9, ..NewJob::default() });
     fail(&mut bed, "q", false);
-    assert_eq!(heard(&bed), ["failed boom", "retried active"], "a backoff is no delay");
+    assert_eq!(heard(&bed), ["failed boom", "retried failed"], "a backoff is no delay");
     bed.pass(20);
     assert!(heard(&bed).is_empty());
     fail(&mut bed, "q", false);
-    assert_eq!(heard(&bed), ["failed boom"], "nothing follows the last one");
+    assert_eq!(heard(&bed), ["failed boom for good"], "nothing follows the last one");
 }
 
 #[test]
@@ -179,7 +186,7 @@ fn failed_tells_the_error_though_the_job_is_forgotten() {
     let mut bed = listening();
     bed.push("q", NewJob { remove_on_fail: true, ..NewJob::default() });
     let job = fail(&mut bed, "q", true);
-    assert_eq!(heard(&bed), ["failed boom"], "nothing is told of its removal");
+    assert_eq!(heard(&bed), ["failed boom for good"], "no event says that it was removed");
     assert_eq!(bed.state(job), None);
     assert_eq!(bed.replayed().facts(), bed.shard.facts());
 }
@@ -190,10 +197,10 @@ fn failed_is_told_of_a_job_that_takes_too_long_or_is_discarded() {
     bed.push("q", NewJob { timeout_ms: Some(50), max_attempts: 2, ..NewJob::default() });
     bed.pull(1, "q", 1);
     bed.pass(50);
-    assert_eq!(heard(&bed), ["failed Job timeout exceeded", "retried active"]);
+    assert_eq!(heard(&bed), ["failed Job timeout exceeded", "retried failed"]);
     let job = bed.data("q", b"1");
     change(&mut bed, job, Change::Discard { token: None });
-    assert_eq!(heard(&bed), ["failed Job discarded"]);
+    assert_eq!(heard(&bed), ["failed Job discarded for good"]);
     change(&mut bed, job, Change::Discard { token: None });
     assert!(heard(&bed).is_empty(), "it is there already");
 }
@@ -224,7 +231,7 @@ fn progress_tells_how_far_a_worker_is() {
     change(&mut bed, job, Change::Progress { progress: 1.0, message: None });
     assert!(heard(&bed).is_empty(), "no worker has it");
     bed.pull(1, "q", 1);
-    change(&mut bed, job, Change::Progress { progress: 12.5, message: Some("on my way") });
+    change(&mut bed, job, Change::Progress { progress: 12.5, message: Some(b"on my way") });
     assert_eq!(heard(&bed), ["progress 12.5"]);
 }
 
@@ -235,7 +242,7 @@ fn stalled_is_told_each_time_and_failed_once_it_is_too_often() {
     for stall in 1..=3 {
         bed.pull(1, "q", 1);
         bed.pass(30_000);
-        let last = ["stalled", "failed Job stalled 3 times"];
+        let last = ["stalled", "failed Job stalled 3 times for good"];
         assert_eq!(heard(&bed), last[..if stall < 3 { 1 } else { 2 }]);
     }
 }
@@ -397,6 +404,25 @@ fn drained_comes_last_and_names_no_job() {
 }
 
 #[test]
+fn paused_and_resumed_are_told_of_the_queue_once_each_and_before_what_follows() {
+    let mut bed = listening();
+    bed.run(1, &Command::Pause { queue: "q", paused: false });
+    assert!(heard(&bed).is_empty(), "it was not paused");
+    for _ in 0..2 {
+        bed.run(1, &Command::Pause { queue: "q", paused: true });
+    }
+    assert!(heard(&bed).is_empty(), "it was paused already");
+    bed.run(1, &Command::Pause { queue: "p", paused: true });
+    let event = &bed.effects.events[0];
+    assert_eq!((event.step, &*event.queue, &event.job), (Step::Paused, "p", &None));
+    bed.data("p", b"1");
+    let pull = corq_shards::command::Pull { timeout_ms: 99, ..support::locked("p") };
+    bed.run(2, &Command::Pull(pull));
+    bed.run(1, &Command::Pause { queue: "p", paused: false });
+    assert_eq!(heard(&bed), ["resumed", "pulled"]);
+}
+
+#[test]
 fn the_events_of_a_whole_life_come_in_its_order() {
     let mut bed = listening();
     let mut life = Vec::new();
@@ -426,7 +452,7 @@ fn the_events_of_a_whole_life_come_in_its_order() {
         "pulled",
         "progress 50",
         "failed boom",
-        "retried active",
+        "retried failed",
         "pulled",
         "stalled",
         "completed \u{fffd}done",

@@ -3,8 +3,10 @@
 
 mod support;
 
+use corq_shards::QUEUE_SETTINGS_MAX;
 use corq_shards::command::{Clean, Command, Limit, PerSpan, Pull};
-use corq_shards::effect::Reply;
+use corq_shards::dead_letter::policy::{DlqPatch, RulePatch};
+use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use corq_shards::job::new_job::NewJob;
 use support::{Bed, locked};
@@ -255,4 +257,52 @@ fn limits_survive_a_restart_with_a_full_bucket_and_go_with_their_queue() {
     let records = bed.journal.records.len();
     limit(&mut bed, Limit::Rate(None));
     assert_eq!(bed.journal.records.len(), records, "no record for what is so already");
+}
+
+/// The fear: names that no job has to bear fill the memory, one setting each.
+#[test]
+fn so_many_queues_have_settings_and_no_more_whatever_is_set() {
+    let mut bed = Bed::new();
+    let too_many = Some(Reply::Refused { place: 0, refusal: Refusal::QueueSettings });
+    for n in 0..QUEUE_SETTINGS_MAX {
+        let queue = &*format!("set-{n}");
+        let command = match n % 3 {
+            0 => Command::Pause { queue, paused: true },
+            1 => Command::Limit { queue, limit: Limit::Active(Some(1)) },
+            _ => Command::Limit { queue, limit: Limit::Rate(Some(PerSpan::per_second(1))) },
+        };
+        assert_eq!(bed.ask(1, &command), Some(Reply::Done));
+    }
+    assert_eq!(bed.shard.holdings().queue_settings, QUEUE_SETTINGS_MAX);
+    let (records, queues) = (bed.journal.records.len(), bed.shard.holdings().queues);
+    bed.data("with-a-job", b"\x01");
+    for queue in ["new", "with-a-job"] {
+        let patch = DlqPatch { entries_max: Some(Some(5)), ..DlqPatch::default() };
+        for command in [
+            Command::Pause { queue, paused: true },
+            Command::Limit { queue, limit: Limit::Active(Some(1)) },
+            Command::Limit { queue, limit: Limit::Rate(Some(PerSpan::per_second(1))) },
+            Command::Rule { queue, patch: RulePatch::Dlq(patch) },
+        ] {
+            assert_eq!(bed.ask(1, &command), too_many, "{command:?}");
+        }
+        // What takes nothing is not refused.
+        let back = Command::Limit { queue, limit: Limit::Active(None) };
+        assert_eq!(bed.ask(1, &back), Some(Reply::Done));
+    }
+    assert_eq!(bed.journal.records.len(), records + 1, "a refusal leaves no record but the push");
+    assert_eq!(bed.shard.holdings().queues, queues + 1, "and no queue");
+    // One that has a setting gets another, and once one has none there is room.
+    let other = Command::Limit { queue: "set-0", limit: Limit::Active(Some(1)) };
+    assert_eq!(bed.ask(1, &other), Some(Reply::Done));
+    assert_eq!(bed.shard.holdings().queue_settings, QUEUE_SETTINGS_MAX);
+    let resumed = Command::Pause { queue: "set-3", paused: false };
+    assert_eq!(bed.ask(1, &resumed), Some(Reply::Done));
+    let paused = Command::Pause { queue: "new", paused: true };
+    assert_eq!(bed.ask(1, &paused), Some(Reply::Done));
+    assert_eq!(bed.ask(1, &Command::Pause { queue: "newer", paused: true }), too_many);
+    // A log is read whatever it says, and what is set goes with its queue.
+    assert_eq!(bed.replayed().holdings().queue_settings, QUEUE_SETTINGS_MAX);
+    assert_eq!(bed.ask(1, &Command::Obliterate { queue: "new" }), Some(Reply::Done));
+    assert_eq!(bed.shard.holdings().queue_settings, QUEUE_SETTINGS_MAX - 1);
 }

@@ -1,18 +1,22 @@
 //! The beginning of the log is given up. The fear: a restart that misses what was told only there.
 #![allow(clippy::unwrap_used)]
 
+#[path = "reclaim/attempts.rs"]
+mod attempts;
 mod support;
 
 use corq_shards::Config;
-use corq_shards::command::{Command, Limit, PerSpan, SetCron};
+use corq_shards::command::{Command, Fail, Limit, PerSpan, SetCron, Stack};
 use corq_shards::cron::expression::Plan;
+use corq_shards::dead_letter::reason::Cause;
 use corq_shards::effect::Reply;
-use corq_shards::family::End;
 use corq_shards::family::unreported::KeptUnreported;
+use corq_shards::family::{End, NewFamily, Policy};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::job::trace::{NewTrace, Trace, TraceParent};
 use corq_shards::log_record::Record;
 use corq_shards::log_record::cron::CronRules;
 use corq_shards::log_record::job_change::Level;
@@ -114,7 +118,63 @@ fn what_was_forgotten_for_its_age_does_not_come_back_with_a_start() {
     bed.shard.audit().unwrap();
     assert_eq!((bed.state(again), bed.state(named)), (None, None));
     assert_eq!(bed.shard.custom_ids().count(), 0);
-    assert!(bed.shard.take_completed_names().any(|(name, id)| (&*name, id) == ("name", named)));
+    assert!(bed.shard.completed_names().any(|known| known == ("name", named)));
+}
+
+/// Guards against a job that can name what it depends on before a start, and not after it.
+#[test]
+fn custom_ids_of_completed_jobs_are_remembered_when_the_records_of_those_jobs_have_gone() {
+    let mut bed = Bed::new();
+    let job =
+        |name| NewJob { custom_id: Some(name), remove_on_complete: true, ..NewJob::default() };
+    let mut named = Vec::new();
+    for name in ["one", "two", "three"] {
+        let id = bed.push("q", job(name));
+        let (pulled, token) = bed.pull(1, "q", 1)[0];
+        bed.ack(pulled, Some(token)).unwrap();
+        named.push((name, id));
+    }
+    for round in 0..3 {
+        reclaim_all(&mut bed);
+        bed.shard = bed.replayed();
+        bed.shard.restart(bed.now_ms);
+        assert_eq!(bed.shard.completed_names().collect::<Vec<_>>(), named, "round {round}");
+    }
+    bed.shard.audit().unwrap();
+}
+
+/// A parent that comes late names its child as its client does, also once another parent has heard of the child.
+#[test]
+fn the_custom_id_of_a_child_that_is_remembered_for_its_parent_is_known_after_a_start() {
+    for ends_well in [true, false] {
+        let mut bed = Bed::new();
+        let policy = (!ends_well).then_some(Policy::Ignore);
+        let family = NewFamily { parent: Some("parent"), policy, ..NewFamily::default() };
+        let child = NewJob {
+            custom_id: Some("kid"),
+            remove_on_complete: true,
+            remove_on_fail: true,
+            max_attempts: 1,
+            family: Some(Box::new(family)),
+            ..NewJob::default()
+        };
+        let id = bed.push("q", child);
+        let (pulled, token) = bed.pull(1, "q", 1)[0];
+        if ends_well {
+            bed.ack(pulled, Some(token)).unwrap();
+        } else {
+            bed.fail(pulled, Some(token)).unwrap();
+        }
+        assert_eq!(bed.shard.holdings().unreported, 1, "{ends_well}");
+        for round in 0..3 {
+            reclaim_all(&mut bed);
+            bed.shard = bed.replayed();
+            bed.shard.restart(bed.now_ms);
+            let known: Vec<_> = bed.shard.completed_names().collect();
+            assert_eq!(known, [("kid", id)], "round {round}, {ends_well}");
+        }
+        bed.shard.audit().unwrap();
+    }
 }
 
 /// No record says that a completed job was forgotten for its number: others say it, by being there.
@@ -164,17 +224,8 @@ fn ids_rise_although_no_record_of_a_job_is_left() {
     assert!(bed.data("q", b"1") > last, "even if the clock went back");
 }
 
-#[test]
-fn settings_and_schedules_survive_and_are_written_once() {
-    let mut bed = Bed::new();
-    for round in 0..100 {
-        let paused = round % 2 == 1;
-        bed.run(1, &Command::Pause { queue: "q", paused });
-        let limit = Limit::Rate(Some(PerSpan::per_second(1 + round)));
-        bed.run(1, &Command::Limit { queue: "q", limit });
-    }
-    let plan = Plan::every(900, None).unwrap();
-    let cron = SetCron {
+fn every_900_ms() -> SetCron<'static> {
+    SetCron {
         name: "c",
         queue: "q",
         data: b"\xa1x",
@@ -184,10 +235,22 @@ fn settings_and_schedules_survive_and_are_written_once() {
         priority: 3,
         runs_max: None,
         job: None,
-        plan,
+        plan: Plan::every(900, None).unwrap(),
         rules: CronRules::default(),
         moved: None,
-    };
+    }
+}
+
+#[test]
+fn settings_and_schedules_survive_and_are_written_once() {
+    let mut bed = Bed::new();
+    for round in 0..100 {
+        let paused = round % 2 == 1;
+        bed.run(1, &Command::Pause { queue: "q", paused });
+        let limit = Limit::Rate(Some(PerSpan::per_second(1 + round)));
+        bed.run(1, &Command::Limit { queue: "q", limit });
+    }
+    let cron = every_900_ms();
     bed.run(1, &Command::SetCron(&cron));
     bed.run(1, &Command::StartCrons);
     for _ in 0..30 {
@@ -209,6 +272,23 @@ fn settings_and_schedules_survive_and_are_written_once() {
 }
 
 #[test]
+fn a_disabled_schedule_stays_so() {
+    let mut bed = Bed::new();
+    let cron = every_900_ms();
+    bed.run(1, &Command::SetCron(&cron));
+    bed.run(1, &Command::StartCrons);
+    bed.run(1, &Command::EnableCron { name: "c", enabled: false });
+    for _ in 0..3 {
+        reclaim_all(&mut bed);
+        restart(&mut bed);
+        bed.run(1, &Command::StartCrons);
+        bed.pass(5000);
+        let cron = bed.shard.cron("c").unwrap();
+        assert_eq!((cron.is_enabled(), cron.executions), (false, 0));
+    }
+}
+
+#[test]
 fn a_job_that_moved_keeps_all_its_texts() {
     let mut bed = Bed::new();
     let job = bed.push(
@@ -218,7 +298,7 @@ fn a_job_that_moved_keeps_all_its_texts() {
     let (_, token) = bed.pull(1, "q", 1)[0];
     for change in [
         Change::Log { level: Level::Warn, message: "one" },
-        Change::Progress { progress: 50.0, message: Some("half") },
+        Change::Progress { progress: 50.0, message: Some(b"half") },
         Change::Log { level: Level::Info, message: "two" },
     ] {
         bed.run(1, &Command::Change { job, change });
@@ -242,6 +322,59 @@ fn a_job_that_moved_keeps_all_its_texts() {
         let record = &bed.journal.records[view.data.position as usize];
         let pushed = Record::decode_original(record).unwrap().into_pushed().unwrap();
         assert_eq!((pushed.job.tags, pushed.job.group_id), (&b"\x91\xa1t"[..], Some("g")));
+    }
+}
+
+/// The trace of the only job that is known.
+fn trace_of_the_job(bed: &mut Bed) -> Option<Trace> {
+    let id = bed.known().next()?;
+    let view = bed.shard.view(bed.shard.find(id)?);
+    view.options?.trace.as_deref().cloned()
+}
+
+#[test]
+fn a_trace_stays_with_its_job_through_attempts_moves_and_the_dead_letter_queue() {
+    let mut bed = Bed::new();
+    let parent = TraceParent { trace_id: [1; 16], span_id: [2; 8], flags: 1 };
+    let given = NewTrace { parent, state: "rojo=1" };
+    let trace = Some(Box::new(given));
+    let job = NewJob { trace, max_attempts: 2, backoff_ms: 0, data: b"\x01", ..NewJob::default() };
+    let id = bed.push("q", job);
+    for _ in 0..2 {
+        let (job, token) = bed.pull(1, "q", 1)[0];
+        let (token, stack) = (Some(token), Stack::default());
+        let fail = Fail { job, token, error: "no", unrecoverable: false, remove: false, stack };
+        bed.run(1, &Command::Fail(fail));
+        bed.pass(1000);
+        reclaim_all(&mut bed);
+        restart(&mut bed);
+        assert_eq!(trace_of_the_job(&mut bed).unwrap().given(), given);
+    }
+    bed.run(1, &Command::RetryFailed { queue: "q", job: None, count: u64::MAX });
+    bed.pass(1);
+    let (_, token) = bed.pull(1, "q", 1)[0];
+    bed.ack(id, Some(token)).unwrap();
+    reclaim_all(&mut bed);
+    restart(&mut bed);
+    assert_eq!(trace_of_the_job(&mut bed).unwrap().given(), given);
+}
+
+#[test]
+fn the_next_run_of_a_series_belongs_to_the_same_trace() {
+    let mut bed = Bed::new();
+    let parent = TraceParent { trace_id: [3; 16], span_id: [4; 8], flags: 0 };
+    let given = NewTrace { parent, state: "" };
+    let (trace, repeat) =
+        (Some(Box::new(given)), Some(Repeat { every_ms: 1000, limit: None, count: 0 }));
+    let remove_on_complete = true;
+    bed.push("q", NewJob { trace, repeat, remove_on_complete, data: b"\x01", ..NewJob::default() });
+    for _ in 0..3 {
+        bed.pass(1000);
+        let (id, token) = bed.pull(1, "q", 1)[0];
+        bed.ack(id, Some(token)).unwrap();
+        reclaim_all(&mut bed);
+        restart(&mut bed);
+        assert_eq!(trace_of_the_job(&mut bed).unwrap().given(), given);
     }
 }
 

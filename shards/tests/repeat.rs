@@ -7,6 +7,7 @@ use corq_shards::Config;
 use corq_shards::command::Command;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::job::recurrence::Recurrence;
 use corq_shards::job::{State, flags};
 use support::{Bed, START_MS};
 
@@ -191,4 +192,61 @@ fn a_run_retried_from_the_dead_letter_queue_carries_the_series_on() {
     assert!(bed.pull(1, "q", 1).is_empty(), "still on cadence");
     bed.pass(1);
     assert_eq!(bed.pull(1, "q", 1).len(), 1);
+}
+
+/// Runs every ten seconds by the clock, up to a time.
+const TENS: Recurrence<'static> = Recurrence {
+    pattern: Some("*/10 * * * * *"),
+    timezone: Some("Asia/Kathmandu"),
+    until_ms: None,
+    from_ms: 0,
+    immediately: false,
+};
+
+#[test]
+fn a_series_of_an_expression_runs_at_its_times_until_its_end_and_outlives_a_restart() {
+    let mut bed = Bed::new();
+    let first_ms = (START_MS / 10_000 + 1) * 10_000;
+    let recurrence = Recurrence { until_ms: Some(first_ms + 25_000), ..TENS };
+    let repeat = Some(Repeat { every_ms: 1 << 40, limit: None, count: 0 });
+    let recurrence = Some(Box::new(recurrence));
+    bed.push("q", NewJob { repeat, recurrence, data: b"\x07", ..NewJob::default() });
+    assert!(bed.pull(1, "q", 1).is_empty(), "it waits for its first time");
+    for run in 0..3 {
+        let due_ms = first_ms + run * 10_000;
+        bed.pass(due_ms - bed.now_ms);
+        let (id, token) = bed.pull(1, "q", 1)[0];
+        let view = bed.shard.view(bed.shard.find(id).unwrap());
+        assert_eq!(view.job.run_at_ms, due_ms);
+        let series = view.options.unwrap().series.as_deref().unwrap();
+        let given = series.recurrence.as_deref().unwrap().given();
+        assert_eq!((series.count, given.pattern), (run, TENS.pattern));
+        assert_eq!((given.timezone, given.until_ms), (TENS.timezone, Some(first_ms + 25_000)));
+        bed.ack(id, Some(token)).unwrap();
+        let replayed = bed.replayed();
+        assert_eq!(replayed.facts(), bed.shard.facts());
+    }
+    bed.pass(60_000);
+    assert!(bed.pull(1, "q", 1).is_empty(), "the series has come to its end");
+    assert_eq!(bed.shard.census().completed, 3);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_series_of_an_expression_runs_at_once_or_later_where_its_push_says_so() {
+    let mut bed = Bed::new();
+    let repeat = Some(Repeat { every_ms: 1 << 40, limit: Some(2), count: 0 });
+    let push = |bed: &mut Bed, recurrence, delay_ms| {
+        let recurrence = Some(Box::new(recurrence));
+        let id = bed.push("q", NewJob { repeat, recurrence, delay_ms, ..NewJob::default() });
+        bed.shard.view(bed.shard.find(id).unwrap()).job.run_at_ms - START_MS
+    };
+    let now = Recurrence { immediately: true, ..TENS };
+    assert_eq!(push(&mut bed, now, 0), 0);
+    assert_eq!(push(&mut bed, TENS, 7), 7);
+    let from_ms = START_MS + 3_600_000;
+    let later = push(&mut bed, Recurrence { from_ms, ..TENS }, 0);
+    assert!((3_600_000..3_610_000).contains(&later), "{later}");
+    let plain = Recurrence { pattern: None, timezone: None, from_ms, ..TENS };
+    assert_eq!(push(&mut bed, plain, 0), 3_600_000);
 }

@@ -13,6 +13,8 @@ use corq_shards::job::State;
 use corq_shards::job::id::{Chance, JobId};
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
+use corq_shards::job::recurrence::Recurrence;
+use corq_shards::job::trace::{NewTrace, TraceParent};
 use corq_shards::log_record::job_change::Changed;
 use corq_shards::log_record::snapshot::Kept;
 use corq_shards::log_record::{Pushed, Record, Revived, Ruled};
@@ -38,6 +40,9 @@ fn replay_of_what_is_left_of_the_log_equals_live_state_at_every_moment() {
     // A kind that is new here, and that these lives never write, has to be written by them.
     assert_eq!(gone, KINDS.iter().copied().collect());
 }
+
+/// How far a clock is ahead that is not right.
+const AHEAD_MS: u64 = 65 * 365 * 86_400_000;
 
 /// Names every kind of record, so that none is added without its loss being tried.
 macro_rules! kinds {
@@ -94,29 +99,48 @@ kinds! {
     Record::Kept(Kept::Unreported(_)) => "remains",
     Record::WebhookAdded(_) => "webhook added",
     Record::WebhookRemoved { .. } => "webhook removed",
+    Record::ClockSetBack { .. } => "clock set back",
     Record::Kept(Kept::Job(_)) => "job kept",
     Record::Kept(Kept::Moved(_)) => "moved",
     Record::Kept(Kept::Evicted { .. }) => "evicted",
     Record::Kept(Kept::CompletedIds(_)) => "past",
+    Record::Kept(Kept::CompletedNames(_)) => "completed names",
     Record::Kept(Kept::Ids { .. }) => "ids",
+    Record::Kept(Kept::Clock { .. }) => "clock",
     Record::Kept(Kept::GivenUp { .. }) => "given up",
 }
 
 /// Returns the kinds of the records that were given up.
 fn live_many_lives(lives: u64, eager: u64) -> BTreeSet<&'static str> {
     let mut kinds = BTreeSet::new();
-    for seed in 0..lives {
+    // The last of them run by a clock that is ahead for a while, until a start with one that is right.
+    for seed in 0..lives + lives / 6 {
+        let is_ahead = seed >= lives;
         let mut chance = Chance::new(seed);
         // Few completed jobs are kept in some of them, so that most are forgotten for their number.
         let completed_max = [20, 2][seed as usize % 2];
         // And in some of those that give up the beginning of the log, flows come in slices.
         let bulk_slice = if eager > 0 && seed / 2 % 2 == 1 { 1 } else { SLICE };
-        let mut bed = Bed::with(Config { completed_max, bulk_slice, ..config(1) });
+        // In some, few failed attempts are remembered, so that others leave but their marks.
+        let remembered_bytes_max = [u64::MAX, 300][seed as usize / 4 % 2];
+        let config = Config { completed_max, bulk_slice, remembered_bytes_max, ..config(1) };
+        let mut bed = Bed::with(config);
         let mut held = Vec::new();
         let mut late = Vec::new();
         for round in 0..250 {
             // Listeners come and go; what they hear is not part of what is remembered.
             bed.shard.listen(round / 30 % 2 == 1);
+            match round {
+                100 if is_ahead => bed.now_ms += AHEAD_MS,
+                150 if is_ahead => {
+                    bed.now_ms -= AHEAD_MS;
+                    bed.shard = bed.replayed();
+                    let found = bed.shard.set_clock_back(bed.now_ms, &mut bed.journal);
+                    assert!(found.is_some(), "seed {seed}");
+                    bed.shard.restart(bed.now_ms);
+                }
+                _ => {}
+            }
             step(&mut bed, &mut chance, &mut held, &mut late);
             if eager > 0 && chance.draw().is_multiple_of(eager) {
                 let before = bed.journal.gone;
@@ -165,16 +189,13 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
         Step::Pulled => (open, State::Active),
         Step::Completed { .. } => (before == Some(State::Active), State::Completed),
         Step::Failed { .. } => (before.is_some_and(|it| it != State::Failed), State::Failed),
-        // After a failed attempt, or given back.
-        Step::Retried { prev: State::Active } => {
-            (matches!(before, Some(State::Failed | State::Active)), State::Waiting)
-        }
+        // Of a failed attempt, `failed` came before.
         Step::Retried { prev } => (before == Some(prev), State::Waiting),
         Step::Progress(_) => (before == Some(State::Active), State::Active),
         // It waits again if no failure follows: either is still open.
         Step::Stalled => (before == Some(State::Active), State::Waiting),
         Step::Duplicated => (open, before.unwrap_or_default()),
-        Step::Drained => (false, State::Vacant),
+        Step::Drained | Step::Paused | Step::Resumed | Step::Extra(_) => (false, State::Vacant),
         Step::Removed { prev } => {
             known.remove(&job);
             let fits = if prev.is_end() { before == Some(prev) } else { open };
@@ -266,6 +287,16 @@ fn every_option_of_a_job_survives_its_record() {
         depends_on: b"\x91\xa1d",
         unmet: Unmet::new(&unmet),
         repeat: Some(Repeat { every_ms: 5, limit: Some(6), count: 7 }),
+        recurrence: Some(Box::new(Recurrence {
+            pattern: Some("* * * * *"),
+            timezone: Some("Asia/Kathmandu"),
+            until_ms: Some(9),
+            ..Recurrence::default()
+        })),
+        trace: Some(Box::new(NewTrace {
+            parent: TraceParent { trace_id: [1; 16], span_id: [2; 8], flags: 3 },
+            state: "a=1",
+        })),
         lifo: true,
         remove_on_complete: true,
         remove_on_fail: true,

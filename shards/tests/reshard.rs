@@ -3,10 +3,10 @@
 
 mod support;
 
-use corq_shards::command::{Command, Limit, SetCron};
+use corq_shards::command::{Ack, Command, CronStanding, Limit, SetCron};
 use corq_shards::compaction::reshard::{Contents, Reshard};
 use corq_shards::cron::expression::Plan;
-use corq_shards::dependency::Standing;
+use corq_shards::dependency::{COMPLETED_NAMES_MAX, Standing};
 use corq_shards::effect::Reply;
 use corq_shards::job::id::{Chance, JobId, Slot};
 use corq_shards::job::new_job::NewJob;
@@ -258,10 +258,11 @@ fn of_two_schedules_of_one_name_the_newer_one_is_kept() {
         plan: Plan::every(1000, None).unwrap(),
         moved,
     };
+    let standing = CronStanding { executions: 7, version: 4, disabled: false };
     for newer_first in [false, true] {
         let (mut older, mut newer) = (Bed::new(), Bed::new());
         older.run(1, &Command::SetCron(&cron("a", None)));
-        newer.run(1, &Command::SetCron(&cron("b", Some((7, 4)))));
+        newer.run(1, &Command::SetCron(&cron("b", Some(standing))));
         let mut olds = [&older.journal, &newer.journal];
         if newer_first {
             olds.reverse();
@@ -325,8 +326,8 @@ fn canary_a_job_that_is_left_behind_is_noticed() {
     let expected = story(&[&bed.journal], bed.config);
     let mut logs = reshard(&[&bed.journal], bed.config, 1);
     assert_eq!(story(&[&logs[0]], bed.config), expected);
-    // Behind the jobs stand the highest id and that all has been told.
-    let job = logs[0].records.len() - 3;
+    // Behind the jobs stand the highest id, the clock, and that all has been told.
+    let job = logs[0].records.len() - 4;
     logs[0].records.remove(job);
     assert_ne!(story(&[&logs[0]], bed.config), expected);
     // And one that was not handed over at all.
@@ -335,4 +336,70 @@ fn canary_a_job_that_is_left_behind_is_noticed() {
     assert!(change.end_shard(&shard).unwrap_err().contains("still needed"));
     assert_eq!(bed.ask(1, &Command::Heartbeats { beats: &[] }), Some(Reply::Count(0)));
     bed.journal.require_sync();
+}
+
+/// A clock that was set back stays so: the ids of the new shards go on from where the wrong clock was, which must not look
+/// like a clock that is ahead.
+#[test]
+fn a_clock_that_was_set_back_is_right_over_a_change_of_shards() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut bed = Bed::new();
+    bed.now_ms += HOUR_MS;
+    bed.data("q", b"1");
+    bed.now_ms -= HOUR_MS;
+    bed.shard = replayed(&bed.journal, config(1));
+    assert!(bed.shard.set_clock_back(bed.now_ms, &mut bed.journal).is_some());
+    let mut logs = reshard(&[&bed.journal], config(1), 1);
+    let mut again = Bed::new();
+    again.now_ms = bed.now_ms + 20_000;
+    again.journal = logs.remove(0);
+    again.shard = replayed(&again.journal, config(1));
+    assert!(again.shard.set_clock_back(again.now_ms, &mut again.journal).is_none());
+    let delay_ms = 2 * HOUR_MS;
+    let id = again.push("q", NewJob { delay_ms, ..NewJob::default() });
+    again.shard = replayed(&again.journal, config(1));
+    assert!(again.shard.set_clock_back(again.now_ms, &mut again.journal).is_none());
+    let due_ms = again.shard.view(again.shard.find(id).unwrap()).job.run_at_ms;
+    assert_eq!(due_ms, again.now_ms + delay_ms);
+}
+
+/// Of more custom ids than a shard remembers, a new shard forgets the oldest of each old one, not all of one.
+#[test]
+fn the_newest_custom_ids_of_each_old_shard_are_remembered_by_fewer_shards() {
+    const NAMES: usize = 1000;
+    let completed = |queue: &str, count: usize| {
+        let mut bed = Bed::new();
+        bed.now_ms += queue.len() as u64 * 100_000;
+        for from in (0..count).step_by(NAMES) {
+            let names: Vec<String> =
+                (from..count.min(from + NAMES)).map(|number| format!("{queue}-{number}")).collect();
+            let job = |name| NewJob {
+                custom_id: Some(name),
+                remove_on_complete: true,
+                ..NewJob::default()
+            };
+            let jobs: Vec<_> = names.iter().map(|name| job(name)).collect();
+            bed.push_all(queue, &jobs);
+            let acks: Vec<Ack<'_>> = (bed.pull(1, queue, NAMES as u32).into_iter())
+                .map(|(job, token)| Ack { job, token: Some(token), result: &[0xc0], remove: true })
+                .collect();
+            assert_eq!(acks.len(), names.len());
+            bed.ask(1, &Command::Ack { acks: &acks });
+        }
+        bed.journal
+    };
+    let logs = [completed("a", 10), completed("bb", COMPLETED_NAMES_MAX), completed("ccc", 10)];
+    let olds: Vec<&Memory> = logs.iter().collect();
+    let news = reshard(&olds, config(1), 1);
+    let shard = replayed(&news[0], config(1));
+    let names: Vec<&str> = shard.completed_names().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), COMPLETED_NAMES_MAX);
+    for queue in ["a", "ccc"] {
+        for number in 0..10 {
+            assert!(names.contains(&&*format!("{queue}-{number}")), "{queue}-{number}");
+        }
+    }
+    assert!(!names.contains(&"bb-0") && names.contains(&"bb-20"));
+    let newest = format!("bb-{}", COMPLETED_NAMES_MAX - 1);
+    assert!(names[COMPLETED_NAMES_MAX - 3..].contains(&&*newest), "the newest are forgotten last");
 }

@@ -105,6 +105,36 @@ fn dead_letters_go_when_they_are_old_enough_and_not_before_over_a_restart_too() 
 }
 
 #[test]
+fn dead_letters_that_have_expired_stay_for_a_while_and_are_tried_anew_by_clients_only() {
+    let mut bed = Bed::with(Config { expired_kept_ms: 3000, ..config(2) });
+    let retry = DlqPatch { retry_interval_ms: Some(6000), ..RETRY };
+    dlq(&mut bed, DlqPatch { age_max_ms: Some(Some(5000)), ..retry });
+    let ids = push(&mut bed, 2);
+    fail_next(&mut bed, 2);
+    let expired = |bed: &mut Bed| {
+        let filter = FailedFilter { expired: true, ..FailedFilter::default() };
+        let (offset, limit, purpose) = (0, 9, DlqScanFor::Listing);
+        let command = DlqScanRequest { queue: "q", filter, offset, limit, purpose };
+        match bed.ask(1, &Command::DlqScan(&command)) {
+            Some(Reply::Found(ids)) => ids.to_vec(),
+            other => panic!("{other:?}"),
+        }
+    };
+    bed.pass(4999);
+    assert!(expired(&mut bed).is_empty());
+    bed.pass(1);
+    assert_eq!(expired(&mut bed), ids);
+    restart(&mut bed);
+    bed.pass(2999);
+    assert_eq!(failed(&mut bed), ids, "the retry would have come meanwhile");
+    bed.shard.audit().unwrap();
+    bed.run(1, &Command::RetryFailed { queue: "q", job: Some(ids[0]), count: 1 });
+    bed.pass(1);
+    assert!(failed(&mut bed).is_empty());
+    assert_eq!((bed.state(ids[0]), bed.state(ids[1])), (Some(State::Waiting), None));
+}
+
+#[test]
 fn a_new_rule_holds_for_those_that_are_there_and_a_taken_back_one_no_longer() {
     let mut bed = Bed::with(Config { bulk_slice: 2, ..config(3) });
     let ids = push(&mut bed, 9);

@@ -1,4 +1,4 @@
-//! Schedules against other judges. The fear: a run at a wrong time, twice, or never, above all where
+//! Schedules against other implementations. The fear: a run at a wrong time, twice, or never, above all where
 //! clocks are set.
 #![allow(clippy::unwrap_used)]
 
@@ -99,7 +99,7 @@ fn an_interval_never_drifts_however_late_it_is_asked() {
     assert_eq!(plan.next(1000, 100_000), Some(100_400));
 }
 
-/// The `cron` crate reads the same fields in its own way: an independent judge, in UTC, where no clock
+/// The `cron` crate reads the same fields in its own way: an independent implementation, in UTC, where no clock
 /// is set. It counts weekdays from Sunday = 1, wants seconds, and of two restricted day fields it wants
 /// both: so it is given each of them alone, and the earlier of the two is ours.
 #[test]
@@ -121,7 +121,7 @@ fn runs_are_those_of_another_implementation() {
         };
         let [second, minute, hour] = [field(0, 59), field(0, 59), field(0, 23)];
         let (day, month) = (field(1, 28), field(1, 12));
-        let (weekday, judges_weekday) = match number(0, 4) {
+        let (weekday, reference_weekday) = match number(0, 4) {
             0 => {
                 let (one, other) = (number(0, 6), number(0, 6));
                 let text = |add: u64| format!("{},{}", one + add, other + add);
@@ -134,16 +134,16 @@ fn runs_are_those_of_another_implementation() {
         let five = second == "0";
         let ours = format!("{minute} {hour} {day} {month} {weekday}");
         let ours = if five { ours } else { format!("{second} {ours}") };
-        let judge = |day: &str, weekday: &str| {
+        let reference = |day: &str, weekday: &str| {
             let text = format!("{second} {minute} {hour} {day} {month} {weekday}");
             cron::Schedule::from_str(&text).unwrap()
         };
-        let judges = match (day.as_str(), judges_weekday.as_str()) {
-            (day, "*") => vec![judge(day, "*")],
-            ("*", weekday) => vec![judge("*", weekday)],
+        let references = match (day.as_str(), reference_weekday.as_str()) {
+            (day, "*") => vec![reference(day, "*")],
+            ("*", weekday) => vec![reference("*", weekday)],
             (day, weekday) => {
                 both += 1;
-                vec![judge(day, "*"), judge("*", weekday)]
+                vec![reference(day, "*"), reference("*", weekday)]
             }
         };
         let start = ms("2026-01-01T00:00:00Z") + number(0, 400 * 86_400) * 1000;
@@ -151,8 +151,8 @@ fn runs_are_those_of_another_implementation() {
         let mut last = start;
         for _ in 0..20 {
             let from = DateTime::from_timestamp_millis(last as i64).unwrap();
-            let next = |judge: &cron::Schedule| judge.after::<Utc>(&from).next().unwrap();
-            let expected = judges.iter().map(next).min().unwrap();
+            let next = |reference: &cron::Schedule| reference.after::<Utc>(&from).next().unwrap();
+            let expected = references.iter().map(next).min().unwrap();
             last = plan.next(last, last).unwrap();
             assert_eq!(text(last), text(expected.timestamp_millis() as u64), "{ours}");
         }

@@ -2,9 +2,13 @@
 //! shard for as long as it likes. Steps are counted, never time.
 #![allow(clippy::unwrap_used)]
 
+#[path = "slices/groups.rs"]
+mod groups;
+#[path = "slices/pulls.rs"]
+mod pulls;
 mod support;
 
-use corq_shards::command::{Ack, Clean, Command, GroupPull, Only, Pull, Token};
+use corq_shards::command::{Ack, Clean, Command, Pull, Token};
 use corq_shards::dependency::{News, Unmet};
 use corq_shards::effect::Reply;
 use corq_shards::family::{End, NewFamily, Report, Reported};
@@ -13,7 +17,7 @@ use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::{Config, Out, SLICE};
-use support::Bed;
+use support::{Bed, SPAN_BITS};
 
 /// As many as each of these commands is about.
 const MANY: usize = 20_000;
@@ -177,6 +181,26 @@ fn a_job_that_waits_for_many_says_so_and_takes_it_back_in_slices() {
     let (most, all, _) = carry(&mut bed);
     assert!(first.max(most) <= 1000, "{first}, {most} in a turn");
     assert_eq!((first + all, bed.shard.holdings().watches), (MANY, 0));
+    bed.shard.audit().unwrap();
+}
+
+/// Guards against links of old children to a parent of very many that are counted as if each was the newest.
+#[test]
+fn a_child_that_comes_before_many_others_counts_those_that_it_moves() {
+    let mut bed = Bed::new();
+    let old = bed.push("part", NewJob::default());
+    let parts = push_many(&mut bed, "part", MANY, &NewJob::default());
+    let on = unmet(&parts);
+    let whole = bed.push("whole", NewJob { unmet: Unmet::new(&on), ..NewJob::default() });
+    carry(&mut bed);
+    let new = bed.push("part", NewJob::default());
+    let [old, new] = [old, new].map(|child| {
+        let name = child.to_string();
+        let change = Change::Adopt { child, name: &name };
+        let adopt = Command::Change { job: whole, change };
+        steps(&mut bed, |bed| assert_eq!(bed.ask(1, &adopt), Some(Reply::Count(1))))
+    });
+    assert_eq!(old, new + MANY as u64 / 1024);
     bed.shard.audit().unwrap();
 }
 
@@ -399,65 +423,6 @@ fn long_commands_on_a_queue_take_a_slice_at_a_time() {
     }
 }
 
-#[test]
-fn limits_that_a_pull_brings_are_compared_with_many_groups_in_slices_and_it_gets_its_job() {
-    for timeout_ms in [0, 5000] {
-        let mut bed = Bed::new();
-        let names: Vec<String> = (0..MANY).map(|n| format!("g{n}")).collect();
-        for some in names.chunks(500) {
-            let job = |n: usize| NewJob { group_id: Some(&some[n]), ..NewJob::default() };
-            let jobs: Vec<NewJob<'_>> = (0..some.len()).map(job).collect();
-            bed.push_all("a", &jobs);
-            bed.push_all("a", &jobs);
-        }
-        // One job of each is active, so that a limit of one leaves none but the last.
-        for _ in 0..MANY / 500 {
-            assert_eq!(bed.pull(1, "a", 500).len(), 500);
-        }
-        let last = NewJob { group_id: Some("last"), ..NewJob::default() };
-        let last = bed.push("a", last);
-        let group = GroupPull { active_max: Some(1), ..GroupPull::default() };
-        let group = Some(&group);
-        let pull = Pull { group, timeout_ms, ..support::locked("a") };
-        let mut replies = Vec::new();
-        let mut most = steps(&mut bed, |bed| replies = bed.run(2, &Command::Pull(pull)));
-        while replies.is_empty() {
-            let mut more = false;
-            most = most.max(steps(&mut bed, |bed| more = tick(bed)));
-            replies.clone_from(&bed.effects.replies);
-            assert!(more || !replies.is_empty(), "it is answered");
-        }
-        assert!(most <= STEPS_MAX, "{most} steps");
-        let Reply::Pulled(range) = replies[0].1.clone() else { panic!("{replies:?}") };
-        let got: Vec<JobId> = bed.effects.deliveries[range].iter().map(|one| bed.id(one)).collect();
-        assert_eq!(got, [last]);
-        bed.shard.audit().unwrap();
-    }
-}
-
-#[test]
-fn pulls_that_wait_at_a_queue_that_goes_on_are_served_in_slices_and_all_of_them() {
-    let mut bed = Bed::new();
-    bed.run(1, &Command::Pause { queue: "a", paused: true });
-    push_many(&mut bed, "a", MANY, &NewJob::default());
-    for client in 0..200 {
-        let pull = Pull { timeout_ms: 5000, count: 100, ..support::locked("a") };
-        bed.run(client, &Command::Pull(pull));
-    }
-    let mut most =
-        steps(&mut bed, |bed| drop(bed.run(1, &Command::Pause { queue: "a", paused: false })));
-    assert!(bed.effects.deliveries.len() < 2000, "{}", bed.effects.deliveries.len());
-    let mut more = true;
-    while more {
-        most = most.max(steps(&mut bed, |bed| more = tick(bed)));
-        assert!(bed.effects.deliveries.len() < 2000, "{}", bed.effects.deliveries.len());
-    }
-    assert!(most <= STEPS_MAX, "{most} steps");
-    assert_eq!(count(&mut bed, "a", State::Active), MANY as u64);
-    assert_eq!(bed.shard.holdings().waiters, 0);
-    bed.shard.audit().unwrap();
-}
-
 /// What a command did with its first slice was counted when it came.
 #[test]
 fn a_step_of_time_tells_only_of_long_commands_that_it_worked_on() {
@@ -470,128 +435,6 @@ fn a_step_of_time_tells_only_of_long_commands_that_it_worked_on() {
     bed.ask(1, &Command::Drain { queue: "a" });
     tick(&mut bed);
     assert_eq!(bed.shard.take_bulk_steps(), None);
-}
-
-#[test]
-fn a_pull_with_new_limits_does_not_wait_for_groups_where_something_else_is_in_the_way() {
-    let mut bed = Bed::new();
-    bed.push("a", NewJob { group_id: Some("g"), ..NewJob::default() });
-    bed.run(1, &Command::Pause { queue: "a", paused: true });
-    let group = GroupPull { active_max: Some(1), ..GroupPull::default() };
-    let pull = Pull { group: Some(&group), ..support::locked("a") };
-    let reply = bed.ask(2, &Command::Pull(pull));
-    assert_eq!(reply, Some(Reply::Pulled(0..0)));
-    assert!(!tick(&mut bed), "nothing is left to be done");
-    bed.shard.audit().unwrap();
-}
-
-#[test]
-fn a_pull_that_came_while_something_was_in_the_way_waits_for_groups_once_it_is_gone() {
-    let mut bed = Bed::new();
-    let names: Vec<String> = (0..5000).map(|n| format!("g{n}")).collect();
-    for some in names.chunks(500) {
-        let job = |n: usize| NewJob { group_id: Some(&some[n]), ..NewJob::default() };
-        let jobs: Vec<NewJob<'_>> = (0..some.len()).map(job).collect();
-        bed.push_all("a", &jobs);
-        bed.push_all("a", &jobs);
-    }
-    // A limit of one leaves only the last 500 groups.
-    for _ in 0..9 {
-        assert_eq!(bed.pull(1, "a", 500).len(), 500);
-    }
-    bed.run(1, &Command::Pause { queue: "a", paused: true });
-    let group = GroupPull { active_max: Some(1), ..GroupPull::default() };
-    let pull = Pull { group: Some(&group), timeout_ms: 60_000, ..support::locked("a") };
-    assert_eq!(bed.ask(2, &Command::Pull(pull)), None);
-    assert!(!tick(&mut bed));
-    bed.run(1, &Command::Pause { queue: "a", paused: false });
-    bed.shard.audit().unwrap();
-    let mut more = true;
-    while more && bed.effects.deliveries.is_empty() {
-        more = tick(&mut bed);
-        bed.shard.audit().unwrap();
-    }
-    assert_eq!(bed.effects.deliveries.len(), 1);
-}
-
-/// A queue with jobs of groups, at which more pulls waited than one step of time serves, as it goes on.
-fn unserved(bed: &mut Bed) -> usize {
-    bed.run(1, &Command::Pause { queue: "a", paused: true });
-    for group in ["g", "h", "i"] {
-        let job = NewJob { group_id: Some(group), ..NewJob::default() };
-        push_many(bed, "a", MANY / 4, &job);
-    }
-    let group = GroupPull { active_max: Some(100_000), ..GroupPull::default() };
-    for client in 0..100 {
-        let pull = Pull { timeout_ms: 5000, count: 100, ..support::locked("a") };
-        bed.run(client, &Command::Pull(Pull { group: Some(&group), ..pull }));
-    }
-    bed.run(1, &Command::Pause { queue: "a", paused: false }).len() - 1
-}
-
-#[test]
-fn a_pull_that_cannot_wait_gets_a_job_beside_those_who_are_put_off_whatever_it_says_of_groups() {
-    let same = GroupPull { active_max: Some(100_000), ..GroupPull::default() };
-    let other = GroupPull { active_max: Some(99_999), ..GroupPull::default() };
-    let one = GroupPull { only: Only::Group("h"), ..GroupPull::default() };
-    let mut bed = Bed::new();
-    assert!(unserved(&mut bed) < 100);
-    for group in [None, Some(&same), Some(&other), Some(&one)] {
-        let reply = bed.ask(200, &Command::Pull(Pull { group, ..support::locked("a") }));
-        assert_eq!(reply, Some(Reply::Pulled(0..1)), "{group:?}");
-    }
-    bed.shard.audit().unwrap();
-}
-
-#[test]
-fn a_pull_that_can_wait_comes_behind_those_who_are_put_off_whatever_it_says_of_groups() {
-    let same = GroupPull { active_max: Some(100_000), ..GroupPull::default() };
-    let other = GroupPull { active_max: Some(99_999), ..GroupPull::default() };
-    for group in [None, Some(&same), Some(&other)] {
-        let mut bed = Bed::new();
-        let mut served = unserved(&mut bed);
-        let pull = Pull { group, timeout_ms: 5000, ..support::locked("a") };
-        assert_eq!(bed.ask(200, &Command::Pull(pull)), None, "{group:?}");
-        let own = bed.request;
-        loop {
-            let more = tick(&mut bed);
-            let place = bed.effects.replies.iter().position(|(request, _)| request.0 == own);
-            served += place.unwrap_or(bed.effects.replies.len());
-            if place.is_some() {
-                break;
-            }
-            assert!(more, "{group:?}: it is served");
-        }
-        assert_eq!(served, 100, "{group:?}");
-        bed.shard.audit().unwrap();
-    }
-}
-
-#[test]
-fn pulls_that_are_put_off_are_served_however_much_time_brings_to_other_queues() {
-    let mut bed = Bed::new();
-    for queue in ["a", "b"] {
-        bed.run(1, &Command::Pause { queue, paused: true });
-        push_many(&mut bed, queue, MANY, &NewJob::default());
-        for client in 0..200 {
-            let pull = Pull { timeout_ms: 5000, count: 100, ..support::locked(queue) };
-            bed.run(client, &Command::Pull(pull));
-        }
-    }
-    for delay_ms in 1..=20 {
-        bed.push("b", NewJob { delay_ms, ..NewJob::default() });
-    }
-    for queue in ["b", "a"] {
-        bed.run(1, &Command::Pause { queue, paused: false });
-    }
-    for _ in 0..10 {
-        bed.now_ms += 1;
-        let of_tick = steps(&mut bed, |bed| assert!(tick(bed)));
-        assert!(of_tick <= STEPS_MAX && bed.effects.deliveries.len() < 2000);
-        bed.shard.audit().unwrap();
-    }
-    let active = ["a", "b"].map(|queue| count(&mut bed, queue, State::Active));
-    assert!(active.iter().all(|&active| active >= 2000), "{active:?}");
 }
 
 #[test]

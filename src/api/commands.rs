@@ -11,20 +11,32 @@
 //! | which shard it belongs to: [`super::request::Route`], from its fields | `server/shard_mail/dispatch.rs` |
 //! | the call that carries it out, from its fields: a method of the server that takes the connections and the request first | `server/commands/mod.rs` |
 //!
+//! Who may send a command is a line of [`super::access`], which does not compile without one for each.
+//!
 //! The fields are decoded in the order of the row, each by its type; a type that cannot hold what its specification
 //! lets through does not compile. A command of another shape names in `[]` the function of the decoder that puts
 //! it together, and the specifications it takes; the fields then have none.
 
-pub use super::field::{FieldSpec, Kind, Preset, required_of};
+pub use super::class::{Batched, Class, PerJob, ReplySize};
+pub use super::field::{Coercion, FieldSpec, Kind, Preset, required_of};
 use super::field::{flag, integer, optional, required};
 use super::limits::{
-    CLEAN_DEFAULT, CLEAN_MAX, DAY_MS, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX,
-    LIST_MAX, LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX,
-    PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
-    STACK_BYTES_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
+    ATTEMPTS_MAX, CLEAN_DEFAULT, CLEAN_MAX, DAY_MS, DELIVERIES_MAX, ERROR_BYTES_MAX,
+    EVENT_NAMES_MAX, EVENT_SAMPLE_MAX, FLOW_DEPTH_DEFAULT, FLOW_DEPTH_MAX, INTEGER_MAX,
+    LINE_CHARS_MAX, LINES_MAX, LIST_MAX, LISTING_DEFAULT, LISTING_MAX, LOG_BYTES_MAX,
+    NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, PREVIEW_DEFAULT, PREVIEW_MAX, PRIORITY_MAX, QUEUE_CHARS_MAX,
+    RATE_MAX, SHARD_MAX, STACK_BYTES_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS,
+    WATCH_MS_MAX, WATCH_MS_MIN, WATCH_QUEUES_DEFAULT, WATCH_QUEUES_MAX, YEAR_MS,
 };
 pub use super::objects::*;
 use super::size::bytes_max;
+use super::specs::{
+    ACK_MANY, BULK, COUNT, CRON, DURATION, END, EXTEND_MANY, FILTER, GET_JOBS, GROUP, GROUPED, ID,
+    IDS, KEY, LIMIT, LIST_QUEUES, POINT_MS, POINTS, PULL, PULL_MANY, PUSH, PUSH_FLOW, PUSH_MANY,
+    SEARCH, START, STATE, TASK, TOKEN, TOKENS, UNTIL, WORKER_ID,
+};
+use super::version::Version;
+use corq_shards::dead_letter::reason::Cause;
 
 /// One command.
 #[derive(Clone, Copy, Debug)]
@@ -43,137 +55,9 @@ pub struct CommandSpec {
     pub class: Class,
     /// How much it may be answered with.
     pub reply: ReplySize,
+    /// The version of the protocol that it came with.
+    pub since: Version,
 }
-
-/// What a command does to what the server keeps, and with that what it needs.
-///
-/// While the log has no room for what ends jobs, commands of every class wait: `server/overload/write_stall.rs`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// It leaves everything as it is. One shard answers.
-    Read,
-    /// The same, but every shard answers its part.
-    Scatter,
-    /// It is about connections and workers, which no record tells of.
-    Local,
-    /// It is recorded.
-    Write,
-    /// It takes jobs for its client, which must be there for them, and is recorded.
-    Pull,
-    /// It goes over jobs of a queue in slices, and is recorded.
-    Bulk,
-    /// It is about as many jobs as its lists have items, is recorded, and is cut into pieces where it is long.
-    Batch(Batched),
-}
-
-/// What is done with the jobs of a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Batched {
-    /// They are pushed to a queue.
-    Push,
-    /// They are pushed together, each to its queue.
-    Flow,
-    /// Each is held by a worker, which has done something with it.
-    Held(PerJob),
-}
-
-/// What is done with each job that a worker holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PerJob {
-    /// It is completed: all of them or none.
-    Ack,
-    /// Its lock is renewed.
-    Renew,
-    /// Its lock is renewed for a time of its own.
-    Extend,
-}
-
-impl Class {
-    /// Whether a record tells of it, so that it needs the files of the log.
-    pub const fn is_recorded(self) -> bool {
-        match self {
-            Self::Read | Self::Scatter | Self::Local => false,
-            Self::Write | Self::Pull | Self::Bulk | Self::Batch(_) => true,
-        }
-    }
-}
-
-/// How much a command may be answered with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReplySize {
-    /// Little, or what must not wait.
-    Short,
-    /// At most one job, which a pull gets.
-    Pulled,
-    /// A job or a value, or several jobs.
-    Jobs,
-    /// A list, up to a whole frame.
-    List,
-}
-
-const ID: FieldSpec = required("id", Kind::JobId);
-const TOKEN: FieldSpec = optional("token", Kind::Token);
-const WORKER_ID: FieldSpec = required("workerId", NAME);
-const STATE: FieldSpec = optional("state", Kind::Choices(STATES));
-const PULL_TIMEOUT: FieldSpec = integer("timeout", 0, PULL_TIMEOUT_MAX_MS).or(0);
-const OWNER: FieldSpec = optional("owner", NAME);
-const LOCK_TTL: FieldSpec = integer("lockTtl", 1, DAY_MS).or(LOCK_TTL_DEFAULT_MS);
-const DETACH: FieldSpec = flag("detach");
-const LIMIT: FieldSpec = integer("limit", 1, RATE_MAX).must();
-const GROUP_PULL: FieldSpec = optional("group", Kind::GroupPull);
-const GROUP: FieldSpec = required("groupId", NAME);
-const DURATION: FieldSpec = integer("duration", 1, INTEGER_MAX).must();
-const IDS: FieldSpec = required("ids", Kind::JobIds);
-const TOKENS: FieldSpec = optional("tokens", Kind::Tokens);
-const COUNT: FieldSpec = integer("count", 0, INTEGER_MAX);
-const START: FieldSpec = integer("start", 0, INTEGER_MAX).or(0);
-/// To the end, if it is -1.
-const END: FieldSpec = integer("end", -1, INTEGER_MAX).or(-1);
-const FILTER: FieldSpec = optional("filter", Kind::DlqFilter);
-const KEY: FieldSpec = required("deduplicationId", NAME);
-
-/// A push to one queue: the queue, then the job's own fields.
-const PUSH: &[FieldSpec] = &{
-    let mut fields = [QUEUE; JOB_FIELDS.len() + 1];
-    let mut at = 0;
-    while at < JOB_FIELDS.len() {
-        fields[at + 1] = JOB_FIELDS[at];
-        at += 1;
-    }
-    fields
-};
-const PULL: &[FieldSpec] = &[QUEUE, PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH, GROUP_PULL];
-const PULL_MANY: &[FieldSpec] = &[
-    QUEUE,
-    integer("count", 1, PULL_COUNT_MAX).must(),
-    PULL_TIMEOUT,
-    OWNER,
-    LOCK_TTL,
-    DETACH,
-    GROUP_PULL,
-];
-const ACK_MANY: &[FieldSpec] =
-    &[IDS, optional("results", Kind::Results), TOKENS, optional("removeOnCompletes", Kind::Flags)];
-const EXTEND_MANY: &[FieldSpec] =
-    &[IDS, TOKENS, required("durations", Kind::Integers { min: 1, max: DAY_MS })];
-const CRON: &[FieldSpec] = &[
-    required("name", NAME),
-    QUEUE,
-    required("data", PAYLOAD),
-    optional("schedule", LINE),
-    integer("repeatEvery", 1, INTEGER_MAX),
-    integer("priority", -PRIORITY_MAX, PRIORITY_MAX).or(0),
-    integer("maxLimit", 1, INTEGER_MAX),
-    optional("timezone", NAME),
-    optional("jobName", NAME),
-    optional("uniqueKey", NAME),
-    optional("dedup", Kind::Dedup),
-    flag("immediately"),
-    flag("skipIfNoWorker"),
-    optional("skipMissedOnRestart", Kind::Flag),
-    flag("preventOverlap"),
-    optional("jobOptions", Kind::CronJob),
-];
 
 /// Hands all rows to a macro. The busiest come first, since a name is found by walking down the table.
 macro_rules! command_table {
@@ -185,11 +69,11 @@ Ack "ACK" {
     job: JobRef<'a> = ID,
     result: &'a [u8] = optional("result", PAYLOAD),
     token: Option<Token> = TOKEN,
-    remove: bool = flag("removeOnComplete"),
+    remove: bool = flag("removeOnComplete").of_three(),
 } => Write, Short, Job(*job), ack(*job, *token, result, *remove);
 Pull "PULL" [take_pull_one, PULL] { pull: Pull<'a> }
     => Pull, Pulled, Queue(pull.queue), pull(&pull.command(), false);
-PushBatch "PUSHB" { queue: &'a str = QUEUE, jobs: Vec<NewJob<'a>> = required("jobs", Kind::Jobs) }
+PushBatch "PUSHB" [take_push_many, PUSH_MANY] { queue: &'a str, jobs: Vec<NewJob<'a>> }
     => Batch(Batched::Push), Short, push_route(queue, jobs), push(queue, jobs, true);
 PullBatch "PULLB" [take_pull_many, PULL_MANY] { pull: Pull<'a> }
     => Pull, Jobs, Queue(pull.queue), pull(&pull.command(), true);
@@ -201,7 +85,7 @@ Fail "FAIL" {
     token: Option<Token> = TOKEN,
     unrecoverable: bool = flag("unrecoverable"),
     stack: Stack<'a> = optional("stack", Kind::Stack { bytes_max: STACK_BYTES_MAX }),
-    remove: bool = flag("removeOnFail"),
+    remove: bool = flag("removeOnFail").of_three(),
 } => Write, Short, Job(*job), on_job(*job, Answer::Ok, |job, by| Command::Fail(Fail {
     job, token: by.token(*token), error, unrecoverable: *unrecoverable, stack: *stack, remove: *remove,
 }));
@@ -214,7 +98,7 @@ JobHeartbeatBatch "JobHeartbeatB" [take_heartbeats, &[IDS, TOKENS]] { batch: Bat
 Progress "Progress" {
     job: JobRef<'a> = ID,
     progress: f64 = required("progress", Kind::Number { min: 0, max: 100 }),
-    message: Option<&'a str> =
+    message: Option<&'a [u8]> =
         optional("message", Kind::LongText { bytes_max: PAYLOAD_BYTES_MAX, cut: false }),
 } => Write, Short, Job(*job), change(*job, Answer::Ok, Change::Progress { progress: *progress, message: *message });
 AddLog "AddLog" {
@@ -226,8 +110,12 @@ AddLog "AddLog" {
     },
 } => Write, Short, Job(*job), change(*job, Answer::Flag("added"), Change::Log { level: *level, message });
 Ping "Ping" {} => Local, Short, Here, ping();
-Heartbeat "Heartbeat" { worker_id: &'a str = required("id", NAME) }
-    => Local, Short, Name(worker_id), worker_heartbeat(worker_id);
+Heartbeat "Heartbeat" {
+    worker_id: &'a str = required("id", NAME),
+    active: Option<u64> = integer("activeJobs", 0, INTEGER_MAX),
+    processed: Option<u64> = integer("processed", 0, INTEGER_MAX),
+    failed: Option<u64> = integer("failed", 0, INTEGER_MAX),
+} => Local, Short, Name(worker_id), worker_heartbeat(worker_id, Told::of(*active, *processed, *failed));
 WaitJob "WaitJob" {
     job: JobRef<'a> = ID,
     timeout_ms: u64 = integer("timeout", 0, WAIT_TIMEOUT_MAX_MS).or(WAIT_TIMEOUT_DEFAULT_MS),
@@ -235,18 +123,28 @@ WaitJob "WaitJob" {
 GetJob "GetJob" { job: JobRef<'a> = ID } => Read, Jobs, Job(*job), get_job(*job);
 GetState "GetState" { job: JobRef<'a> = ID } => Read, Short, Job(*job), get_state(*job);
 GetResult "GetResult" { job: JobRef<'a> = ID } => Read, Jobs, Job(*job), get_result(*job);
+Explain "Explain" { job: JobRef<'a> = ID } => Read, Short, Job(*job), explain(*job);
+GetJobDetail "GetJobDetail" { job: JobRef<'a> = ID } => Read, List, Job(*job), get_job_detail(*job);
+GetFlow "GetFlow" {
+    job: JobRef<'a> = ID,
+    depth: u32 = integer("depth", 0, FLOW_DEPTH_MAX).or(FLOW_DEPTH_DEFAULT),
+    limit: u32 = integer("limit", 1, LISTING_MAX).or(LISTING_DEFAULT),
+} => Read, List, Job(*job), get_flow(*job, (*depth, *limit));
 GetProgress "GetProgress" { job: JobRef<'a> = ID } => Read, Jobs, Job(*job), get_progress(*job);
 GetLogs "GetLogs" { job: JobRef<'a> = ID, start: u64 = START, end: Option<u64> = END }
     => Read, List, Job(*job), get_logs(*job, *start, *end);
-GetJobByCustomId "GetJobByCustomId" { name: &'a str = required("customId", NAME) }
+GetJobByCustomId "GetJobByCustomId" { name: &'a str = required("customId", NAME).digits() }
     => Read, Jobs, Job(JobRef::Custom(name)), get_job(JobRef::Custom(name));
-GetJobs "GetJobs" {
-    queue: &'a str = QUEUE,
-    states: Option<StateFilter> = optional("state", Kind::Choices(LISTED)),
-    limit: u32 = integer("limit", 0, LISTING_MAX).or(LISTING_DEFAULT),
-    offset: u64 = integer("offset", 0, INTEGER_MAX).or(0),
-    oldest_first: Option<bool> = optional("asc", Kind::Flag),
-} => Read, List, Queue(queue), get_jobs(listing_of(queue, *states, (*offset, *limit), *oldest_first));
+GetJobs "GetJobs" [take_get_jobs, GET_JOBS] {
+    queue: &'a str,
+    states: Option<StateFilter>,
+    limit: u32,
+    offset: u64,
+    oldest_first: Option<bool>,
+    page: Option<Box<JobPage<'a>>>,
+} => Read, List, Queue(queue), list_jobs((queue, *states), (*offset, *limit), *oldest_first, page.as_deref());
+Search "Search" [take_search, SEARCH] { search: Box<Search<'a>> }
+    => Read, List, search_route(search), search(search);
 GetJobCounts "GetJobCounts" { queue: &'a str = QUEUE } => Read, Short, Queue(queue), job_counts(queue);
 GetCountsPerPriority "GetCountsPerPriority" { queue: &'a str = QUEUE }
     => Read, List, Queue(queue), priority_counts(queue);
@@ -257,16 +155,24 @@ Update "Update" { job: JobRef<'a> = ID, data: &'a [u8] = required("data", PAYLOA
 ChangePriority "ChangePriority" {
     job: JobRef<'a> = ID,
     priority: i32 = integer("priority", -PRIORITY_MAX, PRIORITY_MAX).must(),
-    lifo: Option<bool> = optional("lifo", Kind::Flag),
+    lifo: Option<bool> = optional("lifo", Kind::Flag).truth(),
 } => Write, Short, Job(*job), change(*job, Answer::Ok, Change::Prioritize { priority: *priority, lifo: *lifo });
 Promote "Promote" { job: JobRef<'a> = ID } => Write, Short, Job(*job), change(*job, Answer::Ok, Change::Promote);
 MoveToDelayed "MoveToDelayed" {
     job: JobRef<'a> = ID,
-    delay_ms: u64 = integer("delay", 0, YEAR_MS).must(),
+    delay_ms: u64 = integer("delay", 0, YEAR_MS).must().clamped(),
     token: Option<Token> = TOKEN,
 } => Write, Short, Job(*job), change(*job, Answer::Ok, Change::PutOff { delay_ms: *delay_ms, token: *token });
-Discard "Discard" { job: JobRef<'a> = ID, token: Option<Token> = TOKEN }
-    => Write, Short, Job(*job), change(*job, Answer::Ok, Change::Discard { token: *token });
+Discard "Discard" {
+    job: JobRef<'a> = ID,
+    token: Option<Token> = TOKEN,
+    error: &'a str = optional("error", Kind::LongText { bytes_max: ERROR_BYTES_MAX, cut: true }),
+    cause: Cause = FieldSpec {
+        default: Preset::Text("unknown"),
+        ..optional("reason", Kind::Choice(Cause::NAMES))
+    },
+    attempts: Option<u64> = integer("attempts", 0, ATTEMPTS_MAX),
+} => Write, Short, Job(*job), change(*job, Answer::Ok, Change::discard(*token, (*cause, error), *attempts));
 ExtendLock "ExtendLock" {
     job: JobRef<'a> = ID,
     token: Option<Token> = TOKEN,
@@ -280,10 +186,10 @@ MoveToWait "MoveToWait" { job: JobRef<'a> = ID, token: Option<Token> = TOKEN }
     => Write, Short, Job(*job), change(*job, Answer::Ok, Change::ToWait { token: *token });
 ChangeDelay "ChangeDelay" {
     job: JobRef<'a> = ID,
-    delay_ms: u64 = integer("delay", 0, YEAR_MS).must(),
+    delay_ms: u64 = integer("delay", 0, YEAR_MS).must().clamped(),
     token: Option<Token> = TOKEN,
 } => Write, Short, Job(*job), change(*job, Answer::Ok, Change::Delay { delay_ms: *delay_ms, token: *token });
-PushFlow "PUSHF" { jobs: Vec<FlowJob<'a>> = required("jobs", Kind::Flow) }
+PushFlow "PUSHF" [take_push_flow, PUSH_FLOW] { jobs: Vec<FlowJob<'a>> }
     => Batch(Batched::Flow), Short, Here, dispatch_flow(jobs);
 GetChildrenValues "GetChildrenValues" { job: JobRef<'a> = ID }
     => Read, List, Job(*job), children_values(*job, How::Completed);
@@ -299,7 +205,7 @@ RemoveChildDependency "RemoveChildDependency" { job: JobRef<'a> = ID } => Write,
 RemoveUnprocessedChildren "RemoveUnprocessedChildren" { job: JobRef<'a> = ID }
     => Write, Short, Job(*job), abandon_children(*job);
 MoveToWaitingChildren "MoveToWaitingChildren" { job: JobRef<'a> = ID, token: Option<Token> = TOKEN }
-    => Write, Short, Job(*job), change(*job, Answer::Flag("moved"), Change::Block { token: *token });
+    => Write, Short, Job(*job), change(*job, Answer::Moved, Change::Block { token: *token });
 ClearLogs "ClearLogs" { job: JobRef<'a> = ID, keep: u32 = integer("keepLogs", 0, LINES_MAX).or(0) }
     => Write, Short, Job(*job), change(*job, Answer::Ok, Change::CutLog(*keep));
 RemoveJobDeduplicationKey "RemoveJobDeduplicationKey" { job: JobRef<'a> = ID }
@@ -315,7 +221,8 @@ Pause "Pause" { queue: &'a str = QUEUE }
 Resume "Resume" { queue: &'a str = QUEUE }
     => Write, Short, Queue(queue), set(&Command::Pause { queue, paused: false });
 IsPaused "IsPaused" { queue: &'a str = QUEUE } => Read, Short, Queue(queue), is_paused(queue);
-Drain "Drain" { queue: &'a str = QUEUE } => Bulk, Short, Queue(queue), begin_bulk(&Command::Drain { queue });
+Drain "Drain" { queue: &'a str = QUEUE, delayed: Option<bool> = optional("delayed", Kind::Flag) }
+    => Bulk, Short, Queue(queue), drain(queue, *delayed);
 Obliterate "Obliterate" { queue: &'a str = QUEUE } => Bulk, Short, Queue(queue), begin_bulk(&Command::Obliterate { queue });
 Clean "Clean" {
     queue: &'a str = QUEUE,
@@ -323,7 +230,8 @@ Clean "Clean" {
     states: Option<StateFilter> = STATE,
     limit: u32 = integer("limit", 0, CLEAN_MAX).or(CLEAN_DEFAULT),
 } => Bulk, List, Queue(queue), clean(queue, *grace_ms, *states, *limit);
-ListQueues "ListQueues" {} => Scatter, List, All, list_rows(Rows::Queues);
+ListQueues "ListQueues" [take_list_queues, LIST_QUEUES] { page: Option<Box<QueuePage<'a>>> }
+    => Scatter, List, All, list_queues(page.as_deref());
 Dlq "Dlq" [take_dlq, &[QUEUE, integer("count", 0, LISTING_MAX).or(LISTING_DEFAULT), FILTER]] {
     queue: &'a str,
     count: u32,
@@ -336,6 +244,16 @@ RetryDlq "RetryDlq" [take_retry_dlq, &[QUEUE, optional("jobId", Kind::JobId), CO
     filter: Option<DlqFilter>,
 } => Bulk, Short, job_in_queue(queue, *job), retry_dlq(queue, *job, *count, *filter);
 PurgeDlq "PurgeDlq" { queue: &'a str = QUEUE } => Bulk, Short, Queue(queue), begin_bulk(&Command::PurgeFailed { queue });
+DlqGroups "DlqGroups" {
+    queue: Option<&'a str> = FieldSpec { required: false, ..QUEUE },
+    by: Grouping = GROUPED,
+    limit: u32 = integer("limit", 1, LISTING_MAX).or(LISTING_DEFAULT),
+} => Read, List, queue.map_or(Route::Shard(0), Queue), group_dead_letters(*queue, *by, *limit);
+Bulk "Bulk" [take_bulk, BULK] { bulk: Box<Bulk<'a>> } => Bulk, Short, bulk_route(bulk), begin_bulk_task(bulk);
+GetTask "GetTask" { task: &'a str = TASK } => Read, Short, Route::Shard(shard_of_task(task)), get_task(task);
+ListTasks "ListTasks" {} => Scatter, List, All, list_tasks();
+CancelTask "CancelTask" { task: &'a str = TASK }
+    => Local, Short, Route::Shard(shard_of_task(task)), cancel_task(task);
 GetDlqStats "GetDlqStats" { queue: &'a str = QUEUE } => Read, Short, Queue(queue), dlq_stats(queue);
 SetDlqConfig "SetDlqConfig" { queue: &'a str = QUEUE, config: DlqPatch = required("config", Kind::DlqConfig) }
     => Write, Short, Queue(queue), begin_bulk(&Command::Rule { queue, patch: RulePatch::Dlq(*config) });
@@ -354,6 +272,19 @@ RemoveDlqJob "RemoveDlqJob" { queue: &'a str = QUEUE, job: JobRef<'a> = required
 Cron "Cron" [take_cron, CRON] { cron: Cron<'a> } => Write, Short, Registry, begin_cron(cron.name);
 CronDelete "CronDelete" { name: &'a str = required("name", NAME) } => Write, Short, Registry, begin_cron(name);
 CronGet "CronGet" { name: &'a str = required("name", NAME) } => Read, Jobs, Registry, begin_cron(name);
+CronTrigger "CronTrigger" { name: &'a str = required("name", NAME) } => Write, Short, Registry, begin_cron(name);
+SetCronEnabled "SetCronEnabled" {
+    name: &'a str = required("name", NAME),
+    enabled: bool = required("enabled", Kind::Flag),
+} => Write, Short, Registry, begin_cron(name);
+CronPreview "CronPreview" {
+    name: Option<&'a str> = optional("name", NAME),
+    schedule: Option<&'a str> = optional("schedule", LINE),
+    every_ms: Option<u64> = integer("repeatEvery", 1, INTEGER_MAX),
+    timezone: Option<&'a str> = optional("timezone", NAME),
+    count: u32 = integer("count", 1, PREVIEW_MAX).or(PREVIEW_DEFAULT),
+    from_ms: Option<u64> = integer("from", 0, INTEGER_MAX),
+} => Read, List, name.map_or(Here, |_| Registry), preview_cron(*name);
 CronList "CronList" {} => Scatter, List, All, list_rows(Rows::Crons);
 Stats "Stats" {} => Scatter, Short, All, scatter(ScatterQuery::Stats);
 Metrics "Metrics" {
@@ -361,17 +292,59 @@ Metrics "Metrics" {
     of: Finished = FieldSpec { default: Preset::Text("completed"), ..optional("type", Kind::Choice(METRICS)) },
     start: u64 = START,
     end: Option<u64> = END,
-} => Scatter, Short, queue.map_or(All, Queue), metrics(*queue, *of, (*start, *end));
-Prometheus "Prometheus" {} => Scatter, List, All, scatter(ScatterQuery::Prometheus);
+} => Scatter, List, queue.map_or(All, Queue), metrics(*queue, *of, (*start, *end));
+History "History" {
+    queue: Option<&'a str> = optional("queue", Kind::Queue),
+    series: Option<StateFilter> = optional("series", Kind::Choices(SERIES)),
+    point_ms: u64 = POINT_MS,
+    points: u32 = POINTS,
+    until_ms: Option<u64> = UNTIL,
+} => Scatter, List, queue.map_or(All, Queue), history(*queue, *series, (*point_ms, *points, *until_ms));
+Heatmap "Heatmap" {
+    queue: Option<&'a str> = optional("queue", Kind::Queue),
+    shard: Option<u64> = integer("shard", 0, SHARD_MAX),
+    point_ms: u64 = POINT_MS,
+    points: u32 = POINTS,
+    until_ms: Option<u64> = UNTIL,
+} => Scatter, List, queue.map_or(All, Queue), heatmap(*queue, *shard, (*point_ms, *points, *until_ms));
+Shards "Shards" {} => Scatter, Short, All, shards();
+Watch "Watch" {
+    what: Option<StateFilter> = optional("what", Kind::Choices(WATCHED)),
+    every_ms: u64 = integer("every", WATCH_MS_MIN, WATCH_MS_MAX).or(WATCH_MS_MIN),
+    top: u32 = integer("top", 1, WATCH_QUEUES_MAX).or(WATCH_QUEUES_DEFAULT),
+} => Local, Short, Here, watch(*what, *every_ms, *top);
+Unwatch "Unwatch" {} => Local, Short, Here, unwatch();
+Prometheus "Prometheus" { queues: Option<&'a str> = optional("queues", LINE) }
+    => Scatter, List, All, prometheus(*queues);
+StorageStatus "StorageStatus" {} => Scatter, Short, All, scatter(ScatterQuery::Storage);
+CompactMemory "CompactMemory" {} => Local, Short, Here, compact_memory();
+Doctor "Doctor" {} => Scatter, List, All, scatter(ScatterQuery::Doctor);
+GetSettings "GetSettings" {} => Local, Short, Here, get_settings();
+DashboardOverview "DashboardOverview" {} => Scatter, List, All, scatter(ScatterQuery::Overview);
+DashboardQueues "DashboardQueues" {} => Scatter, List, All, list_rows(Rows::Dashboard);
+DashboardQueue "DashboardQueue" {
+    queue: &'a str = QUEUE,
+    with_jobs: bool = flag("includeJobs"),
+    limit: u32 = integer("jobsLimit", 0, LISTING_MAX).or(10),
+} => Read, List, Queue(queue), dashboard_queue(queue, *with_jobs, *limit);
 BackupPoint "BackupPoint" {} => Write, Short, Here, ask_backup_point();
 RegisterWorker "RegisterWorker" {
     name: &'a str = required("name", NAME),
     queues: Texts<'a> = required("queues", Kind::Queues { items_max: LIST_MAX }),
     worker_id: Option<&'a str> = FieldSpec { required: false, ..WORKER_ID },
-} => Local, Short, worker_id.map_or(Here, Name), register_worker(name, *queues, *worker_id);
+    concurrency: Option<u64> = integer("concurrency", 0, INTEGER_MAX),
+    hostname: Option<&'a str> =
+        optional("hostname", Kind::Text { chars_min: 0, chars_max: NAME_CHARS_MAX }),
+    pid: Option<u64> = integer("pid", 0, INTEGER_MAX),
+} => Local, Short, worker_id.map_or(Here, Name),
+    register_worker(name, *queues, *worker_id, About { concurrency: *concurrency, hostname: *hostname, pid: *pid });
 UnregisterWorker "UnregisterWorker" { worker_id: &'a str = WORKER_ID }
     => Local, Short, Name(worker_id), unregister_worker(worker_id);
-ListWorkers "ListWorkers" {} => Scatter, List, All, list_rows(Rows::Workers);
+ListWorkers "ListWorkers" {
+    queue: Option<&'a str> = FieldSpec { required: false, ..QUEUE },
+    after: Option<&'a str> = optional("after", NAME),
+    limit: Option<u64> = integer("limit", 1, LISTING_MAX),
+} => Scatter, List, All, list_workers(*queue, *after, *limit);
 AddWebhook "AddWebhook" {
     url: &'a str = required("url", LINE),
     events: Texts<'a> = required("events", Kind::TextsOf(WEBHOOK_EVENTS)),
@@ -384,12 +357,17 @@ SetWebhookEnabled "SetWebhookEnabled" {
     id: &'a str = required("id", NAME),
     enabled: bool = required("enabled", Kind::Flag),
 } => Write, Short, Registry, enable_webhook(id, *enabled);
+TestWebhook "TestWebhook" { id: &'a str = required("id", NAME) } => Local, Short, Registry, test_webhook(id);
+WebhookDeliveries "WebhookDeliveries" {
+    id: &'a str = required("id", NAME),
+    limit: u32 = integer("limit", 1, DELIVERIES_MAX).or(DELIVERIES_MAX),
+} => Read, Jobs, Registry, webhook_deliveries(id, *limit);
 ListWebhooks "ListWebhooks" {} => Read, List, Registry, list_webhooks();
 RateLimit "RateLimit" {
     queue: &'a str = QUEUE,
     limit: u32 = LIMIT,
-    span_ms: u32 = integer("duration", 1, DAY_MS).or(1000),
-    ttl_ms: Option<u64> = integer("ttl", 1, YEAR_MS),
+    span_ms: u32 = integer("duration", 1, DAY_MS).or(1000).absent_below(),
+    ttl_ms: Option<u64> = integer("ttl", 1, YEAR_MS).absent_below(),
 } => Write, Short, Queue(queue), rate_limit(queue, (*limit, *span_ms), *ttl_ms);
 RateLimitClear "RateLimitClear" { queue: &'a str = QUEUE }
     => Write, Short, Queue(queue), set(&Command::Limit { queue, limit: Limit::Rate(None) });
@@ -413,7 +391,7 @@ GetGroups "GetGroups" {
 SetGroupRateLimit "SetGroupRateLimit" {
     queue: &'a str = QUEUE,
     group: &'a str = GROUP,
-    jobs: u64 = integer("max", 1, INTEGER_MAX).must(),
+    jobs: u64 = integer("max", 1, INTEGER_MAX).must().strict(),
     span_ms: u64 = DURATION,
 } => Write, Short, Queue(queue),
     set_for_group((queue, group), Answer::Ok, GroupLimit::Rate(Some(GroupRate { jobs: *jobs, span_ms: *span_ms })));
@@ -429,7 +407,7 @@ GetGroupRateLimitTtl "GetGroupRateLimitTtl" {
 SetGroupConcurrency "SetGroupConcurrency" {
     queue: &'a str = QUEUE,
     group: &'a str = GROUP,
-    most: u64 = integer("concurrency", 1, INTEGER_MAX).must(),
+    most: u64 = integer("concurrency", 1, INTEGER_MAX).must().strict(),
 } => Write, Short, Queue(queue), set_for_group((queue, group), Answer::Ok, GroupLimit::Active(Some(*most)));
 GetGroupConcurrency "GetGroupConcurrency" { queue: &'a str = QUEUE, group: &'a str = GROUP }
     => Read, Short, Queue(queue), ask_group((queue, group), GroupAsk::Concurrency);
@@ -454,6 +432,20 @@ TrimEvents "TrimEvents" { queue: &'a str = QUEUE, length: u64 = integer("maxLeng
     => Write, Short, Queue(queue), trim_events();
 SubscribeEvents "SubscribeEvents" { queue: &'a str = QUEUE } => Local, Short, Here, subscribe(queue);
 UnsubscribeEvents "UnsubscribeEvents" {} => Local, Short, Here, unsubscribe();
+Subscribe "Subscribe" {
+    queues: Texts<'a> = optional("queues", Kind::Texts { items_max: EVENT_NAMES_MAX, chars_max: QUEUE_CHARS_MAX }),
+    types: Option<StateFilter> = optional("types", Kind::Choices(EVENT_TYPES)),
+    events: Texts<'a> = optional("events", Kind::Texts { items_max: EVENT_NAMES_MAX, chars_max: NAME_CHARS_MAX }),
+    jobs: Texts<'a> = optional("jobs", Kind::Texts { items_max: EVENT_NAMES_MAX, chars_max: NAME_CHARS_MAX }),
+    sample: u32 = integer("sample", 1, EVENT_SAMPLE_MAX).or(1),
+    data: Option<bool> = optional("data", Kind::Flag),
+    named: bool = flag("named"),
+    ids: bool = flag("ids"),
+    last_id: Option<&'a str> = optional("lastEventId", LINE),
+} => Local, Short, Here, subscribe_by_choice();
+Unsubscribe "Unsubscribe" {
+    events: Texts<'a> = optional("events", Kind::Texts { items_max: EVENT_NAMES_MAX, chars_max: NAME_CHARS_MAX }),
+} => Local, Short, Here, unsubscribe_from(*events);
 Hello "Hello" {
     protocol_version: u64 = integer("protocolVersion", 1, INTEGER_MAX).must(),
     capabilities: Texts<'a> =
@@ -461,6 +453,11 @@ Hello "Hello" {
 } => Local, Short, Here, hello(*protocol_version);
 Auth "Auth" { token: &'a str = required("token", Kind::Text { chars_min: 0, chars_max: LINE_CHARS_MAX }) }
     => Local, Short, Here, authenticate(token);
+Whoami "Whoami" {} => Local, Short, Here, whoami();
+AuditLog "AuditLog" {
+    limit: u32 = integer("limit", 1, LISTING_MAX).or(LISTING_DEFAULT),
+    before: Option<u64> = integer("before", 1, INTEGER_MAX),
+} => Read, List, Here, audit_log(*limit, *before);
         }
     };
 }
@@ -492,12 +489,71 @@ macro_rules! commands {
                 bytes_max: bytes_max(fields_of!($([$specs])? { $($($spec,)?)* })),
                 class: $class,
                 reply: $reply,
+                since: since(Op::$op),
             }),*]
         };
     };
 }
 
 command_table!(commands);
+
+/// The version that a command came with. Those that no release of either version has tell nothing of their client.
+const fn since(op: Op) -> Version {
+    use Op::{
+        GetDeduplicationJobId, GetDlqStats, GetGroupActiveCount, GetGroupConcurrency,
+        GetGroupJobsCount, GetGroupRateLimit, GetGroupRateLimitTtl, GetGroupsJobsCount,
+        GetQueueLimits, IsGroupPaused, MoveToWaitingChildren, PauseGroup, PushFlow, RateLimitGroup,
+        RemoveDeduplicationKey, RemoveDlqJob, RemoveGroupConcurrency, RemoveGroupRateLimit,
+        RemoveJobDeduplicationKey, ResumeGroup, SetGroupConcurrency, SetGroupRateLimit,
+        SubscribeEvents, TrimEvents, UnsubscribeEvents,
+    };
+    match op {
+        GetDeduplicationJobId
+        | GetDlqStats
+        | GetGroupActiveCount
+        | GetGroupConcurrency
+        | GetGroupJobsCount
+        | GetGroupRateLimit
+        | GetGroupRateLimitTtl
+        | GetGroupsJobsCount
+        | GetQueueLimits
+        | IsGroupPaused
+        | MoveToWaitingChildren
+        | PauseGroup
+        | PushFlow
+        | RateLimitGroup
+        | RemoveDeduplicationKey
+        | RemoveDlqJob
+        | RemoveGroupConcurrency
+        | RemoveGroupRateLimit
+        | RemoveJobDeduplicationKey
+        | ResumeGroup
+        | SetGroupConcurrency
+        | SetGroupRateLimit
+        | SubscribeEvents
+        | TrimEvents
+        | UnsubscribeEvents => Version::Three,
+        _ => Version::Two,
+    }
+}
+
+/// Whether the versions differ in what a command does or answers, other than that version 3 is more lenient with fields.
+pub const fn differs(op: Op) -> bool {
+    matches!(
+        op,
+        Op::ListQueues
+            | Op::GetJobCounts
+            | Op::Count
+            | Op::GetCountsPerPriority
+            | Op::GetResult
+            | Op::GetChildrenValues
+            | Op::Drain
+            | Op::MoveToDelayed
+            | Op::MoveToWait
+            | Op::Discard
+            | Op::ChangeDelay
+    )
+}
 
 impl Op {
     #[inline]

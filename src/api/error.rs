@@ -102,6 +102,8 @@ codes! {
     Unauthorized = "unauthorized", 401;
     /// The request seems to come from a web page that is not allowed.
     CrossOrigin = "cross-origin", 403;
+    /// The token is valid, but not for this command or this queue.
+    Forbidden = "forbidden", 403;
     /// The job, queue entry, schedule, worker, webhook, group or path does not exist.
     NotFound = "not_found", 404;
     /// The request was not complete in time.
@@ -169,10 +171,14 @@ fixed! {
     RemovesLength: InvalidField, "removeOnCompletes must have the same length as ids";
     DurationsLength: InvalidField, "durations must have the same length as ids";
     TokensLength: InvalidField, "tokens must not be longer than ids";
+    QueueAndShard: InvalidField, "queue and shard must not both be given";
     JobIdAndFilter: InvalidField, "jobId and filter must not both be given";
     ConfigRequired: InvalidField, "config is required";
     CadenceRequired: InvalidField, "schedule or repeatEvery is required";
     CadenceTwice: InvalidField, "schedule and repeatEvery must not both be given";
+    CronTwice: InvalidField, "name must not be given with schedule, repeatEvery or timezone";
+    RepeatTwice: InvalidField, "repeat.every and repeat.pattern must not both be given";
+    RepeatNever: InvalidField, "repeat.pattern has no run between startDate and endDate";
     AffinityTwice: InvalidField, "group.affinity must be given only once";
     DependsOnItself: InvalidField, "dependsOn must not name the job itself";
     ChildTwice: InvalidField, "childrenIds must not name a job twice";
@@ -191,8 +197,15 @@ fixed! {
 
     TlsSpoken: Unsupported, "This port speaks TLS";
     TlsNotSpoken: Unsupported, "This port does not speak TLS";
+    StreamQueueTwice: InvalidField, "queue must not be given in the path and in the query";
+    EventsEmpty: InvalidField, "events must be a non-empty array";
+    TypesAndEvents: InvalidField, "types and events must not both be given";
+
     SubscribeOverTcp: Unsupported, "Subscriptions are for connections over TCP";
+    WatchOverHttp: Unsupported, "Samples are for connections over TCP and WebSocket";
+    NoTokensToShow: Unsupported, "The server has no tokens, so there is nothing to log in with";
     NothingOnDisk: Unsupported, "The server keeps nothing on a disk";
+    AuditOff: Unsupported, "The server keeps no audit log";
 
     NotActive: NotActive, "Job not found or not active";
     NotCancellable: WrongState, "Job not found or cannot be cancelled";
@@ -201,7 +214,11 @@ fixed! {
     NotMovable: WrongState, "Job not found or cannot be moved to waiting";
     NotDelayable: WrongState, "Job not found or not waiting, delayed or active";
     Ended: WrongState, "Job not found or already completed or failed";
+    NothingToWaitFor: WrongState, "Job is not active or has no children to wait for";
+    LongLinks: LimitReached, "a parentId of a job that exists is for pushes of at most 2000 jobs and 256 KB";
     GroupOfJobFull: LimitReached, "The group of a job is full";
+    EventPatternsFull: LimitReached, "The choices of events of a shard have 5000 patterns together, which is the most";
+    EventChoicesFull: LimitReached, "Too many different choices of events; those that others have made already are still open";
 
     Unauthorized: Unauthorized, "Unauthorized";
     NotAuthenticated: Unauthorized, "Not authenticated";
@@ -212,8 +229,19 @@ fixed! {
     OtherHost: CrossOrigin, "The Host of this request is neither an IP address nor localhost nor in ALLOWED_HOSTS";
     SecretPage: CrossOrigin, "A browser that does not say for which page it asks takes no jobs: use TLS, or localhost, or a token";
 
+    RoleForbids: Forbidden, "The role of this token does not allow this";
+    QueueForbids: Forbidden, "This token is not for this queue";
+    ScopeForbids: Forbidden, "This token is limited to some queues, and this is about the whole server";
+
     PathNotFound: NotFound, "Not found";
     JobNotFound: NotFound, "Job not found";
+    UnknownCursor: InvalidField, "after must be a cursor of an earlier reply to the same request";
+    OffsetAndCursor: InvalidField, "offset must not be given with after, order, fields, data, name, tag, group, from or to";
+    IdsOrFilter: InvalidField, "ids or filter is required";
+    IdsAndFilter: InvalidField, "ids and filter must not both be given";
+    FilterWithoutQueue: InvalidField, "queue is required with filter";
+    ValueWithoutPath: InvalidField, "path is required with value";
+    TaskNotFound: NotFound, "Task not found";
     GroupNotFound: NotFound, "Group not found";
     CronNotFound: NotFound, "Cron not found";
     WorkerNotFound: NotFound, "Worker not found";
@@ -223,6 +251,7 @@ fixed! {
     FrameTooSlow: Timeout, "The frame did not come in time";
     FrameTooLarge: TooLarge, "Frame exceeds 64 MB";
     CommandBodyTooLarge: TooLarge, "The body must be at most 12 MB";
+    ShortBodyTooLarge: TooLarge, "The body must be at most 384 KB";
     UnreadBodyTooLarge: TooLarge, "The body must be at most 64 KB";
     Expectation: ExpectationFailed, "Expect must be 100-continue";
     WebSocketVersion: UpgradeRequired, "Sec-WebSocket-Version must be 13";
@@ -234,6 +263,9 @@ fixed! {
     Damaged: Damaged, "The stored job is damaged";
     ReplyTooLarge: ReplyTooLarge, "The reply does not fit a frame";
     TransferEncoding: NotImplemented, "Transfer-Encoding must be chunked";
+    TooManyTasks: Busy, "Too many tasks are running: at most 32 on a shard";
+    WebhookTestsWait: Busy, "Too many tests of webhooks are under way already";
+    AuditReadsWait: Busy, "Too many reads of the audit log are under way already";
     LongCommandsWait: Busy, "Too many long commands wait already";
     FramesTooLarge: Busy, "The frames of all connections are too large together";
     BodiesTooLarge: Busy, "The bodies of all requests are too large together";
@@ -257,6 +289,13 @@ filled! {
     required(field: &str): InvalidField, "{field} is required";
     must_be(field: &str, what: impl fmt::Display): InvalidField, "{field} must be {what}";
     item_must_be(field: &str, index: impl fmt::Display, what: impl fmt::Display): InvalidField, "{field}[{index}] must be {what}";
+    unknown_field(name: &str, known: &str): InvalidField, "Unknown field: {name}; did you mean {known}?";
+    parameter_of_body(name: &str): InvalidField, "Unknown query parameter: {name}; what this command takes stands in the body";
+    no_field(name: &str): InvalidField, "{name} is no field of this command";
+    no_field_but(name: &str, known: &str): InvalidField, "{name} is no field of this command; did you mean {known}?";
+    null(field: &str): InvalidField, "{field} must not be null";
+    empty(field: &str): InvalidField, "{field} must not be empty";
+    unknown_parameter(name: &str, known: &str): InvalidField, "Unknown query parameter: {name}; did you mean {known}?";
     given_twice(field: &str): InvalidField, "{field} must be given only once";
     unknown_fields_too_large(most: impl fmt::Display): InvalidField, "unknown fields must have at most {most} bytes";
     options_too_large(most: impl fmt::Display): InvalidField, "job options must be at most {most} bytes together";
@@ -283,9 +322,21 @@ filled! {
     other_parent(job: &str, parent: &str): WrongState, "Child job {job} already belongs to parent {parent}";
     parent_is_child(job: &str): WrongState, "Parent job {job} is a child of the job itself";
     parent_not_linkable(job: &str): WrongState, "Parent job {job} is not linkable";
+    parent_elsewhere(job: &str, queue: &str, named: &str): WrongState, "Parent job {job} belongs to queue {queue}, not {named}";
+
+    role_forbids(command: &str, role: &str): Forbidden, "{command} is not for the role {role}";
+    queue_forbidden(queue: &str, queues: impl fmt::Display): Forbidden, "queue {queue} is not one of those that this token is for: {queues}";
+    scope_forbids(command: &str, queues: impl fmt::Display): Forbidden, "{command} is not for a token that is limited to queues: {queues}";
+    watch_forbidden(queues: impl fmt::Display): Forbidden, "what must be queues for a token that is limited to some: {queues}";
+    parent_forbidden(queues: impl fmt::Display): Forbidden, "parentId is not for a token that is limited to queues, but in PUSHF: {queues}";
+
+    empty_in_query(field: &str): InvalidField, "{field} must not be empty";
+    event_queue(index: usize): InvalidField, "queues[{index}] must be 1 to 256 characters: letters, digits, _ - . : and at most one * for any characters";
+    event_names(names: &str): InvalidField, "events: Invalid: {names}; known are names and patterns such as job:failed, job:*, queue:* and *";
 
     group_full(group: &str, max: impl fmt::Display): LimitReached, "Group {group} has reached its maximum size of {max}";
     too_many_group_settings(most: impl fmt::Display): LimitReached, "At most {most} groups of a shard may have settings";
+    too_many_queue_settings(most: impl fmt::Display): LimitReached, "At most {most} queues of a shard may have settings";
     too_many_group_terms(most: impl fmt::Display): LimitReached, "group must be one of at most {most} that pulls of a queue say at a time";
     too_many_webhooks(most: impl fmt::Display): LimitReached, "Too many webhooks: at most {most}";
     too_many_schedules(most: impl fmt::Display): LimitReached, "Too many schedules: at most {most}";

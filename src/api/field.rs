@@ -71,6 +71,10 @@ pub enum Kind {
     JobId,
     /// A list of job ids, as a batch.
     JobIds,
+    /// Where a trace comes from, in the form of W3C Trace Context.
+    Traceparent,
+    /// What vendors add to that.
+    Tracestate,
     /// A lock token. An empty text counts as absent.
     Token,
     /// Lock tokens in the order of the ids; entries may be null or empty for none.
@@ -104,6 +108,8 @@ pub enum Kind {
     StallConfig,
     /// An object with [`super::objects::DLQ_FILTER_FIELDS`].
     DlqFilter,
+    /// An object with [`super::objects::BULK_FILTER_FIELDS`].
+    BulkFilter,
     /// A list of objects with [`super::objects::FLOW_FIELDS`].
     Flow,
     /// An object with [`super::objects::FLOW_JOB_FIELDS`].
@@ -136,6 +142,54 @@ pub struct FieldSpec {
     pub required: bool,
     /// What it counts as when absent.
     pub default: Preset,
+    /// Whether a number below its bound counts as absent in version 3 of the protocol.
+    pub is_absent_below: bool,
+    /// Whether no release of version 2 of the protocol sends it: a client that does speaks version 3.
+    pub is_of_three: bool,
+    /// What version 3 of the protocol takes beside what it holds.
+    pub on_three: Coercion,
+}
+
+/// What a field is also taken for in version 3 of the protocol, where version 2 refuses it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Coercion {
+    /// Nothing more than in version 2.
+    None,
+    /// A number with a fraction as the whole number below, and a text that spells a number as that number.
+    Number {
+        /// Whether a fraction is refused all the same.
+        is_whole: bool,
+        /// Whether a number below the bound counts as the bound.
+        from_least: bool,
+    },
+    /// A whole number as the text that spells it; in a list each of its items.
+    Digits,
+    /// Any value as true, except zero, what is no number, and the empty text.
+    Truth,
+}
+
+impl Coercion {
+    /// What most fields of a kind are read as.
+    const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Integer { .. } | Kind::Integers { .. } | Kind::Backoff => {
+                Self::Number { is_whole: false, from_least: false }
+            }
+            Kind::Priority => Self::Number { is_whole: true, from_least: false },
+            Kind::JobId | Kind::JobIds => Self::Digits,
+            _ => Self::None,
+        }
+    }
+}
+
+impl Kind {
+    /// The smallest number of those that have bounds.
+    pub const fn least(self) -> Option<i64> {
+        match self {
+            Self::Integer { min, .. } | Self::Integers { min, .. } => Some(min),
+            _ => None,
+        }
+    }
 }
 
 /// One bit for each field, by its place, that is required.
@@ -152,11 +206,27 @@ pub const fn required_of(fields: &[FieldSpec]) -> u64 {
 }
 
 pub(super) const fn required(name: &'static str, kind: Kind) -> FieldSpec {
-    FieldSpec { name, kind, required: true, default: Preset::Nothing }
+    FieldSpec {
+        name,
+        kind,
+        required: true,
+        default: Preset::Nothing,
+        is_absent_below: false,
+        is_of_three: false,
+        on_three: Coercion::of(kind),
+    }
 }
 
 pub(super) const fn optional(name: &'static str, kind: Kind) -> FieldSpec {
-    FieldSpec { name, kind, required: false, default: Preset::Nothing }
+    FieldSpec {
+        name,
+        kind,
+        required: false,
+        default: Preset::Nothing,
+        is_absent_below: false,
+        is_of_three: false,
+        on_three: Coercion::of(kind),
+    }
 }
 
 pub(super) const fn integer(name: &'static str, min: i64, max: i64) -> FieldSpec {
@@ -174,6 +244,40 @@ impl FieldSpec {
 
     pub(super) const fn must(self) -> Self {
         Self { required: true, ..self }
+    }
+
+    pub(super) const fn absent_below(self) -> Self {
+        Self { is_absent_below: true, ..self }
+    }
+
+    pub(super) const fn of_three(self) -> Self {
+        Self { is_of_three: true, ..self }
+    }
+
+    /// In version 3 a number below its bound counts as the bound.
+    pub(super) const fn clamped(self) -> Self {
+        let is_whole = matches!(self.on_three, Coercion::Number { is_whole: true, .. });
+        Self { on_three: Coercion::Number { is_whole, from_least: true }, ..self }
+    }
+
+    /// In version 3 a number may be a text, but has no fraction.
+    pub(super) const fn whole(self) -> Self {
+        Self { on_three: Coercion::Number { is_whole: true, from_least: false }, ..self }
+    }
+
+    /// In version 3 a text may be a number.
+    pub(super) const fn digits(self) -> Self {
+        Self { on_three: Coercion::Digits, ..self }
+    }
+
+    /// In version 3 any value is true or false.
+    pub(super) const fn truth(self) -> Self {
+        Self { on_three: Coercion::Truth, ..self }
+    }
+
+    /// Version 3 takes nothing for it that version 2 does not.
+    pub(super) const fn strict(self) -> Self {
+        Self { on_three: Coercion::None, ..self }
     }
 
     pub(super) const fn or_empty(self) -> Self {

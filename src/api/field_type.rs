@@ -3,9 +3,11 @@
 
 use super::field::{FieldSpec, Kind, Preset};
 use super::flow::FlowJob;
+use super::limits::LARGE_BYTES_MIN;
 use crate::protocol::msgpack::Texts;
 use corq_shards::command::{Stack, Token};
 use corq_shards::dead_letter::policy::{DlqPatch, StallPatch};
+use corq_shards::dead_letter::reason::Cause;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::job_change::Level;
 
@@ -16,6 +18,8 @@ pub enum Held {
     Text,
     /// A text or none.
     MaybeText,
+    /// The bytes of a text that may have megabytes, or none: it is checked once, where it comes in.
+    MaybeLargeText,
     /// The name of a job.
     Job,
     /// The name of a job, or none.
@@ -58,8 +62,13 @@ impl Held {
     pub const fn holds(self, field: &FieldSpec) -> bool {
         let known = field.required || !matches!(field.default, Preset::Nothing);
         match (self, field.kind) {
-            (Self::MaybeText, Kind::Queue | Kind::Text { .. } | Kind::LongText { .. })
-            | (Self::MaybeJob, Kind::JobId) => !field.required,
+            (Self::MaybeText | Self::MaybeLargeText, Kind::LongText { bytes_max, .. }) => {
+                let is_large = bytes_max >= LARGE_BYTES_MIN;
+                !field.required && is_large == matches!(self, Self::MaybeLargeText)
+            }
+            (Self::MaybeText, Kind::Queue | Kind::Text { .. }) | (Self::MaybeJob, Kind::JobId) => {
+                !field.required
+            }
             (Self::Text, Kind::Queue | Kind::Text { .. })
             | (Self::Job, Kind::JobId)
             | (Self::Number, Kind::Number { .. }) => field.required,
@@ -109,6 +118,7 @@ pub(super) use field_types;
 field_types! {
     &str => Held::Text;
     Option<&str> => Held::MaybeText;
+    Option<&[u8]> => Held::MaybeLargeText;
     Option<Token> => Held::Token;
     &[u8] => Held::Value;
     u32 => Held::Integer(0, u32::MAX as i64);
@@ -119,6 +129,7 @@ field_types! {
     bool => Held::Flag;
     Option<bool> => Held::MaybeFlag;
     Level => Held::Choice(3);
+    Cause => Held::Choice(7);
     Texts<'_> => Held::Texts;
     Stack<'_> => Held::Stack;
     DlqPatch => Held::DlqConfig;

@@ -6,6 +6,9 @@
 /// Largest payload, result or progress message, as serialized on the surface it came by.
 pub const PAYLOAD_BYTES_MAX: u32 = 10 * 1024 * 1024;
 
+/// A field that may hold as many bytes is large: its value is checked a slice at a time, and not read again.
+pub const LARGE_BYTES_MIN: u32 = 1 << 20;
+
 /// Longest queue name. Only ASCII is allowed in one, so characters are bytes.
 pub const QUEUE_CHARS_MAX: u32 = 256;
 
@@ -35,6 +38,16 @@ pub const FAMILY_BYTES_MAX: usize = corq_shards::family::FAMILY_BYTES_MAX;
 /// without its payload always fits a log block.
 pub const OPTIONS_BYTES_MAX: usize = 48 * 1024;
 
+/// Longest value that a search compares with what is at a path. Chosen: a request for a list stays short.
+pub const SEARCH_VALUE_BYTES_MAX: u32 = 4096;
+/// Longest time that one search goes on, and how long if nothing is said. Chosen: what is left goes on with its cursor.
+pub const SEARCH_BUDGET_MAX_MS: i64 = 60_000;
+pub const SEARCH_BUDGET_DEFAULT_MS: i64 = 1000;
+
+/// Levels below its first job that a flow is shown with, and how many if nothing is said. Chosen.
+pub const FLOW_DEPTH_MAX: i64 = 100;
+pub const FLOW_DEPTH_DEFAULT: i64 = 10;
+
 /// Most entries of a batch (`jobs`, `ids`). Chosen: a frame of 64 MB could name millions of tiny
 /// jobs, and what the decoder sets aside for each is larger than the job on the wire.
 pub const BATCH_MAX: u32 = 100_000;
@@ -51,6 +64,12 @@ pub const LOG_BYTES_MAX: u32 = 64 * 1024;
 
 /// Longest URL, cron expression or secret, in characters. Chosen.
 pub const LINE_CHARS_MAX: u32 = 4096;
+
+/// Most queues, names or jobs in a choice of events. Chosen: each event is compared with them.
+pub const EVENT_NAMES_MAX: u32 = 100;
+
+/// Largest number of jobs of which a subscriber hears one. Chosen.
+pub const EVENT_SAMPLE_MAX: i64 = 1_000_000;
 
 /// Most queues, capabilities or events in one list. Chosen.
 pub const LIST_MAX: u32 = 1000;
@@ -118,6 +137,41 @@ pub const INTEGER_MAX: i64 = (1 << 53) - 1;
 
 /// Largest per-queue limit (jobs per second, active jobs). Chosen: 32 bits.
 pub const RATE_MAX: i64 = u32::MAX as i64;
+
+/// Most points of `History` and `Heatmap`. Chosen: a day by the minute, and a reply of a few hundred kilobytes.
+pub const POINTS_MAX: i64 = 1440;
+
+/// Points of a `History` or `Heatmap` that does not say: an hour by steps of ten seconds.
+pub const POINTS_DEFAULT: i64 = 360;
+
+/// Shortest length of a point of these, in milliseconds.
+pub const POINT_MS_MIN: i64 = corq_shards::stats::history::span::STEP_MS as i64;
+
+/// Least and longest time between two samples of a `Watch`, in milliseconds. Chosen: a page needs no more.
+pub const WATCH_MS_MIN: i64 = 1000;
+/// The longest.
+pub const WATCH_MS_MAX: i64 = 60_000;
+
+/// Most queues in a sample of a `Watch`. Chosen: a sample is made and sent in one piece.
+pub const WATCH_QUEUES_MAX: i64 = 100;
+
+/// Queues in a sample of a `Watch` that does not say.
+pub const WATCH_QUEUES_DEFAULT: i64 = 20;
+
+/// Most posts of a `WebhookDeliveries`: as many as are remembered of a webhook.
+pub const DELIVERIES_MAX: i64 = corq_io::webhook::DELIVERIES_MAX as i64;
+
+/// Most runs of a `CronPreview`. Chosen: each is searched for.
+pub const PREVIEW_MAX: i64 = 100;
+
+/// Runs of a `CronPreview` that does not say.
+pub const PREVIEW_DEFAULT: i64 = 5;
+
+/// Most shards that a field can name. Chosen: 16 bits; there are as many as cores.
+pub const SHARD_MAX: i64 = u16::MAX as i64;
+
+/// Most jobs that one `Bulk` names by their ids. Chosen: what a page shows at once; more have something in common to be found by.
+pub const BULK_IDS_MAX: u32 = 1000;
 
 /// Deepest nesting of arrays and maps in one value. Chosen: JSON surfaces cannot show more, and
 /// readers that recurse must not fall over it.

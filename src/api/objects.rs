@@ -1,10 +1,12 @@
 //! Objects within commands, and sets of words: their fields, kinds, bounds, defaults. Written once, read by every surface.
 
-use super::field::{FieldSpec, Kind, Preset, flag, integer, optional, required, required_of};
+use super::field::{
+    Coercion, FieldSpec, Kind, Preset, flag, integer, optional, required, required_of,
+};
 use super::limits::{
     ATTEMPTS_DEFAULT, ATTEMPTS_MAX, AUTO_RETRIES_MAX, BACKOFF_DEFAULT_MS, CHILDREN_MAX, DAY_MS,
     DEPENDS_ON_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX,
-    RATE_MAX, STALLS_MAX, TAGS_MAX, YEAR_MS,
+    RATE_MAX, SEARCH_VALUE_BYTES_MAX, STALLS_MAX, TAGS_MAX, YEAR_MS,
 };
 use corq_shards::dead_letter::reason::Cause;
 
@@ -26,6 +28,7 @@ pub const LISTED: &[&str] = &[
     "waiting-children",
     "prioritized",
     "paused",
+    "wait",
 ];
 
 /// Levels of a log entry.
@@ -33,6 +36,41 @@ pub const LOG_LEVELS: &[&str] = corq_shards::log_record::job_change::Level::NAME
 
 /// What a queue counts by the minute.
 pub const METRICS: &[&str] = &["completed", "failed"];
+
+/// What `History` has of each point, in the order of their bits.
+pub const SERIES: &[&str] =
+    &["pushed", "completed", "failed", "waiting", "waitP50", "waitP99", "runP50", "runP99"];
+
+/// What can be watched, in the order of their bits.
+pub const WATCHED: &[&str] = &["stats", "queues", "shards"];
+
+/// The bit of queues in a mask of these.
+pub const WATCHED_QUEUES: u32 = 1 << 1;
+
+/// What can be done with each of many jobs, in the order of [`super::bulk::Action`].
+pub const ACTIONS: &[&str] =
+    &["retry", "remove", "cancel", "promote", "discard", "delay", "priority"];
+
+/// By what dead letters can be grouped.
+pub const GROUPED_BY: &[&str] = &["error"];
+
+/// Types of events, as subscribers see them.
+pub const EVENT_TYPES: &[&str] = &[
+    "pushed",
+    "pulled",
+    "completed",
+    "failed",
+    "progress",
+    "stalled",
+    "removed",
+    "delayed",
+    "duplicated",
+    "retried",
+    "waiting-children",
+    "drained",
+    "paused",
+    "resumed",
+];
 
 /// Events that a webhook can ask for.
 pub const WEBHOOK_EVENTS: &[&str] = &[
@@ -43,6 +81,8 @@ pub const WEBHOOK_EVENTS: &[&str] = &[
     "job.waiting",
     "job.delayed",
     "job.stalled",
+    "job.pushed",
+    "job.started",
 ];
 
 pub(super) const NAME: Kind = Kind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX };
@@ -50,14 +90,18 @@ pub(super) const LINE: Kind = Kind::Text { chars_min: 1, chars_max: LINE_CHARS_M
 pub(super) const PAYLOAD: Kind = Kind::Payload { bytes_max: PAYLOAD_BYTES_MAX };
 pub(super) const QUEUE: FieldSpec = required("queue", Kind::Queue);
 
+/// The trace that a job belongs to.
+pub(super) const TRACEPARENT: FieldSpec = optional("traceparent", Kind::Traceparent);
+pub(super) const TRACESTATE: FieldSpec = optional("tracestate", Kind::Tracestate);
+
 /// A job as pushed, by every surface. `jobId` and `customId` are two names of one thing: clients
 /// use the first in PUSH and the second in PUSHB, and both are taken in both.
 pub const JOB_FIELDS: &[FieldSpec] = &[
     required("data", PAYLOAD),
-    optional("name", NAME),
+    optional("name", NAME).of_three(),
     FieldSpec { default: Preset::Integer(0), ..optional("priority", Kind::Priority) },
-    integer("delay", 0, YEAR_MS).or(0),
-    integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT),
+    integer("delay", 0, YEAR_MS).or(0).clamped(),
+    integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT).whole().clamped(),
     FieldSpec {
         default: Preset::Integer(BACKOFF_DEFAULT_MS),
         ..optional("backoff", Kind::Backoff)
@@ -65,16 +109,17 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     integer("ttl", 0, YEAR_MS),
     integer("timeout", 0, DAY_MS),
     optional("uniqueKey", NAME),
-    optional("jobId", NAME),
-    optional("customId", NAME),
+    optional("jobId", NAME).digits(),
+    optional("customId", NAME).digits(),
     optional("tags", Kind::Texts { items_max: TAGS_MAX, chars_max: NAME_CHARS_MAX }).or_empty(),
     optional("groupId", NAME),
-    flag("lifo"),
-    flag("removeOnComplete"),
-    flag("removeOnFail"),
-    flag("durable"),
+    flag("lifo").truth(),
+    flag("removeOnComplete").truth(),
+    flag("removeOnFail").truth(),
+    flag("durable").truth(),
     optional("dependsOn", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
-        .or_empty(),
+        .or_empty()
+        .digits(),
     optional("repeat", Kind::Repeat),
     optional("dedup", Kind::Dedup),
     integer("stallTimeout", 0, DAY_MS),
@@ -84,14 +129,17 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     integer("keepLogs", 0, LINES_MAX),
     integer("sizeLimit", 0, INTEGER_MAX),
     integer("timestamp", 0, INTEGER_MAX),
-    integer("groupMaxSize", 1, INTEGER_MAX),
-    optional("parentId", NAME),
+    integer("groupMaxSize", 1, INTEGER_MAX).of_three().strict(),
+    optional("parentId", NAME).digits(),
     optional("childrenIds", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
-        .or_empty(),
+        .or_empty()
+        .digits(),
     flag("failParentOnFailure"),
     flag("continueParentOnFailure"),
     flag("ignoreDependencyOnFailure"),
     flag("removeDependencyOnFailure"),
+    TRACEPARENT,
+    TRACESTATE,
 ];
 
 /// A job of a flow: it may name as many others as there may be in one.
@@ -103,6 +151,13 @@ pub const FLOW_JOB_FIELDS: &[FieldSpec] = &{
         if let Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max } = fields[at].kind {
             fields[at].kind = Kind::Texts { items_max: CHILDREN_MAX, chars_max };
         }
+        // In a flow version 3 is as strict as version 2, but for fractions of milliseconds.
+        fields[at].on_three = match fields[at].on_three {
+            Coercion::Number { is_whole: false, .. } => {
+                Coercion::Number { is_whole: false, from_least: false }
+            }
+            _ => Coercion::None,
+        };
         at += 1;
     }
     fields
@@ -131,25 +186,27 @@ pub const DEDUP_FIELDS: &[FieldSpec] =
 
 /// The object `jobOptions` of a schedule.
 pub const CRON_JOB_FIELDS: &[FieldSpec] = &[
-    integer("delay", 0, YEAR_MS).or(0),
-    integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT),
+    integer("delay", 0, YEAR_MS).or(0).clamped(),
+    integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT).whole().clamped(),
     FieldSpec {
         default: Preset::Integer(BACKOFF_DEFAULT_MS),
         ..optional("backoff", Kind::Backoff)
     },
     integer("timeout", 0, DAY_MS),
     integer("stallTimeout", 0, DAY_MS),
-    flag("removeOnComplete"),
-    flag("removeOnFail"),
+    flag("removeOnComplete").truth(),
+    flag("removeOnFail").truth(),
+    TRACEPARENT,
+    TRACESTATE,
 ];
 
 /// The object `config` of `SetDlqConfig`. Null takes a bound away: see [`DLQ_CONFIG_NULLABLE`].
 pub const DLQ_CONFIG_FIELDS: &[FieldSpec] = &[
     optional("autoRetry", Kind::Flag),
-    integer("autoRetryInterval", 0, YEAR_MS),
-    integer("maxAutoRetries", 0, AUTO_RETRIES_MAX),
-    integer("maxAge", 0, INTEGER_MAX),
-    integer("maxEntries", 1, RATE_MAX),
+    integer("autoRetryInterval", 0, YEAR_MS).clamped(),
+    integer("maxAutoRetries", 0, AUTO_RETRIES_MAX).clamped(),
+    integer("maxAge", 0, INTEGER_MAX).clamped(),
+    integer("maxEntries", 1, RATE_MAX).clamped(),
 ];
 
 /// Those of [`DLQ_CONFIG_FIELDS`] that can be null.
@@ -174,23 +231,45 @@ pub const DLQ_FILTER_FIELDS: &[FieldSpec] = &[
     integer("offset", 0, INTEGER_MAX).or(0),
 ];
 
-/// The object `repeat`.
+/// The object `filter` of `Bulk`.
+pub const BULK_FILTER_FIELDS: &[FieldSpec] = &[
+    optional("state", Kind::Choices(LISTED)),
+    optional("name", NAME),
+    optional("tag", NAME),
+    optional("group", NAME),
+    integer("from", 0, INTEGER_MAX),
+    integer("to", 0, INTEGER_MAX),
+    optional("text", NAME),
+    optional("path", NAME),
+    optional("value", Kind::Payload { bytes_max: SEARCH_VALUE_BYTES_MAX }),
+    optional("error", LINE),
+    optional("errorGroup", LINE),
+];
+
+/// The object `repeat`. Either `every` or `pattern` is required.
 pub const REPEAT_FIELDS: &[FieldSpec] = &[
-    integer("every", 1, INTEGER_MAX).must(),
+    integer("every", 1, INTEGER_MAX),
     integer("limit", 1, INTEGER_MAX),
     integer("count", 0, INTEGER_MAX).or(0),
+    optional("pattern", LINE),
+    optional("tz", NAME),
+    flag("immediately"),
+    integer("startDate", 0, INTEGER_MAX),
+    integer("endDate", 0, INTEGER_MAX),
 ];
 
 /// The object `group` of a pull. An `affinity` of null is another thing than none.
 pub const GROUP_PULL_FIELDS: &[FieldSpec] = &[
-    integer("concurrency", 1, INTEGER_MAX),
+    integer("concurrency", 1, INTEGER_MAX).strict(),
     optional("limit", Kind::GroupRate),
     optional("affinity", NAME),
 ];
 
 /// The object `limit` in it.
-pub const GROUP_RATE_FIELDS: &[FieldSpec] =
-    &[integer("max", 1, INTEGER_MAX).must(), integer("duration", 1, INTEGER_MAX).must()];
+pub const GROUP_RATE_FIELDS: &[FieldSpec] = &[
+    integer("max", 1, INTEGER_MAX).must().strict(),
+    integer("duration", 1, INTEGER_MAX).must().strict(),
+];
 
 /// The required ones of [`GROUP_PULL_FIELDS`].
 pub const GROUP_PULL_REQUIRED: u64 = required_of(GROUP_PULL_FIELDS);
@@ -211,5 +290,7 @@ pub const DLQ_CONFIG_REQUIRED: u64 = required_of(DLQ_CONFIG_FIELDS);
 pub const STALL_CONFIG_REQUIRED: u64 = required_of(STALL_CONFIG_FIELDS);
 /// The required ones of [`DLQ_FILTER_FIELDS`].
 pub const DLQ_FILTER_REQUIRED: u64 = required_of(DLQ_FILTER_FIELDS);
+/// The required ones of [`BULK_FILTER_FIELDS`].
+pub const BULK_FILTER_REQUIRED: u64 = required_of(BULK_FILTER_FIELDS);
 /// The required ones of [`REPEAT_FIELDS`].
 pub const REPEAT_REQUIRED: u64 = required_of(REPEAT_FIELDS);

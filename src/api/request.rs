@@ -3,17 +3,23 @@
 //!
 //! How it travelled is not known here, nor what the server does about it.
 
+use super::bulk::{Bulk, shard_of_task};
 use super::commands::{COMMANDS, CommandSpec, Op, command_table};
 use super::error::Error;
 use super::field_type::{FieldType, Held, field_types};
 use super::flow::FlowJob;
+use super::listing::{JobPage, QueuePage, ScanCursor, Search};
+use super::parent_link::linked_parent;
+use super::version::Version;
 use corq_shards::command::{GroupPull, Stack, Token};
 use corq_shards::dead_letter::policy::{DlqPatch, StallPatch};
+use corq_shards::dead_letter::reason::Cause;
 use corq_shards::dead_letter::scan::FailedFilter;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::cron::CronRules;
 use corq_shards::log_record::job_change::Level;
+use corq_shards::queue::listing::Views;
 
 use crate::protocol::msgpack::Texts;
 use crate::protocol::uuid_text;
@@ -26,6 +32,44 @@ pub struct Request<'a> {
     /// The client's `reqId`, one `MessagePack` value to be sent back byte for byte.
     pub req_id: Option<&'a [u8]>,
     pub body: Body<'a>,
+    /// The first version of the protocol that has this command with these fields.
+    pub needs: Version,
+    /// The cron expressions in it.
+    pub plans: Plans,
+}
+
+/// How many cron expressions a request has, and how much of them has been read: a short one may have thousands, each of
+/// which takes as long to read and to search as several jobs take to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Plans {
+    /// Expressions that have been read; a long one counts as several.
+    pub read: usize,
+    /// There are others, which have not: the request must be read in pieces.
+    pub are_left: bool,
+}
+
+impl Plans {
+    /// Most that are read of one frame, unless the first is longer by itself.
+    const MAX: usize = 64;
+
+    /// Bytes of an expression that are read in about the time of a short one.
+    const BYTES: usize = 64;
+
+    /// Steps of a turn that one takes: it is read when it is judged and when it comes, and searched both times.
+    const STEPS: usize = 8;
+
+    /// Whether the next one is to be read.
+    pub fn admit(&mut self, expression: &str) -> bool {
+        let cost = 1 + expression.len() / Self::BYTES;
+        self.are_left |= self.read > 0 && self.read + cost > Self::MAX;
+        self.read += if self.are_left { 0 } else { cost };
+        !self.are_left
+    }
+
+    /// In steps of a turn.
+    pub fn steps(self) -> usize {
+        self.read * Self::STEPS
+    }
 }
 
 /// A request that is refused before it reaches the server.
@@ -59,14 +103,15 @@ impl<'a> JobRef<'a> {
     }
 }
 
-/// The token in a text: none if it is empty, [`Token::UNREADABLE`] if it is no UUID. Nobody can show
-/// [`Token::ANY`].
+/// The token in a text: none if it is empty, [`Token::UNREADABLE`] if it is no UUID. No text stands for
+/// [`Token::ANY`] or [`Token::LACKING`].
 #[inline]
 pub fn token_of(text: &str) -> Option<Token> {
     if text.is_empty() {
         return None;
     }
-    let token = uuid_text::parse(text).map(Token).filter(|token| *token != Token::ANY);
+    let is_shown = |token: &Token| ![Token::ANY, Token::LACKING].contains(token);
+    let token = uuid_text::parse(text).map(Token).filter(is_shown);
     Some(token.unwrap_or(Token::UNREADABLE))
 }
 
@@ -91,10 +136,18 @@ impl StateFilter {
     pub const PRIORITIZED: u32 = 1 << 6;
     /// Jobs that could be pulled if their queue were not paused.
     pub const PAUSED: u32 = 1 << 7;
+    /// Another word for [`StateFilter::WAITING`].
+    const WAIT: u32 = 1 << 8;
 
     /// Whether the filter names any of these states.
     pub fn has(self, states: u32) -> bool {
-        self.0 & states != 0
+        let named = if self.0 & Self::WAIT == 0 { self.0 } else { self.0 | Self::WAITING };
+        named & states != 0
+    }
+
+    /// What it names that is no state.
+    pub fn views(self) -> Views {
+        Views { prioritized: self.has(Self::PRIORITIZED), paused: self.has(Self::PAUSED) }
     }
 }
 
@@ -144,6 +197,7 @@ impl Pull<'_> {
             locked: self.owner.is_some(),
             lock_ttl_ms: self.lock_ttl_ms,
             detach: self.detach,
+            owner: self.owner,
             group: self.group.as_ref(),
         }
     }
@@ -282,6 +336,8 @@ pub enum Answer {
     Ok,
     /// With `data.ok`, as heartbeats are.
     Alive,
+    /// With `data.moved`; in version 3 of the protocol, that nothing was moved is an error.
+    Moved,
     /// With a field of `data` that says whether it changed something.
     Flag(&'static str),
     /// With a field of `data` that says how much it changed.
@@ -295,6 +351,13 @@ pub enum Finished {
     Completed,
     /// They have no attempts left.
     Failed,
+}
+
+/// By what dead letters are grouped, in the order of [`super::objects::GROUPED_BY`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grouping {
+    /// By the text of their error.
+    Error,
 }
 
 /// Where a command has to go.
@@ -312,6 +375,8 @@ pub enum Route<'a> {
     Prepared,
     /// The owner of a name: the worker of this id is registered there.
     Name(&'a str),
+    /// The shard of this number, or any if there is none.
+    Shard(usize),
     /// The registry shard, which has the names of schedules, and webhooks.
     Registry,
     /// Every shard, each of which answers its part.
@@ -320,8 +385,33 @@ pub enum Route<'a> {
 
 /// Where a push has to go.
 fn push_route<'a>(queue: &'a str, jobs: &[NewJob<'_>]) -> Route<'a> {
-    let names_jobs = |job: &NewJob<'_>| job.custom_id.is_some() || !job.depends_on.is_empty();
+    let has_children =
+        |job: &NewJob<'_>| job.family.as_deref().is_some_and(|family| !family.children.is_empty());
+    let names_jobs = |job: &NewJob<'_>| {
+        job.custom_id.is_some()
+            || !job.depends_on.is_empty()
+            || has_children(job)
+            || linked_parent(job).is_some()
+    };
     if jobs.iter().any(names_jobs) { Route::Prepared } else { Route::Queue(queue) }
+}
+
+/// Where a search has to go: to its queue, or to the shard that its cursor names.
+fn search_route<'a>(search: &Search<'a>) -> Route<'a> {
+    match (search.queue, search.page.after) {
+        (Some(queue), _) => Route::Queue(queue),
+        (None, after) => {
+            Route::Shard(after.and_then(ScanCursor::parse).map_or(0, ScanCursor::shard))
+        }
+    }
+}
+
+/// Where an action on many jobs has to go: to their queue, or anywhere.
+fn bulk_route<'a>(bulk: &Bulk<'a>) -> Route<'a> {
+    match (bulk.queue, bulk.filter) {
+        (Some(queue), Some(_)) => Route::Queue(queue),
+        _ => Route::Here,
+    }
 }
 
 /// Where a command has to go that may be about one job of a queue.
@@ -333,10 +423,15 @@ field_types! {
     JobRef<'_> => Held::Job;
     Option<JobRef<'_>> => Held::MaybeJob;
     Finished => Held::Choice(2);
+    Grouping => Held::Choice(1);
+    Box<Bulk<'_>> => Held::Several;
     Option<StateFilter> => Held::Choices;
     Pull<'_> => Held::Several;
     Cron<'_> => Held::Several;
     Option<DlqFilter> => Held::Several;
+    Option<Box<JobPage<'_>>> => Held::Several;
+    Option<Box<QueuePage<'_>>> => Held::Several;
+    Box<Search<'_>> => Held::Several;
 }
 
 impl FieldType for Batch<'_> {

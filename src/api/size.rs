@@ -2,14 +2,21 @@
 //! them. A frame that is longer is refused by its length, before it has come.
 
 use super::field::{FieldSpec, Kind};
-use super::limits::{NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
+use super::limits::{
+    LINE_CHARS_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX, SEARCH_VALUE_BYTES_MAX,
+};
 use crate::protocol::frame::FRAME_BYTES_MAX;
+use corq_shards::job::trace::STATE_BYTES_MAX;
 
 /// For names of fields, a `reqId`, and fields that are not known.
 const AROUND_BYTES: usize = 64 << 10;
 
 /// Bytes of fields that are not known, in all of a frame: they are looked through for their end, for nothing.
 pub const IGNORED_BYTES_MAX: usize = 64 << 10;
+
+/// Entries that a frame can need: what the server does not know is two bytes at least of [`IGNORED_BYTES_MAX`], and commands
+/// have few fields. A long one of more is refused before they are looked at.
+pub const ENTRIES_MAX: usize = IGNORED_BYTES_MAX / 2 + 1024;
 
 /// An object with fields of its own, all of them numbers and short texts.
 const OBJECT_BYTES: usize = 4 << 10;
@@ -32,6 +39,7 @@ const fn kind_bytes(kind: Kind) -> usize {
         Kind::Queue => text_bytes(QUEUE_CHARS_MAX),
         Kind::Queues { items_max } => items_max as usize * text_bytes(QUEUE_CHARS_MAX),
         Kind::Text { chars_max, .. } => text_bytes(chars_max),
+        Kind::Traceparent | Kind::Tracestate => text_bytes(STATE_BYTES_MAX as u32),
         // One that is cut is taken whatever its length is.
         Kind::LongText { cut: true, .. } => PAYLOAD_BYTES_MAX as usize,
         Kind::LongText { bytes_max, .. } | Kind::Payload { bytes_max } => {
@@ -53,6 +61,9 @@ const fn kind_bytes(kind: Kind) -> usize {
         | Kind::DlqConfig
         | Kind::StallConfig
         | Kind::DlqFilter => OBJECT_BYTES,
+        Kind::BulkFilter => {
+            OBJECT_BYTES + SEARCH_VALUE_BYTES_MAX as usize + 8 * text_bytes(LINE_CHARS_MAX)
+        }
         Kind::JobIds
         | Kind::Tokens
         | Kind::Results

@@ -6,6 +6,7 @@
 use super::error::Error;
 use super::field::{FieldSpec, Kind};
 use super::limits::{DEPTH_MAX, PRIORITY_MAX, QUEUE_CHARS_MAX};
+use corq_shards::job::trace::{MEMBERS_MAX, STATE_BYTES_MAX};
 
 impl FieldSpec {
     /// The refusal of a command without this field.
@@ -60,6 +61,8 @@ impl Kind {
             | Self::LongText { .. }
             | Self::JobId
             | Self::Token
+            | Self::Traceparent
+            | Self::Tracestate
             | Self::Choice(_) => "a string",
             Self::Queues { .. }
             | Self::Texts { .. }
@@ -81,6 +84,7 @@ impl Kind {
             | Self::DlqConfig
             | Self::StallConfig
             | Self::DlqFilter
+            | Self::BulkFilter
             | Self::FlowJob => "an object",
             Self::Results => "a list",
             Self::Flags => "a list of booleans",
@@ -95,6 +99,15 @@ impl Kind {
             Self::Queue => queue_rule(),
             Self::Text { chars_min, chars_max } => {
                 format!("between {chars_min} and {chars_max} characters")
+            }
+            Self::Traceparent => {
+                "00-<32 digits>-<16 digits>-<2 digits> in lower-case hexadecimal digits, not all 0"
+                    .into()
+            }
+            Self::Tracestate => {
+                format!(
+                    "a list of at most {MEMBERS_MAX} key=value, at most {STATE_BYTES_MAX} bytes"
+                )
             }
             Self::JobId => item_characters(super::limits::NAME_CHARS_MAX),
             Self::LongText { bytes_max, .. }
@@ -132,6 +145,7 @@ impl Kind {
             | Self::DlqConfig
             | Self::StallConfig
             | Self::DlqFilter
+            | Self::BulkFilter
             | Self::FlowJob => self.noun().to_owned(),
         }
     }

@@ -1,73 +1,204 @@
-//! `backup`: a copy of the data of a server on this machine. The server says where its logs can be cut and
-//! goes on; the files are copied here.
+//! `backup`: a copy of the data of a server on this machine, in a directory or a bucket. The server says where its logs can be cut
+//! and goes on; the files are copied here. And the list of backups that there are.
 
-use std::env;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use corq_io::log::{DataDir, Position};
+use corq_io::s3::Stop;
 
+use super::config::failed;
 use super::context::{Context, fetch};
 use super::failure::Failure;
 use super::log::count;
+use super::output::{Cell, Output, Table};
 use super::progress::Progress;
 use super::value::Value;
 use super::words;
 use crate::api::commands::Op;
+use crate::backups::name::Name;
+use crate::backups::target::BackupTarget;
+use crate::backups::{Found, access, directory};
+use crate::config::{Config, Environment, Layers};
 use crate::protocol::msgpack::writer::Writer;
-use crate::tools::backup::{Making, Summary, Unfinished};
+use crate::tools::backup::{Making, Moment, Summary, make};
 use crate::tools::place::{Fault, Place, Whereabouts};
-
-/// How often a backup begins again because the log was given up faster than it could be pinned.
-const TRIES_MAX: u32 = 10;
 
 /// What `backup` takes.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Backup {
-    /// Where the backup goes: a directory that does not exist, or is empty
-    to: PathBuf,
-    /// The server's data directory, on this machine [default: ./corq-data]
-    #[arg(long, env = "DATA_PATH")]
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[arg(
+        required = true,
+        help = "Where the backup goes: a directory that does not exist, or is empty; or s3://BUCKET/PREFIX, below which it gets a name"
+    )]
+    to: Option<PathBuf>,
+    /// The server's data directory, on this machine [default: that of the environment, else ./corq-data]
+    #[arg(long)]
     data_path: Option<PathBuf>,
     /// Share no file with the server, although the backup is on the same file system
     #[arg(long)]
     copy: bool,
+    #[command(flatten)]
+    storage: Storage,
+}
+
+#[derive(Subcommand, Debug)]
+enum Other {
+    /// Show the backups of a directory or a bucket
+    List(List),
+}
+
+#[derive(Args, Debug)]
+struct List {
+    #[arg(help = "The directory, or s3://BUCKET/PREFIX [default: BACKUP_TO of the settings]")]
+    target: Option<String>,
+    #[command(flatten)]
+    storage: Storage,
+}
+
+/// Where settings of the storage come from.
+#[derive(Args, Debug)]
+pub struct Storage {
+    /// Settings file that says how to reach a bucket (`backup_s3_...`) [default: the one that the environment names, if it does]
+    #[arg(long = "config", value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl Storage {
+    /// The settings of backups, out of the environment and the file; `server` describes the command line of a server.
+    pub fn settings(&self, server: fn() -> clap::Command) -> Result<Config, Failure> {
+        let mut words = vec![OsString::from("corq")];
+        if let Some(path) = &self.file {
+            words.extend(["--config".into(), path.into()]);
+        }
+        let environment = Environment::of_process().of_backups();
+        Layers::new(server, words, environment).read().map_err(failed)
+    }
+}
+
+/// What a path of the command line is, if it is that of a bucket.
+pub fn bucket(path: &Path) -> Result<Option<BackupTarget>, Failure> {
+    match path.to_str().filter(|text| text.contains("://")) {
+        Some(text) => BackupTarget::parse(text)
+            .map(Some)
+            .map_err(|why| Failure::Usage(format!("{text}: {why}"))),
+        None => Ok(None),
+    }
 }
 
 impl Backup {
     fn data_path(&self) -> PathBuf {
-        let other = || env::var_os("BUNQUEUE_DATA_PATH").map(PathBuf::from);
-        self.data_path.clone().or_else(other).unwrap_or_else(|| "./corq-data".into())
+        let named = || Environment::of_process().data_path();
+        self.data_path.clone().or_else(named).unwrap_or_else(|| "./corq-data".into())
     }
 }
 
 /// Carries it out.
-pub fn run(context: &mut Context, backup: &Backup) -> Result<(), Failure> {
+pub fn run(
+    context: &mut Context,
+    backup: &Backup,
+    server: fn() -> clap::Command,
+) -> Result<(), Failure> {
+    if let Some(Other::List(list)) = &backup.other {
+        return self::list(context, list, server);
+    }
+    // The command line is refused without one.
+    let Some(to) = &backup.to else { return Err(Failure::Usage("say where it goes".into())) };
+    let target = bucket(to)?;
     let place = Place::of(&backup.data_path())?;
-    for _ in 0..TRIES_MAX {
-        let making = Making::begin(&place, &backup.to, backup.copy)?;
-        making.pin()?;
+    let mut moment = || {
         // Without a server nobody may start one meanwhile.
-        let held = if place.is_live()? { None } else { Some(take(&place)?) };
-        let cuts = match &held {
-            None => Some(cuts(context, &place)?),
-            Some(_) => None,
-        };
-        making.pin()?;
-        let progress = Progress::bytes(making.bytes(), "backed up");
-        match making.finish(cuts.as_deref(), &|bytes| progress.add(bytes)) {
-            Ok(summary) => {
-                drop(progress);
-                return tell(context, backup, &place, &summary);
-            }
-            Err(Unfinished::Fault(fault)) => return Err(fault.into()),
-            Err(Unfinished::Again) => {}
+        if place.is_live()? {
+            cuts(context, &place).map(Moment::Cut)
+        } else {
+            take(&place).map(Moment::Held)
+        }
+    };
+    let Some(target) = target else {
+        let begin = || Making::begin(&place, to, backup.copy);
+        let summary = make(begin, &mut moment, &mut |making, cuts| {
+            let progress = Progress::bytes(making.bytes(), "backed up");
+            making.finish(cuts, &|bytes| progress.add(bytes))
+        })?;
+        return tell(context, &to.display().to_string(), &place, &summary);
+    };
+    let objects = access::open(&backup.storage.settings(server)?, &target, &Stop::default())?;
+    let Some(objects) = objects else { return Err(Failure::Usage("it is no bucket".into())) };
+    let ready = make(|| Making::begin_within(&place), &mut moment, &mut |making, cuts| {
+        let progress = Progress::bytes(making.bytes(), "checked");
+        making.ready(cuts, &|bytes| progress.add(bytes))
+    })?;
+    let name = Name { at_ms: Output::now_ms().max(0).cast_unsigned(), id: place.id };
+    let progress = Progress::bytes(ready.summary.bytes, "sent");
+    objects.send(name, &ready, &|bytes| progress.add(bytes))?;
+    drop(progress);
+    let summary = Summary { linked: 0, ..ready.summary };
+    let to = target.to_string();
+    tell(context, &format!("{}/{name}", to.trim_end_matches('/')), &place, &summary)
+}
+
+fn list(context: &mut Context, list: &List, server: fn() -> clap::Command) -> Result<(), Failure> {
+    let settings = list.storage.settings(server)?;
+    let named = list.target.clone().or_else(|| settings.backup_to.clone());
+    let named = named.filter(|it| !it.is_empty());
+    let named = named
+        .ok_or_else(|| Failure::Usage("say where the backups are: TARGET or BACKUP_TO".into()))?;
+    let target =
+        BackupTarget::parse(&named).map_err(|why| Failure::Usage(format!("{named}: {why}")))?;
+    let mut found = match &target {
+        BackupTarget::Directory(path) => directory::list(path)?,
+        BackupTarget::Bucket { .. } => Vec::new(),
+    };
+    if let Some(objects) = access::open(&settings, &target, &Stop::default())? {
+        found = objects.list()?;
+        for one in found.iter_mut().filter(|one| one.is_complete) {
+            one.bytes = objects.bytes(one.name)?;
+            one.is_complete = one.bytes.is_some();
         }
     }
-    Err(Failure::Failed(
-        "the server gives up its log faster than it can be copied: try again when it is quieter"
-            .into(),
-    ))
+    if context.target.json {
+        return context.out.json(&listed(&found));
+    }
+    let mut table = Table::new(&["NAME", "AGE", "SIZE", "STATE"]);
+    for Found { name, bytes, is_complete } in &found {
+        let age_ms = Output::now_ms().saturating_sub(name.at_ms.cast_signed());
+        table.row(vec![
+            Cell::from(name.to_string()),
+            Cell::from(words::duration(age_ms.max(0))),
+            Cell::from(bytes.map_or_else(|| "-".into(), |bytes| words::bytes(bytes as f64))),
+            Cell::from(if *is_complete { "complete" } else { "not complete" }.to_owned()),
+        ]);
+    }
+    if table.is_empty() {
+        return Ok(context.out.line(&format!("no backups at {target}"))?);
+    }
+    Ok(context.out.table(&table)?)
+}
+
+fn listed(found: &[Found]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out);
+    writer.map(2);
+    writer.str("ok");
+    writer.bool(true);
+    writer.str("backups");
+    writer.array(found.len());
+    for Found { name, bytes, is_complete } in found {
+        let mut row = writer.begin_map();
+        row.key("name").str(&name.to_string());
+        row.key("at").uint(name.at_ms);
+        row.key("directory").str(&format!("{:016x}", name.id));
+        match bytes {
+            Some(bytes) => row.key("bytes").uint(*bytes),
+            None => row.key("bytes").nil(),
+        }
+        row.key("complete").bool(*is_complete);
+    }
+    out
 }
 
 fn take(place: &Place) -> Result<DataDir, Failure> {
@@ -126,14 +257,8 @@ fn not_its(place: &Place, server: &Whereabouts, address: &str) -> String {
     }
 }
 
-fn tell(
-    context: &mut Context,
-    backup: &Backup,
-    place: &Place,
-    summary: &Summary,
-) -> Result<(), Failure> {
+fn tell(context: &mut Context, to: &str, place: &Place, summary: &Summary) -> Result<(), Failure> {
     let Summary { segments, linked, bytes } = *summary;
-    let to = backup.to.display().to_string();
     if context.target.json {
         let figures = [
             ("shards", u64::from(place.shards)),
@@ -147,7 +272,7 @@ fn tell(
         writer.str("ok");
         writer.bool(true);
         writer.str("path");
-        writer.str(&to);
+        writer.str(to);
         for (name, figure) in figures {
             writer.str(name);
             writer.uint(figure);

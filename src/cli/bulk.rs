@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::input;
 use super::push::Push;
 use super::request::{Fields, Request};
+use super::wording::Wording;
 use crate::api::commands::Op;
 
 /// Jobs of a batch.
@@ -41,6 +42,10 @@ struct Bulk<'a> {
     under_way: VecDeque<(u64, Vec<u64>)>,
     next_number: u64,
     pushed: u64,
+    /// Of those, how many were there already: their custom ids or keys were known.
+    known: u64,
+    /// Nothing reads the answers any more.
+    unread: bool,
     /// The first refusal, as a line for people.
     refusal: Option<String>,
     /// First and last line of every batch that was refused.
@@ -62,6 +67,8 @@ pub fn run(context: &mut Context, push: &Push, file: &Path) -> Result<(), Failur
         under_way: VecDeque::new(),
         next_number: 0,
         pushed: 0,
+        known: 0,
+        unread: false,
         refusal: None,
         left_out: Vec::new(),
         sent_to: 0,
@@ -73,15 +80,29 @@ pub fn run(context: &mut Context, push: &Push, file: &Path) -> Result<(), Failur
     let waited = bulk.wait_for(context, 0);
     bulk.bar.finish_and_clear();
     let account = account(bulk.pushed, &bulk.left_out, Some(bulk.sent_to).filter(|_| !bulk.at_end));
+    let new = news(bulk.pushed, bulk.known);
     if let Some(refusal) = bulk.refusal {
-        return Err(Failure::Failed(format!("{refusal}; {account}")));
+        return Err(Failure::Failed(format!("{refusal}; {account}{new}")));
     }
     match wrong.and(waited) {
+        Ok(()) if bulk.unread && !bulk.at_end => Err(Failure::Failed(format!(
+            "stopped, since nothing reads the output any more; {account}{new}"
+        ))),
         Ok(()) if context.target.json => Ok(()),
-        Ok(()) => Ok(context.out.line(&format!("{account} to {}", push.queue))?),
-        Err(Failure::Usage(text)) => Err(Failure::Usage(format!("{text}; {account}"))),
-        Err(Failure::Failed(text)) => Err(Failure::Failed(format!("{text}; {account}"))),
+        Ok(()) => Ok(context.out.line(&format!("{account} to {}{new}", push.queue))?),
+        Err(Failure::Usage(text)) => Err(Failure::Usage(format!("{text}; {account}{new}"))),
+        Err(Failure::Failed(text) | Failure::Refused(text)) => {
+            Err(Failure::Failed(format!("{text}; {account}{new}")))
+        }
         Err(Failure::Gone) => Err(Failure::Gone),
+    }
+}
+
+/// How many of them were new, if not all were.
+fn news(pushed: u64, known: u64) -> String {
+    match known {
+        0 => String::new(),
+        known => format!(", {} of them new", pushed.saturating_sub(known)),
     }
 }
 
@@ -136,7 +157,7 @@ impl Bulk<'_> {
             if batch.lines.len() >= JOBS_MAX || batch.jobs.len() >= BYTES_MAX {
                 self.send(context, &mut batch)?;
             }
-            if self.refusal.is_some() {
+            if self.refusal.is_some() || self.unread {
                 return Ok(());
             }
         }
@@ -150,7 +171,7 @@ impl Bulk<'_> {
         }
         let mut job = Fields::of_job();
         job.raw("data", &value);
-        self.push.options.write(&mut job);
+        self.push.write_options(&mut job);
         Ok(job.finish())
     }
 
@@ -189,15 +210,22 @@ impl Bulk<'_> {
             return Err(Failure::Failed("the server answered what nobody had asked".to_owned()));
         };
         let (_, lines) = self.under_way.remove(place).unwrap_or_default();
-        if context.target.json {
-            context.out.json(reply.value().bytes())?;
+        if context.target.json && !self.unread {
+            // The account goes on: what is under way is pushed, whether its answer is read or not.
+            match context.out.json(reply.value().bytes()) {
+                Err(Failure::Gone) => self.unread = true,
+                other => other?,
+            }
         }
         let Some(refusal) = reply.refusal() else {
             self.pushed += reply.value().get("ids").items().count() as u64;
+            self.known += reply.value().get("known").count();
             self.bar.set_message(self.pushed.to_string());
             return Ok(());
         };
-        self.refusal.get_or_insert_with(|| at_line(refusal.text, &lines));
+        // The fields of whole jobs are those of the protocol.
+        let wording = Some(&context.wording).filter(|_| !self.push.jobs);
+        self.refusal.get_or_insert_with(|| at_line(refusal.text, &lines, wording));
         self.left_out.extend(lines.first().copied().zip(lines.last().copied()));
         self.left_out.sort_unstable();
         Ok(())
@@ -205,14 +233,17 @@ impl Bulk<'_> {
 }
 
 /// A refusal that counts the jobs of its batch, told by the line.
-fn at_line(error: &str, lines: &[u64]) -> String {
+fn at_line(error: &str, lines: &[u64], wording: Option<&Wording>) -> String {
+    let worded = |text: &str| wording.map_or_else(|| text.to_owned(), |it| it.of_refusal(text));
     let place = error.strip_prefix("jobs[").and_then(|rest| rest.split_once(']'));
     let Some((place, rest)) = place else {
-        return error.to_owned();
+        return worded(error);
     };
     let line = place.parse().ok().and_then(|place: usize| lines.get(place));
     match line {
-        Some(line) => format!("line {line}: {}", rest.trim_start_matches(':').trim_start()),
+        Some(line) => {
+            format!("line {line}: {}", worded(rest.trim_start_matches(':').trim_start()))
+        }
         None => error.to_owned(),
     }
 }
@@ -257,11 +288,11 @@ mod tests {
     #[test]
     fn a_refusal_names_the_line_of_its_job() {
         let lines = [4, 6, 7];
-        let told = at_line("jobs[1]: priority must be an integer", &lines);
+        let told = at_line("jobs[1]: priority must be an integer", &lines, None);
         assert_eq!(told, "line 6: priority must be an integer");
-        assert_eq!(at_line("jobs[2] must be an object", &lines), "line 7: must be an object");
-        assert_eq!(at_line("jobs[9]: x", &lines), "jobs[9]: x");
-        assert_eq!(at_line("queue is required", &lines), "queue is required");
+        assert_eq!(at_line("jobs[2] must be an object", &lines, None), "line 7: must be an object");
+        assert_eq!(at_line("jobs[9]: x", &lines, None), "jobs[9]: x");
+        assert_eq!(at_line("queue is required", &lines, None), "queue is required");
     }
 
     #[test]

@@ -9,7 +9,8 @@ use super::failure::{Failure, Refusal};
 use super::request::Request;
 use super::target::{Target, tls_advice};
 use super::value::Value;
-use crate::api::commands::Op;
+use crate::api::commands::{Op, differs};
+use crate::api::version::Version;
 use crate::protocol::frame::{self, Split};
 
 /// How long it may be silent, with an answer due, before it is asked whether it lives; and then again
@@ -28,6 +29,8 @@ pub struct Client {
     received: Vec<u8>,
     /// Bytes of `received` that were handed out already.
     used: usize,
+    /// Whether the server has been told which version of the protocol is spoken here.
+    has_told: bool,
 }
 
 /// One answer of the server.
@@ -67,7 +70,7 @@ impl Client {
         let address = target.address();
         let socket =
             target.dial(&target.place(), SILENCE, |error| unreachable_line(&address, error))?;
-        let mut client = Self { socket, address, received: Vec::new(), used: 0 };
+        let mut client = Self { socket, address, received: Vec::new(), used: 0, has_told: false };
         if let Some(token) = &target.token {
             let auth = Request::new(Op::Auth).with(|fields| fields.text("token", token));
             client.call(auth)?.granted()?;
@@ -75,8 +78,22 @@ impl Client {
         Ok(client)
     }
 
+    /// Tells which version of the protocol is spoken here, before the first request that it makes a difference to. A
+    /// server that does not know the command says so, and nothing is lost.
+    fn tell_version(&mut self, op: Op) -> Result<(), Failure> {
+        if !self.has_told && differs(op) {
+            self.has_told = true;
+            let version = Version::Two.number() as i64;
+            let hello =
+                Request::new(Op::Hello).with(|fields| fields.integer("protocolVersion", version));
+            self.call(hello)?;
+        }
+        Ok(())
+    }
+
     /// One request and its answer.
     pub fn call(&mut self, request: Request) -> Result<Reply, Failure> {
+        self.tell_version(request.op())?;
         if let Err(failure) = self.send(request) {
             // A server that hangs up has often said why.
             return self.receive().map_err(|_| failure);

@@ -8,8 +8,9 @@ use super::output::Output;
 use super::request::Request;
 use super::target::Target;
 use super::value::Value;
-use crate::api::PROTOCOL_VERSION;
+use super::wording::Wording;
 use crate::api::commands::Op;
+use crate::api::version::Version;
 
 /// The surroundings of one command.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Context {
     pub target: Target,
     /// Standard output.
     pub out: Output,
+    /// The options of the command, which refusals name.
+    pub wording: Wording,
 }
 
 impl Context {
@@ -59,11 +62,14 @@ impl Context {
 
     /// Sends a command on a queue that answers how many jobs it was done to.
     pub fn count(&mut self, request: Request, done: &str) -> Result<(), Failure> {
-        self.ask(request, |out, reply| {
-            let count = reply.get("count").count();
-            out.line(&format!("{done} {count} {}", if count == 1 { "job" } else { "jobs" }))
-        })
+        self.ask(request, |out, reply| counted(out, done, reply))
     }
+}
+
+/// A reply that says how many jobs something was done to.
+pub fn counted(out: &mut Output, done: &str, reply: Value<'_>) -> io::Result<()> {
+    let count = reply.get("count").count();
+    out.line(&format!("{done} {count} {}", if count == 1 { "job" } else { "jobs" }))
 }
 
 /// The answer to a command that takes nothing, without showing it.
@@ -73,7 +79,7 @@ pub fn fetch(client: &mut Client, op: Op) -> Result<Reply, Failure> {
 
 /// Who the server is.
 pub fn hello(client: &mut Client) -> Result<Reply, Failure> {
-    let version = PROTOCOL_VERSION as i64;
+    let version = Version::Two.number() as i64;
     let hello = Request::new(Op::Hello).with(|fields| fields.integer("protocolVersion", version));
     client.call(hello)?.granted()
 }

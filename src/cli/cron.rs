@@ -1,16 +1,19 @@
 //! `cron`: schedules.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
 use super::context::Context;
 use super::failure::Failure;
 use super::input;
+use super::job_options::{Backoff, Dedup};
 use super::output::Table;
 use super::request::{Fields, Request};
 use super::show;
 use super::value::Value;
 use super::words::{self, milliseconds};
 use crate::api::commands::Op;
+use crate::api::objects::GROWTHS;
 
 /// `cron add`.
 #[derive(Args, Debug)]
@@ -66,6 +69,15 @@ struct Rules {
     /// Deduplication key of its jobs
     #[arg(long, value_name = "KEY")]
     unique_key: Option<String>,
+    /// Longest time the key is held
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    dedup_ttl: Option<i64>,
+    /// A second push under the key restarts that time
+    #[arg(long)]
+    dedup_extend: bool,
+    /// A second push under the key replaces a job that is not active
+    #[arg(long)]
+    dedup_replace: bool,
 }
 
 /// What the jobs of a schedule are pushed with.
@@ -78,23 +90,41 @@ struct JobOptions {
     /// Attempts before a job goes to the dead-letter queue
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     max_attempts: Option<i64>,
-    /// Base of the exponential wait between attempts
+    /// Wait between attempts, which doubles each time unless --backoff-type says otherwise
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     backoff: Option<i64>,
+    /// How the wait between attempts grows
+    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(GROWTHS))]
+    backoff_type: Option<String>,
+    /// Longest wait between attempts
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    backoff_max: Option<i64>,
     /// Timeout of one attempt
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     timeout: Option<i64>,
+    /// Time without a sign of life after which a job stalls
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    stall_timeout: Option<i64>,
     /// Remove job and result on completion
     #[arg(long)]
     remove_on_complete: bool,
     /// Remove a job instead of moving it to the dead-letter queue
     #[arg(long)]
     remove_on_fail: bool,
+    /// Trace that the jobs belong to (W3C Trace Context, 00-...-...-01)
+    #[arg(long, value_name = "TRACEPARENT")]
+    traceparent: Option<String>,
+    /// What vendors add to it, as key=value,...
+    #[arg(long, requires = "traceparent", value_name = "TRACESTATE")]
+    tracestate: Option<String>,
 }
 
 impl Rules {
     fn write(&self, fields: &mut Fields) {
         fields.text_if("uniqueKey", self.unique_key.as_deref());
+        let dedup =
+            Dedup { ttl: self.dedup_ttl, extend: self.dedup_extend, replace: self.dedup_replace };
+        dedup.write(fields);
         fields.flag_if("immediately", self.immediately);
         fields.flag_if("skipIfNoWorker", self.skip_if_no_worker);
         fields.bool_if("skipMissedOnRestart", self.catch_up.then_some(false));
@@ -107,10 +137,14 @@ impl JobOptions {
         let mut options = Fields::of_cron_job();
         options.integer_if("delay", self.delay);
         options.integer_if("maxAttempts", self.max_attempts);
-        options.integer_if("backoff", self.backoff);
+        let (growth, max) = (self.backoff_type.as_deref(), self.backoff_max);
+        Backoff { delay: self.backoff, growth, max }.write(&mut options);
         options.integer_if("timeout", self.timeout);
+        options.integer_if("stallTimeout", self.stall_timeout);
         options.flag_if("removeOnComplete", self.remove_on_complete);
         options.flag_if("removeOnFail", self.remove_on_fail);
+        options.text_if("traceparent", self.traceparent.as_deref());
+        options.text_if("tracestate", self.tracestate.as_deref());
         if !options.is_empty() {
             fields.raw("jobOptions", &options.finish());
         }
@@ -129,6 +163,43 @@ pub enum Cron {
         /// Its name
         name: String,
     },
+    /// Push a job of a schedule now; its next run stays where it is
+    Trigger {
+        /// Its name
+        name: String,
+    },
+    /// Let a disabled schedule run again
+    Enable {
+        /// Its name
+        name: String,
+    },
+    /// Let a schedule run no more for now; it keeps its place
+    Disable {
+        /// Its name
+        name: String,
+    },
+    /// Show when a schedule runs next
+    Preview(Preview),
+}
+
+/// `cron preview`.
+#[derive(Args, Debug)]
+#[group(id = "Preview", multiple = true)]
+pub struct Preview {
+    /// Name of a schedule; without one, what is given is shown without being set
+    name: Option<String>,
+    /// A cron expression, as '*/5 * * * *' or '@daily'
+    #[arg(long, value_name = "CRON")]
+    schedule: Option<String>,
+    /// Interval, instead of an expression (milliseconds, or 30s, 5m ...)
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    every: Option<i64>,
+    /// IANA name of the time zone of the expression
+    #[arg(long, value_name = "ZONE")]
+    timezone: Option<String>,
+    /// Runs to show
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    count: Option<i64>,
 }
 
 /// Carries one out.
@@ -162,7 +233,46 @@ pub fn run(context: &mut Context, cron: &Cron) -> Result<(), Failure> {
             let request = Request::new(Op::CronDelete).with(|fields| fields.text("name", name));
             context.tell(request, &format!("removed {name}"))
         }
+        Cron::Trigger { name } => {
+            let request = Request::new(Op::CronTrigger).with(|fields| fields.text("name", name));
+            context.ask(request, |out, reply| out.line(reply.get("id").text().unwrap_or_default()))
+        }
+        Cron::Enable { name } => enable(context, name, true),
+        Cron::Disable { name } => enable(context, name, false),
+        Cron::Preview(asked) => preview(context, asked),
     }
+}
+
+fn enable(context: &mut Context, name: &str, enabled: bool) -> Result<(), Failure> {
+    let request = Request::new(Op::SetCronEnabled).with(|fields| {
+        fields.text("name", name);
+        fields.bool_if("enabled", Some(enabled));
+    });
+    context.ask(request, |out, reply| match show::time(reply.get("cron").get("nextRun")) {
+        Some(next) => out.pieces(&[format!("{name} runs next").into(), next]),
+        None => out.line(&format!("{name} is disabled")),
+    })
+}
+
+fn preview(context: &mut Context, asked: &Preview) -> Result<(), Failure> {
+    let request = Request::new(Op::CronPreview).with(|fields| {
+        fields.text_if("name", asked.name.as_deref());
+        fields.text_if("schedule", asked.schedule.as_deref());
+        fields.integer_if("repeatEvery", asked.every);
+        fields.text_if("timezone", asked.timezone.as_deref());
+        fields.integer_if("count", asked.count);
+    });
+    context.ask(request, |out, reply| {
+        let data = reply.get("data");
+        let mut table = Table::new(&["RUN", "LOCAL TIME"]);
+        for run in data.get("runs").items() {
+            table.row(vec![show::from_now(run.get("at")), show::text(run.get("local"))]);
+        }
+        if data.get("enabled").is_false() {
+            out.line("disabled: these are its runs once it is enabled")?;
+        }
+        if table.is_empty() { out.line("no run is left") } else { out.table(&table) }
+    })
 }
 
 fn list(context: &mut Context) -> Result<(), Failure> {
@@ -178,7 +288,11 @@ fn list(context: &mut Context) -> Result<(), Failure> {
                 show::text(cron.get("name")),
                 show::text(cron.get("queue")),
                 cadence(cron).into(),
-                show::from_now(cron.get("nextRun")),
+                if cron.get("enabled").is_false() {
+                    "disabled".into()
+                } else {
+                    show::from_now(cron.get("nextRun"))
+                },
                 runs.into(),
             ]);
         }

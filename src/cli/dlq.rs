@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::context::Context;
+use super::context::{Context, counted};
 use super::failure::Failure;
 use super::input;
 use super::output::{Cell, Style, Table};
@@ -43,6 +43,14 @@ pub enum Dlq {
         /// Name of the queue
         queue: String,
     },
+    /// Count them by their errors, the most frequent first
+    Groups {
+        /// Name of the queue; all queues without
+        queue: Option<String>,
+        /// Maximum number of groups
+        #[arg(long, allow_negative_numbers = true, value_name = "N")]
+        limit: Option<i64>,
+    },
     /// Set the automatic rules of the queue, and show them
     Config(DlqConfig),
     /// Remove them all
@@ -71,9 +79,22 @@ pub fn run(context: &mut Context, dlq: &Dlq) -> Result<(), Failure> {
                 fields.integer_if("count", *count);
                 filter(fields, reason.as_deref());
             });
-            context.count(request, "retried")
+            let reply = context.client()?.call(request)?;
+            let is_none = reply.refusal().is_none() && reply.value().get("count").count() == 0;
+            let unknown = job.as_ref().filter(|_| is_none);
+            context.show(&reply, |out, reply| match unknown {
+                None => counted(out, "retried", reply),
+                Some(_) => Ok(()),
+            })?;
+            match unknown {
+                None => Ok(()),
+                Some(job) => Err(Failure::Failed(format!(
+                    "job {job} is not in the dead-letter queue of {queue}"
+                ))),
+            }
         }
         Dlq::Stats { queue } => rules::dlq_stats(context, queue),
+        Dlq::Groups { queue, limit } => groups(context, queue.as_deref(), *limit),
         Dlq::Config(config) => rules::dlq_config(context, config),
         Dlq::Purge { queue, yes } => {
             input::confirm(*yes, &format!("remove all failed jobs of queue {queue}"))?;
@@ -89,6 +110,33 @@ fn filter(fields: &mut Fields, reason: Option<&str>) {
         filter.text_if("reason", reason);
         fields.raw("filter", &filter.finish());
     }
+}
+
+fn groups(context: &mut Context, queue: Option<&str>, limit: Option<i64>) -> Result<(), Failure> {
+    let request = Request::new(Op::DlqGroups).with(|fields| {
+        fields.text_if("queue", queue);
+        fields.integer_if("limit", limit);
+    });
+    context.ask(request, |out, reply| {
+        let mut table = Table::new(&[">COUNT", "OLDEST", "NEWEST", "SAMPLE", "ERROR"]);
+        for group in reply.get("groups").items() {
+            table.row(vec![
+                group.get("count").count().to_string().into(),
+                show::from_now(group.get("oldest")),
+                show::from_now(group.get("newest")),
+                show::text(group.get("sample")),
+                Cell::styled(group.get("error").text().unwrap_or("-"), Style::Bad),
+            ]);
+        }
+        if table.is_empty() {
+            return out.line("no job has failed for good");
+        }
+        out.table(&table)?;
+        match reply.get("others").count() {
+            0 => Ok(()),
+            others => out.line(&format!("{others} more in other groups")),
+        }
+    })
 }
 
 fn list(context: &mut Context, request: Request) -> Result<(), Failure> {

@@ -4,15 +4,18 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use super::context::Context;
 use super::failure::{Failure, complain};
 use super::input;
 use super::output::{Cell, Output, Style};
 use super::show;
-use super::stream::{HttpPort, Stream};
+use super::stream::{self, Stream};
 use super::value::Value;
 use super::words;
+use crate::api::limits::EVENT_SAMPLE_MAX;
+use crate::api::objects::EVENT_TYPES;
 
 /// Pauses before attempts to come back to a server that went away.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -20,20 +23,27 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What `events` takes.
 #[derive(Args, Debug)]
 pub struct Events {
-    /// Only events of this queue
-    #[arg(long, value_name = "QUEUE")]
-    queue: Option<String>,
-    /// Only these types, separated by commas: pushed, pulled, completed, failed ...
-    #[arg(long = "type", value_delimiter = ',', value_name = "TYPES")]
+    /// Only events of these queues, separated by commas; one * in a name stands for any characters
+    #[arg(long = "queue", value_delimiter = ',', value_name = "QUEUES")]
+    queues: Vec<String>,
+    /// Only these types, separated by commas
+    #[arg(long = "type", value_delimiter = ',', value_name = "TYPES", value_parser = PossibleValuesParser::new(EVENT_TYPES))]
     types: Vec<String>,
+    /// Only events of these jobs, separated by commas
+    #[arg(long = "job", value_delimiter = ',', value_name = "IDS")]
+    jobs: Vec<String>,
+    /// Only the events of one in so many jobs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=EVENT_SAMPLE_MAX))]
+    sample: Option<u32>,
+    /// Without the data of jobs, and without results
+    #[arg(long)]
+    no_data: bool,
     /// Reconnect when the server goes away, instead of ending
     #[arg(long, short)]
     follow: bool,
     /// End after this many events
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    #[command(flatten)]
-    http: HttpPort,
 }
 
 /// Prints events until the stream ends.
@@ -52,25 +62,69 @@ pub fn run(context: &mut Context, events: &Events) -> Result<(), Failure> {
         if !events.follow {
             return Err(failure);
         }
-        stream = reopen(context, events, &failure)?;
+        let last_id = stream.last_id.take();
+        stream = reopen(context, events, last_id.as_deref(), &failure)?;
     }
     Ok(())
 }
 
 fn open(context: &Context, events: &Events) -> Result<Stream, Failure> {
-    Stream::open(&context.target, &events.http, events.queue.as_deref())
+    Stream::open(&context.target, &path(events), None)
 }
 
-/// Comes back once the server is there again. What happened meanwhile is not told again by it.
-fn reopen(context: &Context, events: &Events, failure: &Failure) -> Result<Stream, Failure> {
-    if let Failure::Failed(text) = failure {
+/// What is asked for. Following asks for ids, to miss nothing when the connection breaks.
+fn path(events: &Events) -> String {
+    let list = |name: &str, items: &[String]| {
+        let items: Vec<String> = items.iter().map(|item| stream::escaped(item)).collect();
+        (!items.is_empty()).then(|| format!("{name}={}", items.join(",")))
+    };
+    let (path, queues) = match &events.queues[..] {
+        [queue] if !queue.contains('*') => (stream::path_of(queue), None),
+        queues => ("/events".to_owned(), list("queue", queues)),
+    };
+    let parameters = [
+        queues,
+        list("type", &events.types),
+        list("job", &events.jobs),
+        events.sample.map(|sample| format!("sample={sample}")),
+        events.no_data.then(|| "data=0".to_owned()),
+        events.follow.then(|| "ids=1".to_owned()),
+    ];
+    let query: Vec<String> = parameters.into_iter().flatten().collect();
+    if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
+}
+
+/// Says what was missed while the server was not there.
+fn tell_missed(hello: &[u8]) {
+    let Ok(hello) = input::encode(hello) else { return };
+    let Ok(hello) = Value::of(&hello) else { return };
+    let names: Vec<&str> = hello.entries().filter_map(|(name, _)| name.text()).collect();
+    match hello.get("missed").integer() {
+        Some(0) => {}
+        Some(missed) => complain(&format!("{missed} events were missed")),
+        None if names.contains(&"missed") => complain("events may have been missed"),
+        None => {}
+    }
+}
+
+/// Comes back once the server is there again. What happened meanwhile comes first, if the server still has it.
+fn reopen(
+    context: &Context,
+    events: &Events,
+    last_id: Option<&str>,
+    failure: &Failure,
+) -> Result<Stream, Failure> {
+    if let Failure::Failed(text) | Failure::Refused(text) = failure {
         complain(&format!("{text}; trying again"));
     }
     loop {
         thread::sleep(PAUSE);
-        match open(context, events) {
-            Ok(stream) => return Ok(stream),
-            Err(Failure::Failed(_)) => {}
+        match Stream::open(&context.target, &path(events), last_id) {
+            Ok(stream) => {
+                tell_missed(&stream.hello);
+                return Ok(stream);
+            }
+            Err(Failure::Failed(_) | Failure::Refused(_)) => {}
             Err(failure) => return Err(failure),
         }
     }
@@ -83,6 +137,13 @@ fn print(context: &mut Context, events: &Events, text: &[u8]) -> Result<bool, Fa
     let event = Value::of(&event)
         .map_err(|error| Failure::Failed(format!("the server sent what is no event: {error}")))?;
     let kind = event.get("eventType").text().unwrap_or_default();
+    if kind == "missed" {
+        complain(&format!(
+            "{} events were missed",
+            event.get("count").integer().unwrap_or_default()
+        ));
+        return Ok(false);
+    }
     if kind.is_empty() || !(events.types.is_empty() || events.types.iter().any(|it| it == kind)) {
         return Ok(false);
     }

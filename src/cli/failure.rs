@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use super::value::Value;
+use super::wording::Wording;
 use crate::api::error::{Code, ErrorKind};
 use crate::{escape, logging};
 
@@ -36,8 +37,10 @@ impl From<ErrorKind> for Refusal<'static> {
 pub enum Failure {
     /// The command line is wrong, or says too little: exit code 2.
     Usage(String),
-    /// The server said no, cannot be reached, or what was asked did not come true: exit code 1.
+    /// The server cannot be reached, or what was asked did not come true: exit code 1.
     Failed(String),
+    /// The server said no, in the words of the protocol: exit code 1.
+    Refused(String),
     /// Nobody reads the output any more, as behind `| head`: a quiet end.
     Gone,
 }
@@ -50,10 +53,19 @@ impl Failure {
 
     /// The server's refusal, and what helps against it where that is known.
     pub fn refused(Refusal { text, code }: Refusal<'_>) -> Self {
-        Self::Failed(match code.and_then(advice) {
+        Self::Refused(match code.and_then(advice) {
             Some(advice) => format!("{text}: {advice}"),
             None => text.to_owned(),
         })
+    }
+
+    /// A refusal in the words of the command line.
+    #[must_use]
+    pub fn worded(self, wording: &Wording) -> Self {
+        match self {
+            Self::Refused(text) => Self::Refused(wording.of_refusal(&text)),
+            other => other,
+        }
     }
 
     /// Says it and gives the code to exit with.
@@ -63,7 +75,7 @@ impl Failure {
                 complain(text);
                 ExitCode::from(2)
             }
-            Self::Failed(text) => {
+            Self::Failed(text) | Self::Refused(text) => {
                 complain(text);
                 ExitCode::FAILURE
             }

@@ -4,18 +4,18 @@ use super::client::{Client, Reply};
 use super::context::Context;
 use super::failure::Failure;
 use super::input;
+use super::listing::{Jobs, listing};
 use super::output::Table;
-use super::queue::{Jobs, listing};
 use super::request::Request;
 use super::show;
-use super::stream::Stream;
+use super::stream::{self, Stream};
 use super::value::Value;
 use crate::api::commands::Op;
 
 /// Lists and follows until the stream ends.
 pub fn jobs(context: &mut Context, jobs: &Jobs) -> Result<(), Failure> {
     // Subscribed before the listing, so that no change falls between the two.
-    let mut stream = Stream::open(&context.target, &jobs.http, Some(&jobs.name.queue))?;
+    let mut stream = Stream::open(&context.target, &stream::path_of(&jobs.name.queue), None)?;
     let mut client = context.client()?;
     let reply = client.call(listing(jobs))?;
     context.show(&reply, |out, reply| {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use corq_io::client_connect::Wire;
 
 use super::failure::Failure;
-use super::stream::HttpPort;
 use super::target::Target;
 
 /// How long an answer may take that needs no job and no disk.
@@ -26,8 +25,8 @@ pub struct Answer {
 }
 
 /// Asks for a path.
-pub fn get(target: &Target, port: &HttpPort, path: &str) -> Result<Answer, Failure> {
-    let place = port.place(target);
+pub fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
+    let place = target.http_place();
     let address = place.to_string();
     let mut socket = target.dial(&place, SILENCE, |error| {
         format!(
@@ -35,7 +34,7 @@ pub fn get(target: &Target, port: &HttpPort, path: &str) -> Result<Answer, Failu
              HTTP_PORT is with --http-port (CORQ_HTTP_PORT), or which path with --http-socket"
         )
     })?;
-    let host = port.host(target);
+    let host = target.http_host();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     let lost = |error: &std::io::Error| {
         Failure::Failed(match error.kind() {

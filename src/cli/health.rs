@@ -3,31 +3,21 @@
 
 use std::io;
 
-use clap::Args;
-
 use super::context::Context;
 use super::failure::Failure;
 use super::get::{Answer, get};
 use super::input;
 use super::output::{Cell, Output, Style};
-use super::stream::HttpPort;
 use super::value::Value;
 use super::words;
 
-/// What `health` takes.
-#[derive(Args, Debug)]
-pub struct Health {
-    #[command(flatten)]
-    http: HttpPort,
-}
-
 /// Shows it, and fails unless the server is healthy.
-pub fn run(context: &mut Context, health: &Health) -> Result<(), Failure> {
-    let mut answer = get(&context.target, &health.http, "/health")?;
-    let address = health.http.place(&context.target).to_string();
+pub fn run(context: &mut Context) -> Result<(), Failure> {
+    let mut answer = get(&context.target, "/health")?;
+    let address = context.target.http_place().to_string();
     if answer.status == 403 {
         // A server without tokens tells its figures only to those who use a name that it knows.
-        answer = get(&context.target, &health.http, "/ready")?;
+        answer = get(&context.target, "/ready")?;
     }
     let stranger = || {
         Failure::Failed(format!(
@@ -96,6 +86,9 @@ fn show(out: &mut Output, state: &State<'_>, told: Value<'_>, address: &str) -> 
     }
     if let Some(ahead_ms) = told.get("clockAheadMs").integer() {
         pairs.push(("clock ahead", Cell::styled(words::duration(ahead_ms), Style::Warn)));
+    }
+    if let Some(back_ms) = told.get("clockSetBackMs").integer() {
+        pairs.push(("clock set back", Cell::styled(words::duration(back_ms), Style::Warn)));
     }
     for state in ["waiting", "active", "delayed", "completed", "dlq"] {
         let count = told.get("queues").get(state).integer();

@@ -4,12 +4,16 @@ use clap::{Args, Subcommand};
 
 use super::context::Context;
 use super::failure::Failure;
+use super::flow;
 use super::input;
+use super::job_bulk::{self, Bulk};
 use super::output::{Cell, Style, Table};
 use super::request::Request;
 use super::show;
+use super::value::Value;
 use super::words::{self, milliseconds};
 use crate::api::commands::Op;
+use crate::api::error::ErrorKind;
 
 /// The job that a command is about.
 #[derive(Args, Debug)]
@@ -25,6 +29,13 @@ pub enum Job {
     Get(Id),
     /// Show its state; an unknown job is `unknown`
     State(Id),
+    /// Say why it does not run, and when it may start
+    Explain(Id),
+    /// Show all about it: its record, attempts, log and children
+    #[command(
+        after_help = "Examples:\n  corq job detail order-17\n  corq job detail order-17 --json"
+    )]
+    Detail(Id),
     /// Print its result as JSON
     Result(Id),
     /// Wait for its end; exit code 1 if it fails, is removed, or does not end in time
@@ -94,6 +105,8 @@ pub enum Job {
         #[arg(long)]
         level: Option<String>,
     },
+    /// Do one thing with many jobs: of a queue, or by their ids
+    Bulk(Box<Bulk>),
 }
 
 /// Carries one out.
@@ -105,9 +118,9 @@ pub fn run(context: &mut Context, job: &Job) -> Result<(), Failure> {
         Job::State(Id { id }) => context.ask(Request::on_job(Op::GetState, id), |out, reply| {
             out.pieces(&[show::state(reply.get("state").text().unwrap_or("-"))])
         }),
-        Job::Result(Id { id }) => context.ask(Request::on_job(Op::GetResult, id), |out, reply| {
-            out.line(&show::json_text(reply.get("result")))
-        }),
+        Job::Explain(Id { id }) => explain(context, id),
+        Job::Detail(Id { id }) => detail(context, id),
+        Job::Result(Id { id }) => result(context, id),
         Job::Wait { job, timeout } => wait(context, &job.id, *timeout),
         Job::Cancel { job: Id { id }, yes } => {
             input::confirm(*yes, &format!("remove job {id} for good"))?;
@@ -149,7 +162,82 @@ pub fn run(context: &mut Context, job: &Job) -> Result<(), Failure> {
             });
             context.tell(request, &format!("logged to {id}"))
         }
+        Job::Bulk(bulk) => job_bulk::run(context, bulk),
     }
+}
+
+/// The result of a job. One that has none is another thing than no job.
+fn result(context: &mut Context, id: &str) -> Result<(), Failure> {
+    let mut client = context.client()?;
+    let reply = client.call(Request::on_job(Op::GetResult, id))?;
+    let is_none = reply.refusal().is_none() && reply.value().get("result").is_nil();
+    if is_none {
+        let state = client.call(Request::on_job(Op::GetState, id))?.granted()?;
+        if state.value().get("state").text() == Some("unknown") {
+            context.show(&reply, |_, _| Ok(()))?;
+            return Err(Failure::Failed(ErrorKind::JobNotFound.text().to_owned()));
+        }
+    }
+    context.show(&reply, |out, reply| out.line(&show::json_text(reply.get("result"))))
+}
+
+/// All that is in the way of a job, a line each.
+fn explain(context: &mut Context, id: &str) -> Result<(), Failure> {
+    context.ask(Request::on_job(Op::Explain, id), |out, reply| {
+        let told = reply.get("data");
+        let state = show::state(told.get("state").text().unwrap_or("-"));
+        let mut pairs = vec![("queue", show::text(told.get("queue"))), ("state", state)];
+        for (place, reason) in told.get("reasons").items().enumerate() {
+            let name = if place == 0 { "because" } else { "" };
+            pairs.push((name, because(reason).into()));
+        }
+        if let Some(at) = show::time(told.get("estimatedStart")) {
+            pairs.push(("starts", at));
+        }
+        out.pairs(&pairs)
+    })
+}
+
+/// A job in full, and below it what else is known of it.
+fn detail(context: &mut Context, id: &str) -> Result<(), Failure> {
+    context.ask(Request::on_job(Op::GetJobDetail, id), |out, reply| {
+        let told = reply.get("data");
+        out.pairs(&show::job_pairs(told.get("job")))?;
+        let mut attempts = Table::new(&[">ATTEMPT", "STARTED", "ENDED", "WORKER", "ERROR"]);
+        for attempt in told.get("attempts").items() {
+            attempts.row(vec![
+                attempt.get("attempt").count().to_string().into(),
+                show::from_now(attempt.get("startedAt")),
+                show::from_now(attempt.get("endedAt")),
+                show::text(attempt.get("worker")),
+                Cell::styled(attempt.get("error").text().unwrap_or("-"), Style::Bad),
+            ]);
+        }
+        if !attempts.is_empty() {
+            out.line("")?;
+            out.table(&attempts)?;
+        }
+        let log = log_table(told.get("logs"));
+        if !log.is_empty() {
+            out.line("")?;
+            out.table(&log)?;
+        }
+        let children = told.get("children");
+        let (done, all) = (children.get("completed").count(), children.get("count").count());
+        flow::section(out, &format!("children, {done} of {all} done:"), children.get("jobs"))
+    })
+}
+
+/// A reason for people, with the jobs that it names.
+fn because(reason: Value<'_>) -> String {
+    let job = |job: Value<'_>| match (job.text(), job.get("id").text()) {
+        (Some(id), _) => id.to_owned(),
+        (None, Some(id)) => format!("{id} ({})", job.get("state").text().unwrap_or("-")),
+        (None, None) => "-".to_owned(),
+    };
+    let jobs: Vec<String> = reason.get("jobs").items().map(job).collect();
+    let text = reason.get("text").text().unwrap_or_default();
+    if jobs.is_empty() { text.to_owned() } else { format!("{text}: {}", jobs.join(", ")) }
 }
 
 fn wait(context: &mut Context, id: &str, timeout: Option<i64>) -> Result<(), Failure> {
@@ -185,20 +273,26 @@ fn progress_of(context: &mut Context, id: &str) -> Result<(), Failure> {
 
 fn logs(context: &mut Context, id: &str) -> Result<(), Failure> {
     context.ask(Request::on_job(Op::GetLogs, id), |out, reply| {
-        let mut table = Table::new(&["TIME", "LEVEL", "MESSAGE"]);
-        for entry in reply.get("data").get("logs").items() {
-            let level = entry.get("level").text().unwrap_or("-");
-            let style = match level {
-                "error" => Style::Bad,
-                "warn" => Style::Warn,
-                _ => Style::Plain,
-            };
-            table.row(vec![
-                show::from_now(entry.get("timestamp")),
-                Cell::styled(level, style),
-                show::text(entry.get("message")),
-            ]);
-        }
+        let table = log_table(reply.get("data").get("logs"));
         if table.is_empty() { out.line("its log is empty") } else { out.table(&table) }
     })
+}
+
+/// The lines of a log.
+fn log_table(lines: Value<'_>) -> Table {
+    let mut table = Table::new(&["TIME", "LEVEL", "MESSAGE"]);
+    for entry in lines.items() {
+        let level = entry.get("level").text().unwrap_or("-");
+        let style = match level {
+            "error" => Style::Bad,
+            "warn" => Style::Warn,
+            _ => Style::Plain,
+        };
+        table.row(vec![
+            show::from_now(entry.get("timestamp")),
+            Cell::styled(level, style),
+            show::text(entry.get("message")),
+        ]);
+    }
+    table
 }

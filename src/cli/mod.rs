@@ -2,27 +2,96 @@
 //!
 //! One file per noun. `target` says which server is meant, `client` speaks to it, `request` writes
 //! and `value` reads what goes over the wire, `output` shows it, `failure` is how it can end. No
-//! bound of a field is known here: what is wrong is refused by the server, in its words.
+//! bound of a field is known here: what is wrong is refused by the server, and `wording` says it by the options.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `audit` | `audit`: who did what |
+//! | `backup` | `backup` |
+//! | `bulk` | `push --bulk` |
+//! | `client` | the connection to a server |
+//! | `complete` | names of queues for the completions of a shell |
+//! | `completions` | `completions` and `man` |
+//! | `config` | `config`: settings and where they come from |
+//! | `context` | the server to ask, and the output to answer on |
+//! | `cron` | `cron`: schedules |
+//! | `demo` | `demo`: sample work |
+//! | `dlq` | `dlq`: dead letters |
+//! | `doctor` | `doctor`: checks of the machine and the server |
+//! | `events` | `events` |
+//! | `examples` | examples at the end of every help text |
+//! | `export` | `export`: jobs, schedules and settings as lines of JSON |
+//! | `failure` | how a command ends that does not succeed |
+//! | `figures` | `history`, `heatmap`, `shards` |
+//! | `flow` | `flow`: a job and those below it |
+//! | `follow` | `queue jobs --follow` |
+//! | `get` | one GET of the HTTP port |
+//! | `group` | `group` |
+//! | `health` | `health` |
+//! | `import` | `import`: jobs and schedules of other job queues |
+//! | `input` | payloads, and the yes before what cannot be undone |
+//! | `job` | `job` |
+//! | `job_bulk` | `job bulk` |
+//! | `job_options` | the options of a job that is pushed |
+//! | `limits` | `rate-limit`, `concurrency` |
+//! | `listing` | which jobs of a queue are listed |
+//! | `log` | `log`: what a data directory holds |
+//! | `output` | tables, pairs and lines |
+//! | `paging` | lists that come page by page |
+//! | `progress` | how far long work is |
+//! | `prometheus` | reads the text of the metrics |
+//! | `push` | `push` |
+//! | `queue` | `queue` |
+//! | `request` | requests as the command line writes them |
+//! | `restore` | `restore` |
+//! | `rules` | `dlq config`, `dlq stats`, `queue stalls` |
+//! | `search` | `search` |
+//! | `show` | jobs as people read them |
+//! | `size` | `size`: which machine so many jobs need |
+//! | `stats` | `stats`, `metrics`, `ping`, `whoami` |
+//! | `stream` | server-sent events |
+//! | `target` | where the server is, and how it is spoken to |
+//! | `task` | `task`: actions on many jobs |
+//! | `top` | `top` |
+//! | `value` | a reply as it is read |
+//! | `webhook` | `webhook` |
+//! | `wording` | refusals by the names of options |
+//! | `words` | times, durations and sizes |
+//! | `work` | `pull`, `ack`, `fail` |
+//! | `worker` | `worker` |
 
+mod audit;
 mod backup;
 mod bulk;
 mod client;
+mod complete;
 mod completions;
+mod config;
 mod context;
 mod cron;
+mod demo;
 mod dlq;
 mod doctor;
 mod events;
+mod examples;
+mod export;
 mod failure;
+mod figures;
+mod flow;
 mod follow;
 mod get;
 mod group;
 mod health;
+mod import;
 mod input;
 mod job;
+mod job_bulk;
+mod job_options;
 mod limits;
+mod listing;
 mod log;
 mod output;
+mod paging;
 mod progress;
 mod prometheus;
 mod push;
@@ -30,13 +99,17 @@ mod queue;
 mod request;
 mod restore;
 mod rules;
+mod search;
 mod show;
+mod size;
 mod stats;
 mod stream;
 mod target;
+mod task;
 mod top;
 mod value;
 mod webhook;
+mod wording;
 mod words;
 mod work;
 mod worker;
@@ -45,14 +118,16 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use corq_io::umask;
 
 use self::context::Context;
 use self::failure::Failure;
 use self::output::Output;
 use self::target::Target;
-use crate::config::Config;
+use self::wording::Wording;
+use crate::config::{Config, Environment, Layers, LogFormat, Problem};
+use crate::logging;
 
 /// A job queue server for Linux: thread-per-core, shared-nothing, every job in a write-ahead log.
 ///
@@ -62,7 +137,7 @@ use crate::config::Config;
     name = "corq",
     version,
     subcommand_required = true,
-    after_help = "Exit codes: 0; 1: the server refused, cannot be reached, or (health) is not healthy; 2: the command line is invalid."
+    after_help = examples::PROGRAM
 )]
 struct Program {
     #[command(subcommand)]
@@ -72,7 +147,12 @@ struct Program {
 /// The server alone. It has a parser of its own, so that a start does not build the whole program, and
 /// because its `--host` is where to listen, which is not where commands look for it.
 #[derive(Parser, Debug)]
-#[command(name = "corq", version, about = "Run the server; 'corq help' lists the other commands")]
+#[command(
+    name = "corq",
+    version,
+    about = "Run the server; 'corq help' lists the other commands",
+    after_help = examples::SERVE
+)]
 struct Server {
     #[command(flatten)]
     config: Config,
@@ -87,6 +167,7 @@ struct Serve {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Run the server (also what happens without a command)
+    #[command(after_help = examples::SERVE)]
     Serve(Box<Serve>),
     /// Push a job to a queue, or many
     Push(Box<push::Push>),
@@ -99,6 +180,10 @@ enum Command {
     /// Show a job, or change it
     #[command(subcommand)]
     Job(job::Job),
+    /// Show a job and those below it as a tree
+    Flow(flow::Flow),
+    /// Find jobs by what is in their payloads
+    Search(Box<search::Search>),
     /// Show queues, pause or empty them
     #[command(subcommand)]
     Queue(queue::Queue),
@@ -108,36 +193,63 @@ enum Command {
     /// Show jobs in the dead-letter queue, retry or remove them
     #[command(subcommand)]
     Dlq(dlq::Dlq),
+    /// Show actions on many jobs, or stop them
+    #[command(subcommand)]
+    Task(task::Task),
     /// Manage schedules that push jobs
     #[command(subcommand)]
     Cron(cron::Cron),
     /// Show registered workers
     #[command(subcommand)]
     Worker(worker::Worker),
+    /// The same as 'worker list'
+    Workers(worker::Workers),
     /// Manage webhooks, to which the server posts events
     #[command(subcommand)]
     Webhook(webhook::Webhook),
     /// Limit the jobs per second of a queue
     #[command(subcommand)]
-    RateLimit(limits::Limit),
+    RateLimit(limits::RateLimit),
     /// Limit the active jobs of a queue
     #[command(subcommand)]
-    Concurrency(limits::Limit),
+    Concurrency(limits::Concurrency),
     /// Show jobs by state, totals and rates
     Stats,
     /// Show totals, means and sizes; or all metrics in Prometheus format
     Metrics(stats::Metrics),
+    /// Show what happened lately, point by point
+    History(figures::History),
+    /// Show how long jobs waited lately
+    Heatmap(figures::Heatmap),
+    /// Show how busy each core is
+    Shards(figures::Shards),
+    /// Say which machine so many jobs need
+    Size(size::Size),
     /// Check whether the server can take jobs, and why not
-    Health(health::Health),
+    Health,
     /// Check whether the server answers
     Ping,
+    /// Show what the token is for
+    Whoami,
+    /// Show who did what that changes more than a job, and who was not let in
+    Audit(audit::Audit),
     /// Check this machine and the server, and say what to change
     Doctor(doctor::Doctor),
-    /// Show queues, rates, p99 and workers, live on the terminal
+    /// Show queues, rates, cores and workers, live on the terminal
     Top(top::Top),
     /// Show events of jobs, live
     Events(events::Events),
-    /// Copy the data of a running server on this machine
+    /// Fill a server with sample work for a minute, or remove that
+    Demo(demo::Demo),
+    /// Check a settings file, or show the settings of a server with where they come from
+    #[command(subcommand)]
+    Config(config::Settings),
+    /// Move jobs and schedules here from another job queue
+    #[command(subcommand)]
+    Import(Box<import::Import>),
+    /// Write jobs, schedules and settings of queues as lines of JSON
+    Export(export::Export),
+    /// Copy the data of a running server on this machine, or show the copies that there are
     Backup(backup::Backup),
     /// Check a backup and make a data directory of it
     Restore(restore::Restore),
@@ -146,6 +258,9 @@ enum Command {
     Log(log::Log),
     /// Print the completions of a shell
     Completions(completions::Completions),
+    /// Print the queues that a word may be, for the completions of a shell
+    #[command(hide = true)]
+    Complete(complete::Complete),
     /// Print the manual page, or write those of all commands
     #[command(hide = true)]
     Man(completions::Man),
@@ -154,8 +269,8 @@ enum Command {
 /// What the program was asked to do.
 #[derive(Debug)]
 pub enum Asked {
-    /// To be the server.
-    Server(Box<Config>),
+    /// To be the server, with settings and the places that they come from.
+    Server(Box<Config>, Layers),
     /// To speak to one.
     Tool(Box<Tool>),
     /// Nothing that is left to do; the code to exit with.
@@ -167,17 +282,32 @@ pub enum Asked {
 pub struct Tool {
     command: Command,
     target: Target,
+    wording: Wording,
 }
 
 /// Reads the command line. `words` begins with the program's name.
 pub fn parse(words: Vec<OsString>) -> Asked {
-    let read = match server_words(&words) {
+    let (read, format) = match server_words(&words) {
         Some(words) => {
-            Server::try_parse_from(words).map(|Server { config }| Asked::Server(Box::new(config)))
+            let format = logging::asked_format(&words);
+            let layers = Layers::new(Server::command, words, Environment::of_process());
+            (layers.read().map(|config| Asked::Server(Box::new(config), layers)), format)
         }
-        None => tool(words),
+        None => (tool(words).map_err(Problem::from), LogFormat::Text),
     };
-    read.unwrap_or_else(|error| Asked::Done(usage(&error)))
+    read.unwrap_or_else(|problem| Asked::Done(refuse(&problem, format)))
+}
+
+fn refuse(problem: &Problem, format: LogFormat) -> ExitCode {
+    match problem {
+        Problem::Usage(error) => usage(error, format),
+        Problem::Settings(lines) => {
+            for line in lines {
+                logging::tell(format, line);
+            }
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// The command line of the server, if that is what is asked for: `serve`, or flags without a command.
@@ -192,16 +322,38 @@ fn server_words(words: &[OsString]) -> Option<Vec<OsString>> {
         }
         Some("-h" | "--help" | "-V" | "--version") => None,
         Some(word) if !word.starts_with('-') => None,
+        _ if lacks_command(words) => None,
         _ => Some(words.to_vec()),
     }
 }
 
 fn program() -> clap::Command {
-    target::add_to(Program::command())
+    examples::add_to(target::add_to(Program::command()))
+}
+
+/// Whether there are options that say where a server is, and nothing for it to do.
+fn lacks_command(words: &[OsString]) -> bool {
+    let behind = words.get(1..).unwrap_or_default();
+    !behind.is_empty() && target::first_word(behind) == behind.len()
+}
+
+/// The names of the command that was given, from the outermost.
+fn names(matches: &ArgMatches) -> Vec<String> {
+    let below = matches.subcommand();
+    below.map_or_else(Vec::new, |(name, below)| {
+        [name.to_owned()].into_iter().chain(names(below)).collect()
+    })
 }
 
 fn tool(words: Vec<OsString>) -> Result<Asked, clap::Error> {
-    let matches = program().try_get_matches_from(words)?;
+    if lacks_command(&words) {
+        let text = "no command is given, and these options alone start no server: put 'serve' before those of a \
+                    server, and 'corq help' lists the commands";
+        return Err(clap::Error::raw(ErrorKind::MissingSubcommand, text));
+    }
+    let mut program = target::without_service_links(program());
+    let matches = program.try_get_matches_from_mut(words)?;
+    let wording = Wording::of(&program, &names(&matches));
     let target = Target::of(&matches);
     let Program { command } = Program::from_arg_matches(&matches)?;
     if matches!(command, Command::Serve(_)) {
@@ -209,11 +361,11 @@ fn tool(words: Vec<OsString>) -> Result<Asked, clap::Error> {
                     server behind it";
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, text));
     }
-    Ok(Asked::Tool(Box::new(Tool { command, target })))
+    Ok(Asked::Tool(Box::new(Tool { command, target, wording })))
 }
 
 /// A wrong command line is one line that names what is wrong.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error, format: LogFormat) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // Nothing is left to be done about a closed terminal.
         let _ = error.print();
@@ -224,53 +376,82 @@ fn usage(error: &clap::Error) -> ExitCode {
     let said: Vec<&str> = lines
         .take_while(|line| !line.starts_with("For more information") && !line.starts_with("Usage:"))
         .collect();
-    Failure::Usage(said.join(" ").trim_start_matches("error: ").to_owned()).report()
+    let said = said.join(" ").trim_start_matches("error: ").to_owned();
+    match format {
+        LogFormat::Text => Failure::Usage(said).report(),
+        LogFormat::Json => {
+            logging::tell(format, &said);
+            ExitCode::from(2)
+        }
+    }
 }
 
 impl Tool {
     /// Does it and gives the code to exit with.
     pub fn run(self) -> ExitCode {
-        let mut context = Context { target: self.target, out: Output::new() };
-        let outcome = run(&mut context, &self.command);
+        let Self { command, target, wording } = self;
+        let mut context = Context { target, out: Output::new(), wording };
+        let outcome = run(&mut context, &command);
         // What was written is handed on also before an error is said.
         let outcome = outcome.and(context.out.flush().map_err(Failure::from));
         match outcome {
             Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => failure.report(),
+            Err(failure) => failure.worded(&context.wording).report(),
         }
     }
 }
 
 fn run(context: &mut Context, command: &Command) -> Result<(), Failure> {
-    if matches!(command, Command::Backup(_) | Command::Restore(_) | Command::Log(_)) {
+    if matches!(
+        command,
+        Command::Backup(_) | Command::Restore(_) | Command::Log(_) | Command::Export(_)
+    ) {
         umask::keep_others_out();
     }
     match command {
         // Taken care of where it was parsed.
         Command::Serve(_) => Err(Failure::Usage("put 'serve' first".to_owned())),
-        Command::Push(push) => push::run(context, push),
+        Command::Push(push) => match &push.bulk {
+            Some(file) => bulk::run(context, push, file),
+            None => push::run(context, push),
+        },
         Command::Pull(pull) => work::pull(context, pull),
         Command::Ack(ack) => work::ack(context, ack),
         Command::Fail(fail) => work::fail(context, fail),
         Command::Job(job) => job::run(context, job),
+        Command::Flow(flow) => flow::run(context, flow),
+        Command::Search(search) => search::run(context, search),
         Command::Queue(queue) => queue::run(context, queue),
         Command::Group(group) => group::run(context, group),
         Command::Dlq(dlq) => dlq::run(context, dlq),
+        Command::Task(task) => task::run(context, task),
         Command::Cron(cron) => cron::run(context, cron),
         Command::Worker(worker) => worker::run(context, worker),
+        Command::Workers(workers) => worker::list(context, workers),
         Command::Webhook(webhook) => webhook::run(context, webhook),
         Command::RateLimit(limit) => limits::rate(context, limit),
         Command::Concurrency(limit) => limits::concurrency(context, limit),
         Command::Stats => stats::stats(context),
         Command::Metrics(metrics) => stats::metrics(context, metrics),
-        Command::Health(health) => health::run(context, health),
+        Command::History(history) => figures::history(context, history),
+        Command::Heatmap(heatmap) => figures::heatmap(context, heatmap),
+        Command::Shards(_) => figures::shards(context),
+        Command::Size(size) => size::run(context, size),
+        Command::Health => health::run(context),
         Command::Ping => stats::ping(context),
+        Command::Whoami => stats::whoami(context),
+        Command::Audit(audit) => audit::run(context, audit),
         Command::Doctor(doctor) => doctor::run(context, doctor),
         Command::Top(top) => top::run(context, top),
         Command::Events(events) => events::run(context, events),
-        Command::Backup(backup) => backup::run(context, backup),
-        Command::Restore(restore) => restore::run(context, restore),
+        Command::Demo(demo) => demo::run(context, demo),
+        Command::Import(import) => import::run(context, import),
+        Command::Export(export) => export::run(context, export),
+        Command::Config(settings) => config::run(context, settings, Server::command),
+        Command::Backup(backup) => backup::run(context, backup, Server::command),
+        Command::Restore(restore) => restore::run(context, restore, Server::command),
         Command::Log(log) => log::run(context, log),
+        Command::Complete(complete) => complete::run(context, &program(), complete),
         Command::Completions(shell) => completions::run(context, &mut program(), shell),
         Command::Man(man) => completions::man(context, program(), man),
     }
@@ -295,14 +476,14 @@ mod tests {
     }
 
     /// The names of all commands below one, as they are typed.
-    fn names(command: &clap::Command, before: &str, found: &mut Vec<String>) {
+    fn leaves(command: &clap::Command, before: &str, found: &mut Vec<String>) {
         let name = format!("{before}{}", command.get_name());
         let mut below = command.get_subcommands().filter(|it| !it.is_hide_set()).peekable();
-        if below.peek().is_none() {
-            found.push(name);
-            return;
+        // One may do something itself, beside those below it.
+        if below.peek().is_none() || command.is_args_conflicts_with_subcommands_set() {
+            found.push(name.clone());
         }
-        below.for_each(|it| names(it, &format!("{name} "), found));
+        below.for_each(|it| leaves(it, &format!("{name} "), found));
     }
 
     #[test]
@@ -311,7 +492,7 @@ mod tests {
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `corq ")?.split('`').next());
         let rows: Vec<String> = rows.map(|name| format!("corq {name}")).collect();
         let mut found = Vec::new();
-        names(&program(), "", &mut found);
+        leaves(&program(), "", &mut found);
         assert_eq!(rows, found);
     }
 
@@ -320,6 +501,7 @@ mod tests {
         assert!(server("corq") && server("corq serve") && server("corq --memory"));
         assert!(server("corq --host 0.0.0.0 --memory") && server("corq serve --help"));
         assert!(!server("corq stats") && !server("corq --json --host x stats"));
+        assert!(!server("corq --host 0.0.0.0") && !server("corq --http-port 80"));
         assert!(!server("corq --help") && !server("corq --host x serve"));
     }
 

@@ -6,48 +6,42 @@ use super::context::Context;
 use super::failure::Failure;
 use super::follow;
 use super::input;
-use super::output::{Cell, Style, Table};
-use super::request::{Fields, Request};
+use super::listing::{Jobs, Name, listing, states};
+use super::output::{Cell, Output, Style, Table};
+use super::paging::{Rows, follow};
+use super::request::Request;
 use super::rules::{self, Stalls};
 use super::show;
-use super::stream::HttpPort;
 use super::value::Value;
-use super::words::milliseconds;
+use super::words::{self, milliseconds};
 use crate::api::commands::Op;
 
-/// The queue that a command is about.
+/// `queue list`.
 #[derive(Args, Debug)]
-pub struct Name {
-    /// Name of the queue
-    pub queue: String,
-}
-
-/// `queue jobs`.
-#[derive(Args, Debug)]
-pub struct Jobs {
-    #[command(flatten)]
-    pub name: Name,
-    /// Only jobs in these states, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "STATES")]
-    pub state: Vec<String>,
-    /// Maximum number of jobs
-    #[arg(long, allow_negative_numbers = true, value_name = "N")]
-    limit: Option<i64>,
-    /// Number of jobs to skip
-    #[arg(long, allow_negative_numbers = true, value_name = "N")]
-    offset: Option<i64>,
-    /// Follow: add a row for every change of a job
-    #[arg(long, short)]
-    follow: bool,
-    #[command(flatten)]
-    pub http: HttpPort,
+#[command(after_help = "Examples:\n  \
+    corq queue list\n  \
+    corq queue list --prefix mail- --sort waiting --limit 10\n  \
+    corq queue list --sort oldest --limit 3 --json")]
+pub struct List {
+    /// Only queues whose names begin so
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    /// Sort by name, waiting, delayed, active, completed, failed, total, rate or oldest; figures from the largest
+    #[arg(long, value_name = "FIGURE")]
+    sort: Option<String>,
+    /// The other way round
+    #[arg(long)]
+    reverse: bool,
+    /// Maximum number of queues; else all
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
 }
 
 /// Commands on queues.
 #[derive(Subcommand, Debug)]
 pub enum Queue {
-    /// List the queues and how many jobs they have
-    List,
+    /// List the queues, how many jobs they have, and their limits
+    List(List),
     /// List the jobs of a queue
     Jobs(Jobs),
     /// Count its jobs by state
@@ -58,8 +52,14 @@ pub enum Queue {
         #[arg(long)]
         by_priority: bool,
     },
-    /// Pause: stop delivery
-    Pause(Name),
+    /// Pause: stop delivery; asks if there is no such queue
+    Pause {
+        #[command(flatten)]
+        name: Name,
+        /// Do not ask whether a queue that is not there is meant
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Resume delivery
     Resume(Name),
     /// Set when its jobs count as stalled, and show it
@@ -102,7 +102,7 @@ pub enum Queue {
 /// Carries one out.
 pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
     match queue {
-        Queue::List => list(context),
+        Queue::List(wanted) => list(context, wanted),
         Queue::Jobs(jobs) => {
             if jobs.follow {
                 return follow::jobs(context, jobs);
@@ -114,7 +114,10 @@ pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
         }
         Queue::Counts { name, by_priority: false } => counts(context, &name.queue),
         Queue::Counts { name, by_priority: true } => priorities(context, &name.queue),
-        Queue::Pause(Name { queue }) => {
+        Queue::Pause { name: Name { queue }, yes } => {
+            if !yes && !is_there(context, queue)? {
+                input::confirm(false, &format!("pause queue {queue}, which is not there yet"))?;
+            }
             context.tell(Request::on_queue(Op::Pause, queue), &format!("paused {queue}"))
         }
         Queue::Resume(Name { queue }) => {
@@ -142,41 +145,124 @@ pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
     }
 }
 
-/// The request for the jobs of a queue.
-pub fn listing(jobs: &Jobs) -> Request {
-    Request::on_queue(Op::GetJobs, &jobs.name.queue).with(|fields| {
-        states(fields, &jobs.state);
-        fields.integer_if("limit", jobs.limit);
-        fields.integer_if("offset", jobs.offset);
-    })
-}
+/// What the columns of the list need.
+const SHOWN: [&str; 8] = [
+    "waiting",
+    "delayed",
+    "active",
+    "completed",
+    "failed",
+    "paused",
+    "rateLimit",
+    "concurrencyLimit",
+];
 
-/// One state goes alone, so that a refusal names it as it was given.
-fn states(fields: &mut Fields, states: &[String]) {
-    match states {
-        [one] => fields.text("state", one),
-        several => fields.texts_if("state", several),
+fn list(context: &mut Context, list: &List) -> Result<(), Failure> {
+    let is_plain =
+        list.prefix.is_none() && list.sort.is_none() && list.limit.is_none() && !list.reverse;
+    // All of them in one reply, also for tokens that are limited to queues and get no pages.
+    if is_plain && (context.target.json || is_limited(context)?) {
+        return context.ask(Request::new(Op::ListQueues), |out, reply| {
+            let mut queues: Vec<Value<'_>> = reply.get("queues").items().collect();
+            queues.sort_by_key(|queue| queue.get("name").text());
+            print(out, queues.into_iter().map(row).collect())
+        });
     }
+    let by_name = list.sort.as_deref().is_none_or(|sort| sort == "name");
+    let request = || {
+        Request::new(Op::ListQueues).with(|fields| {
+            fields.text_if("prefix", list.prefix.as_deref());
+            fields.text_if("sort", list.sort.as_deref());
+            fields.text_if("order", list.reverse.then_some(if by_name { "desc" } else { "asc" }));
+            fields.texts("fields", &SHOWN.map(str::to_owned));
+        })
+    };
+    let mut queues = Vec::new();
+    let rows = Rows { within: "", name: "queues" };
+    follow(context, rows, list.limit.unwrap_or(u64::MAX), request, |page| {
+        queues.extend(page.get("queues").items().map(row));
+    })?;
+    if context.target.json { Ok(()) } else { Ok(print(&mut context.out, queues)?) }
 }
 
-fn list(context: &mut Context) -> Result<(), Failure> {
-    context.ask(Request::new(Op::ListQueues), |out, reply| {
-        let mut table = Table::new(&["QUEUE", ">WAITING", ">DELAYED", ">ACTIVE", "STATE"]);
-        let mut queues: Vec<Value<'_>> = reply.get("queues").items().collect();
-        queues.sort_by_key(|queue| queue.get("name").text());
-        for queue in queues {
-            let count = |state: &str| Cell::from(queue.get(state).count().to_string());
-            let paused = queue.get("paused").is_true();
-            table.row(vec![
-                show::text(queue.get("name")),
-                count("waiting"),
-                count("delayed"),
-                count("active"),
-                if paused { Cell::styled("paused", Style::Warn) } else { "running".into() },
-            ]);
-        }
-        if table.is_empty() { out.line("there are no queues") } else { out.table(&table) }
-    })
+/// Whether there is a queue of this name. Unless it can be told, there is.
+fn is_there(context: &Context, queue: &str) -> Result<bool, Failure> {
+    let mut client = context.client()?;
+    let page = client.call(Request::new(Op::ListQueues).with(|fields| {
+        fields.text("prefix", queue);
+        fields.integer("limit", 1);
+        fields.texts("fields", &["paused".to_owned()]);
+    }))?;
+    // A token that is limited to queues may get all of its own, and no pages. What is wrong with the name, the
+    // command itself says.
+    let list = match page.refusal() {
+        None => page,
+        Some(_) => client.call(Request::new(Op::ListQueues))?,
+    };
+    let mut names = list.value().get("queues").items();
+    let is_there = names.any(|it| it.get("name").text() == Some(queue));
+    Ok(list.refusal().is_some() || is_there)
+}
+
+/// Whether the token is limited to queues.
+fn is_limited(context: &Context) -> Result<bool, Failure> {
+    if context.target.token.is_none() {
+        return Ok(false);
+    }
+    let who = context.client()?.call(Request::new(Op::Whoami))?;
+    Ok(who.value().get("data").get("queues").items().next().is_some())
+}
+
+fn print(out: &mut Output, queues: Vec<Vec<Cell>>) -> std::io::Result<()> {
+    let mut table = Table::new(&[
+        "QUEUE",
+        ">WAITING",
+        ">DELAYED",
+        ">ACTIVE",
+        ">COMPLETED",
+        ">FAILED",
+        "LIMITS",
+        "STATE",
+    ]);
+    for queue in queues {
+        table.row(queue);
+    }
+    if table.is_empty() { out.line("there are no queues") } else { out.table(&table) }
+}
+
+fn row(queue: Value<'_>) -> Vec<Cell> {
+    let count = |state: &str| match queue.get(state).integer() {
+        Some(count) => Cell::from(count.to_string()),
+        None => Cell::styled("-", Style::Dim),
+    };
+    let failed = match queue.get("failed").integer() {
+        Some(failed @ 1..) => Cell::styled(failed.to_string(), Style::Bad),
+        _ => count("failed"),
+    };
+    let paused = queue.get("paused").is_true();
+    vec![
+        show::text(queue.get("name")),
+        count("waiting"),
+        count("delayed"),
+        count("active"),
+        count("completed"),
+        failed,
+        limits(queue),
+        if paused { Cell::styled("paused", Style::Warn) } else { "running".into() },
+    ]
+}
+
+/// The limits of a queue, as `5 per 1s, 3 active`.
+fn limits(queue: Value<'_>) -> Cell {
+    let rate = queue.get("rateLimit");
+    let rate = rate.get("max").integer().map(|max| {
+        format!("{max} per {}", words::duration(rate.get("duration").integer().unwrap_or(0)))
+    });
+    let active = queue.get("concurrencyLimit").integer().map(|most| format!("{most} active"));
+    match (rate, active) {
+        (None, None) => Cell::styled("-", Style::Dim),
+        (rate, active) => rate.into_iter().chain(active).collect::<Vec<_>>().join(", ").into(),
+    }
 }
 
 fn counts(context: &mut Context, queue: &str) -> Result<(), Failure> {

@@ -2,8 +2,8 @@
 //! [`crate::api::commands`]; bounds are not looked at here, since the server refuses what is out of them.
 
 use crate::api::commands::{
-    COMMANDS, CRON_JOB_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS, FieldSpec, JOB_FIELDS, Op,
-    REPEAT_FIELDS, STALL_CONFIG_FIELDS,
+    BACKOFF_FIELDS, BULK_FILTER_FIELDS, COMMANDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS,
+    DLQ_FILTER_FIELDS, FieldSpec, JOB_FIELDS, Op, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::msgpack::writer::{OpenMap, Writer};
@@ -19,7 +19,10 @@ pub struct Fields {
 
 /// One command with its fields, as a frame in the making.
 #[derive(Debug)]
-pub struct Request(Fields);
+pub struct Request {
+    fields: Fields,
+    op: Op,
+}
 
 impl Request {
     /// A command without fields yet.
@@ -29,7 +32,12 @@ impl Request {
         let spec = COMMANDS.iter().find(|spec| spec.op == op);
         fields.write("cmd", |writer| writer.str(spec.map_or("", |spec| spec.name)));
         fields.known = spec.map_or(&[], |spec| spec.fields);
-        Self(fields)
+        Self { fields, op }
+    }
+
+    /// Which command it is.
+    pub fn op(&self) -> Op {
+        self.op
     }
 
     /// A command on a queue.
@@ -45,20 +53,20 @@ impl Request {
     /// Writes fields.
     #[must_use]
     pub fn with(mut self, write: impl FnOnce(&mut Fields)) -> Self {
-        write(&mut self.0);
+        write(&mut self.fields);
         self
     }
 
     /// Marks the request, so that its reply can be told from others.
     #[must_use]
     pub fn numbered(mut self, number: u64) -> Self {
-        self.0.write("reqId", |writer| writer.uint(number));
+        self.fields.write("reqId", |writer| writer.uint(number));
         self
     }
 
     /// The whole frame.
     pub fn frame(self) -> Vec<u8> {
-        let mut frame = self.0.finish();
+        let mut frame = self.fields.finish();
         let length = (frame.len() - PREFIX_BYTES) as u32;
         frame[..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
         frame
@@ -74,6 +82,16 @@ impl Fields {
     /// A job of a batch.
     pub fn of_job() -> Self {
         Self::begin(Vec::new(), JOB_FIELDS)
+    }
+
+    /// The object form of `backoff`.
+    pub fn of_backoff() -> Self {
+        Self::begin(Vec::new(), BACKOFF_FIELDS)
+    }
+
+    /// The object `dedup`.
+    pub fn of_dedup() -> Self {
+        Self::begin(Vec::new(), DEDUP_FIELDS)
     }
 
     /// The object `repeat`.
@@ -99,6 +117,11 @@ impl Fields {
     /// The object `filter` of a dead-letter queue.
     pub fn of_dlq_filter() -> Self {
         Self::begin(Vec::new(), DLQ_FILTER_FIELDS)
+    }
+
+    /// The object `filter` of an action on many jobs.
+    pub fn of_bulk_filter() -> Self {
+        Self::begin(Vec::new(), BULK_FILTER_FIELDS)
     }
 
     /// Whether nothing has been written.
@@ -192,6 +215,13 @@ impl Fields {
     /// A value that is encoded already.
     pub fn raw(&mut self, name: &str, value: &[u8]) {
         self.field(name, |writer| writer.raw(value));
+    }
+
+    /// The same, if there is such a field; left out where there is not.
+    pub fn raw_known(&mut self, name: &str, value: &[u8]) {
+        if self.known.iter().any(|spec| spec.name == name) {
+            self.raw(name, value);
+        }
     }
 
     /// A list of values that are encoded already, `count` of them behind each other.

@@ -66,15 +66,24 @@ const TIMES: [(&str, &str); 5] = [
 type Teller = fn(Value<'_>) -> String;
 
 /// Options of a job that are told if they are there, and how they are told.
-const OPTIONS: [(&str, Teller); 13] = [
+const OPTIONS: [(&str, Teller); 22] = [
     ("name", plain),
     ("tags", texts),
     ("dependsOn", texts),
+    ("childrenIds", texts),
+    ("parentId", plain),
     ("uniqueKey", plain),
+    ("deduplicationTtl", length),
+    ("deduplicationExtend", yes),
+    ("deduplicationReplace", yes),
     ("groupId", plain),
     ("ttl", length),
     ("timeout", length),
     ("backoff", length),
+    ("backoffConfig", backoff),
+    ("stallTimeout", length),
+    ("keepLogs", number),
+    ("sizeLimit", number),
     ("lifo", yes),
     ("removeOnComplete", yes),
     ("removeOnFail", yes),
@@ -88,6 +97,18 @@ fn plain(value: Value<'_>) -> String {
 
 fn length(value: Value<'_>) -> String {
     value.integer().map(words::duration).unwrap_or_default()
+}
+
+fn number(value: Value<'_>) -> String {
+    value.integer().map(|number| number.to_string()).unwrap_or_default()
+}
+
+fn backoff(value: Value<'_>) -> String {
+    let growth = plain(value.get("type"));
+    match value.get("maxDelay").integer() {
+        Some(most) => format!("{growth}, at most {}", words::duration(most)),
+        None => growth,
+    }
 }
 
 fn yes(value: Value<'_>) -> String {

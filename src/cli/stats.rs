@@ -1,4 +1,4 @@
-//! `stats`, `metrics` and `ping`: how the server is doing.
+//! `stats`, `metrics`, `ping` and `whoami`: how the server is doing, and what it lets its caller do.
 
 use std::time::Instant;
 
@@ -8,6 +8,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::output::{Cell, Output};
 use super::request::Request;
+use super::show;
 use super::value::Value;
 use super::words;
 use crate::api::commands::Op;
@@ -52,6 +53,22 @@ fn pairs(out: &mut Output, numbers: Value<'_>) -> std::io::Result<()> {
         .filter_map(|(name, value)| Some((name.text()?, told(name.text()?, value).into())))
         .collect();
     out.pairs(&pairs)
+}
+
+/// What the token is for.
+pub fn whoami(context: &mut Context) -> Result<(), Failure> {
+    context.ask(Request::new(Op::Whoami), |out, reply| {
+        let data = reply.get("data");
+        let mut pairs =
+            vec![("role", show::text(data.get("role"))), ("known by", show::text(data.get("by")))];
+        if data.get("tokenName").text().is_some() {
+            pairs.push(("name of the token", show::text(data.get("tokenName"))));
+        }
+        if data.get("queues").items().next().is_some() {
+            pairs.push(("queues", show::texts(data.get("queues")).into()));
+        }
+        out.pairs(&pairs)
+    })
 }
 
 /// Whether the server lives and keeps time with this machine.

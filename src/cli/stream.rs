@@ -3,11 +3,9 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use corq_io::client_connect::{Place, Wire};
+use corq_io::client_connect::Wire;
 
 use super::failure::{Failure, Refusal};
 use super::input;
@@ -24,42 +22,6 @@ const HEADERS_MAX: usize = 64;
 /// Bytes read at a time.
 const READ_BYTES: usize = 16 * 1024;
 
-/// The port for HTTP.
-#[derive(Args, Debug)]
-pub struct HttpPort {
-    /// The server's port for HTTP, which this asks
-    #[arg(
-        long,
-        env = "CORQ_HTTP_PORT",
-        default_value_t = 6790,
-        value_name = "PORT",
-        help_heading = "Server"
-    )]
-    pub http_port: u16,
-    /// The server's socket for HTTP, instead of that
-    #[arg(long, env = "CORQ_HTTP_SOCKET", value_name = "PATH", help_heading = "Server")]
-    pub http_socket: Option<PathBuf>,
-}
-
-impl HttpPort {
-    /// Where it is.
-    pub fn place(&self, target: &Target) -> Place {
-        match &self.http_socket {
-            Some(path) => Place::Path(path.clone()),
-            None => Place::Port(target.host.clone(), self.http_port),
-        }
-    }
-
-    /// What a request says as `Host`.
-    pub fn host(&self, target: &Target) -> String {
-        match self.place(target) {
-            // A path is no host.
-            Place::Path(_) => "localhost".to_owned(),
-            place @ Place::Port(..) => place.to_string(),
-        }
-    }
-}
-
 /// An open stream of events.
 #[derive(Debug)]
 pub struct Stream {
@@ -70,6 +32,10 @@ pub struct Stream {
     body: Body,
     /// Bytes of the body that are no whole event yet.
     text: Vec<u8>,
+    /// The first message.
+    pub hello: Vec<u8>,
+    /// The id of the last event, if the stream has ids.
+    pub last_id: Option<String>,
 }
 
 /// How the body travels.
@@ -84,9 +50,9 @@ enum Body {
 }
 
 impl Stream {
-    /// Subscribes, to all queues or to one, and waits until the subscription stands.
-    pub fn open(target: &Target, port: &HttpPort, queue: Option<&str>) -> Result<Self, Failure> {
-        let place = port.place(target);
+    /// Subscribes to what a path says, from behind an event if there is one, and waits until the subscription stands.
+    pub fn open(target: &Target, path: &str, last_id: Option<&str>) -> Result<Self, Failure> {
+        let place = target.http_place();
         let address = place.to_string();
         let socket = target.dial(&place, SILENCE, |error| {
             format!(
@@ -94,24 +60,23 @@ impl Stream {
                  HTTP_PORT is with --http-port (CORQ_HTTP_PORT), or which path with --http-socket"
             )
         })?;
-        let mut stream =
-            Self { socket, address, raw: Vec::new(), body: Body::Plain, text: Vec::new() };
-        stream.request(target, &port.host(target), queue)?;
+        let (raw, body, text, hello) = (Vec::new(), Body::Plain, Vec::new(), Vec::new());
+        let last = last_id.map(str::to_owned);
+        let mut stream = Self { socket, address, raw, body, text, hello, last_id: last };
+        let last = last_id.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+        stream.request(target, path, &last)?;
         // The first message says that the subscription stands.
-        stream.next()?.ok_or_else(|| stream.lost("it ended"))?;
+        stream.hello = stream.next()?.ok_or_else(|| stream.lost("it ended"))?;
         Ok(stream)
     }
 
-    fn request(&mut self, target: &Target, host: &str, queue: Option<&str>) -> Result<(), Failure> {
+    fn request(&mut self, target: &Target, path: &str, last: &str) -> Result<(), Failure> {
+        let host = target.http_host();
         let lost = |error: std::io::Error| Failure::failed("the events were lost", &error);
-        let path = match queue {
-            Some(queue) => format!("/events/queues/{}", escaped(queue)),
-            None => "/events".to_owned(),
-        };
         let token = target.token.as_ref();
         let token = token.map(|it| format!("Authorization: Bearer {it}\r\n")).unwrap_or_default();
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n{token}\r\n",
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n{token}{last}\r\n",
         );
         self.socket.write_all(request.as_bytes()).map_err(lost)?;
         loop {
@@ -174,6 +139,9 @@ impl Stream {
             while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.text.drain(..=end).collect();
                 // The server sends one line of data for an event; comments keep the line open.
+                if let Some(id) = line.strip_prefix(b"id:") {
+                    self.last_id = Some(String::from_utf8_lossy(id.trim_ascii()).into_owned());
+                }
                 if let Some(data) = line.strip_prefix(b"data:") {
                     return Ok(Some(data.trim_ascii().to_vec()));
                 }
@@ -245,8 +213,13 @@ impl Stream {
     }
 }
 
-/// A queue's name in a path. Names that need this are refused by the server, by name.
-fn escaped(name: &str) -> String {
+/// The path of the events of a queue.
+pub fn path_of(queue: &str) -> String {
+    format!("/events/queues/{}", escaped(queue))
+}
+
+/// A name in a path or a query.
+pub fn escaped(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:~".contains(&byte);
     name.bytes().fold(String::new(), |mut path, byte| {
         if plain(byte) {

@@ -1,7 +1,7 @@
-//! Where the server is, how it is spoken to and how its answers are shown: `--host`, `--port`, `--socket`,
-//! `--tls` and its files, `--token` and `--json`, which every command takes, before its name or behind it.
+//! Where the server is, how it is spoken to and how its answers are shown: `--host`, `--port`, `--socket`, `--http-port`,
+//! `--http-socket`, `--tls` and its files, `--token` and `--json`, which every command takes, before its name or behind it.
 
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, Resettable};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use corq_io::client_connect::{Place, Wire};
@@ -11,12 +11,15 @@ use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Duration;
 
-use super::failure::{Failure, complain};
+use super::failure::{Failure, complain, warn};
+use crate::config::is_service_link;
 
 const HOST: &str = "server-host";
 const PORT: &str = "server-port";
 const TOKEN: &str = "server-token";
 const SOCKET: &str = "server-socket";
+const HTTP_PORT: &str = "server-http-port";
+const HTTP_SOCKET: &str = "server-http-socket";
 const TLS: &str = "server-tls";
 const TLS_CA: &str = "server-tls-ca";
 const TLS_CERT: &str = "server-tls-cert";
@@ -26,7 +29,7 @@ const JSON: &str = "json";
 /// Commands that speak to no server, or are one.
 const WITHOUT_SERVER: &[&str] = &["serve", "completions", "man"];
 /// Commands that speak to no server either, and have answers of their own.
-const ON_FILES: &[&str] = &["log", "restore"];
+const ON_FILES: &[&str] = &["config", "log", "restore", "size"];
 
 /// Whether it was said what is wrong with the modes of files.
 static TOLD: Once = Once::new();
@@ -43,6 +46,10 @@ pub struct Target {
     pub port: u16,
     /// Its socket for frames, which is taken instead of the port.
     pub socket: Option<PathBuf>,
+    /// Its port for HTTP.
+    pub http_port: u16,
+    /// Its socket for HTTP, which is taken instead of that.
+    pub http_socket: Option<PathBuf>,
     /// Whether its ports speak TLS.
     pub tls: bool,
     /// Whom to believe there, and what to show.
@@ -62,6 +69,23 @@ impl Target {
         match &self.socket {
             Some(path) => Place::Path(path.clone()),
             None => Place::Port(self.host.clone(), self.port),
+        }
+    }
+
+    /// Where HTTP is spoken.
+    pub fn http_place(&self) -> Place {
+        match &self.http_socket {
+            Some(path) => Place::Path(path.clone()),
+            None => Place::Port(self.host.clone(), self.http_port),
+        }
+    }
+
+    /// What a request over HTTP says as `Host`.
+    pub fn http_host(&self) -> String {
+        match self.http_place() {
+            // A path is no host.
+            Place::Path(_) => "localhost".to_owned(),
+            place @ Place::Port(..) => place.to_string(),
         }
     }
 
@@ -137,6 +161,9 @@ impl Target {
         if given(PORT) {
             self.port = matches.get_one(PORT).copied().unwrap_or_default();
         }
+        if given(HTTP_PORT) {
+            self.http_port = matches.get_one(HTTP_PORT).copied().unwrap_or_default();
+        }
         if given(TOKEN) {
             let token: Option<&String> = matches.get_one(TOKEN);
             self.token = token.filter(|token| !token.is_empty()).cloned();
@@ -147,6 +174,7 @@ impl Target {
             }
         };
         path(&mut self.socket, SOCKET);
+        path(&mut self.http_socket, HTTP_SOCKET);
         path(&mut self.tls_ca, TLS_CA);
         path(&mut self.tls_cert, TLS_CERT);
         path(&mut self.tls_key, TLS_KEY);
@@ -177,7 +205,7 @@ pub fn tls_advice(error: &std::io::Error) -> Option<&'static str> {
     })
 }
 
-fn arguments() -> [Arg; 9] {
+fn arguments() -> [Arg; 11] {
     let option = |name: &'static str, long: &'static str, value: &'static str| {
         Arg::new(name).long(long).value_name(value).help_heading("Server")
     };
@@ -187,6 +215,12 @@ fn arguments() -> [Arg; 9] {
         option(SOCKET, "socket", "PATH")
             .value_parser(value_parser!(PathBuf))
             .help("Its TCP_SOCKET_PATH, instead of host and port"),
+        option(HTTP_PORT, "http-port", "PORT")
+            .value_parser(value_parser!(u16))
+            .help("Its HTTP_PORT, for health, events and queue jobs --follow"),
+        option(HTTP_SOCKET, "http-socket", "PATH")
+            .value_parser(value_parser!(PathBuf))
+            .help("Its HTTP_SOCKET_PATH, instead of that"),
         option(TLS, "tls", "TLS")
             .action(ArgAction::SetTrue)
             .value_parser(FalseyValueParser::new())
@@ -209,11 +243,14 @@ fn arguments() -> [Arg; 9] {
 
 /// Gives the options to the program, with their environment variables, and to every command.
 pub fn add_to(program: Command) -> Command {
-    let [host, port, socket, tls, ca, certificate, key, token, json] = arguments();
+    let [host, port, socket, http_port, http_socket, tls, ca, certificate, key, token, json] =
+        arguments();
     let program = program.args([
         host.env("CORQ_HOST").default_value("127.0.0.1"),
         port.env("CORQ_PORT").default_value("6789"),
         socket.env("CORQ_SOCKET"),
+        http_port.env("CORQ_HTTP_PORT").default_value("6790"),
+        http_socket.env("CORQ_HTTP_SOCKET"),
         tls.env("CORQ_TLS"),
         ca.env("CORQ_TLS_CA"),
         certificate.env("CORQ_TLS_CERT"),
@@ -222,6 +259,26 @@ pub fn add_to(program: Command) -> Command {
         json,
     ]);
     add_below(program.arg_required_else_help(false))
+}
+
+/// Variables of ports that Kubernetes has set for a service, and not an operator: those are passed over.
+pub fn without_service_links(program: Command) -> Command {
+    let is_link = |name: &&str| std::env::var_os(name).is_some_and(|it| is_service_link(&it));
+    let links: Vec<&str> = ["CORQ_PORT", "CORQ_HTTP_PORT"].into_iter().filter(is_link).collect();
+    for link in &links {
+        warn(&format!(
+            "warning: {link} is how Kubernetes announces a service, and is passed over: set enableServiceLinks: false for \
+             the pod"
+        ));
+    }
+    if links.is_empty() { program } else { without(program, &links) }
+}
+
+fn without(command: Command, variables: &[&str]) -> Command {
+    let is_one = |arg: &Arg| arg.get_env().is_some_and(|it| variables.iter().any(|one| it == *one));
+    let command =
+        command.mut_args(|arg| if is_one(&arg) { arg.env(Resettable::Reset) } else { arg });
+    command.mut_subcommands(|below| without(below, variables))
 }
 
 /// Whether JSON was asked for, at whatever depth.
@@ -250,8 +307,17 @@ fn add_below(command: Command) -> Command {
 }
 
 /// The options that take a value.
-const WITH_VALUE: &[&str] =
-    &["--host", "--port", "--socket", "--tls-ca", "--tls-cert", "--tls-key", "--token"];
+const WITH_VALUE: &[&str] = &[
+    "--host",
+    "--port",
+    "--socket",
+    "--http-port",
+    "--http-socket",
+    "--tls-ca",
+    "--tls-cert",
+    "--tls-key",
+    "--token",
+];
 
 fn is_given(word: &str, option: &str) -> bool {
     word.strip_prefix(option).is_some_and(|rest| rest.starts_with('='))
@@ -284,6 +350,7 @@ mod tests {
         assert_eq!(at("stats"), 0);
         assert_eq!(at("--json --host push --port=3 queue list"), 4);
         assert_eq!(at("--tls --tls-ca a --socket=b --tls-cert-file c"), 4);
+        assert_eq!(at("--http-port 1 --http-socket=x events"), 3);
         assert_eq!(at("--memory"), 0);
         assert_eq!(at("--host"), 1);
         assert_eq!(at(""), 0);

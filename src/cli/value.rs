@@ -82,6 +82,11 @@ impl<'a> Value<'a> {
     pub fn is_true(self) -> bool {
         self.reader().flag().ok().flatten() == Some(true)
     }
+
+    /// Whether this is false.
+    pub fn is_false(self) -> bool {
+        self.reader().flag().ok().flatten() == Some(false)
+    }
 }
 
 fn next<'a>(reader: &mut Reader<'a>) -> Option<Value<'a>> {

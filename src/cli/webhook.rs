@@ -29,6 +29,19 @@ pub enum Webhook {
     },
     /// List the webhooks
     List,
+    /// Post a sample to a webhook and show what came of it
+    Test {
+        /// Its id
+        webhook_id: String,
+    },
+    /// Show the last attempts to deliver to a webhook
+    Deliveries {
+        /// Its id
+        webhook_id: String,
+        /// At most this many
+        #[arg(long, allow_negative_numbers = true, value_name = "N")]
+        limit: Option<i64>,
+    },
     /// Remove a webhook
     Remove {
         /// Its id
@@ -53,12 +66,60 @@ pub fn run(context: &mut Context, webhook: &Webhook) -> Result<(), Failure> {
             })
         }
         Webhook::List => list(context),
+        Webhook::Test { webhook_id } => test(context, webhook_id),
+        Webhook::Deliveries { webhook_id, limit } => deliveries(context, webhook_id, *limit),
         Webhook::Remove { webhook_id } => {
             let request =
                 Request::new(Op::RemoveWebhook).with(|fields| fields.text("webhookId", webhook_id));
             context.tell(request, &format!("removed {webhook_id}"))
         }
     }
+}
+
+fn test(context: &mut Context, id: &str) -> Result<(), Failure> {
+    let request = Request::new(Op::TestWebhook).with(|fields| fields.text("id", id));
+    context.ask(request, |out, reply| {
+        let delivery = reply.get("data");
+        let took = delivery.get("duration").count();
+        match delivery.get("error").text() {
+            Some(error) => out.line(&format!("not delivered after {took} ms: {error}")),
+            None => {
+                let status = delivery.get("status").count();
+                out.line(&format!("delivered in {took} ms: status {status}"))
+            }
+        }
+    })
+}
+
+fn deliveries(context: &mut Context, id: &str, limit: Option<i64>) -> Result<(), Failure> {
+    let request = Request::new(Op::WebhookDeliveries).with(|fields| {
+        fields.text("id", id);
+        fields.integer_if("limit", limit);
+    });
+    context.ask(request, |out, reply| {
+        let heads = ["WHEN", "EVENT", "JOB", ">ATTEMPT", ">STATUS", ">MS", "ERROR"];
+        let mut table = Table::new(&heads);
+        for delivery in reply.get("data").get("deliveries").items() {
+            let status = delivery.get("status").integer();
+            table.row(vec![
+                show::from_now(delivery.get("timestamp")),
+                show::text(delivery.get("event")),
+                show::text(delivery.get("jobId")),
+                delivery.get("attempt").count().to_string().into(),
+                status.map_or_else(|| "-".to_owned(), |status| status.to_string()).into(),
+                delivery.get("duration").count().to_string().into(),
+                match delivery.get("error").text() {
+                    Some(error) => Cell::styled(error.to_owned(), Style::Bad),
+                    None => "-".into(),
+                },
+            ]);
+        }
+        if table.is_empty() {
+            out.line("nothing was posted to it since the start of the server")
+        } else {
+            out.table(&table)
+        }
+    })
 }
 
 fn list(context: &mut Context) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! Times, durations and sizes as people read and write them. Knows no clock: now is an argument.
 
+pub use crate::units::{bytes, figure};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 const SECOND_MS: i64 = 1000;
@@ -58,29 +59,6 @@ pub fn date(at_ms: i64) -> String {
         || format!("{at_ms} ms"),
         |date| date.to_rfc3339_opts(SecondsFormat::Secs, true),
     )
-}
-
-/// Bytes in the largest unit that leaves at least one: `980 B`, `1.5 KB`, `2.0 GB`.
-pub fn bytes(count: f64) -> String {
-    let mut count = count.max(0.0);
-    for unit in ["B", "KB", "MB", "GB"] {
-        if count < 1024.0 {
-            let digits = usize::from(unit != "B" && count < 100.0);
-            return format!("{count:.digits$} {unit}");
-        }
-        count /= 1024.0;
-    }
-    format!("{count:.1} TB")
-}
-
-/// A number with as many decimals as its size deserves: `0`, `0.25`, `3.1`, `1200`.
-pub fn figure(number: f64) -> String {
-    match number.abs() {
-        0.0 => "0".to_owned(),
-        ..1.0 => format!("{number:.2}"),
-        ..100.0 => format!("{number:.1}"),
-        _ => format!("{number:.0}"),
-    }
 }
 
 /// Milliseconds from `1500`, `250ms`, `30s`, `1h30m`. Whether they are too many or too few is the
@@ -151,13 +129,5 @@ mod tests {
         for text in ["", "soon", "5x", "s", "5s5", "99999999999999999999d", "9999999999999999d"] {
             assert!(milliseconds(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn figures_are_short() {
-        let figures = [0.0, 0.254, 3.12, 1200.4].map(figure);
-        assert_eq!(figures, ["0", "0.25", "3.1", "1200"]);
-        let sizes = [980.0, 1536.0, 300.0 * 1024.0, 2_147_483_648.0].map(bytes);
-        assert_eq!(sizes, ["980 B", "1.5 KB", "300 KB", "2.0 GB"]);
     }
 }

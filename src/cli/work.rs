@@ -9,7 +9,7 @@ use super::output::{Cell, Output, Style};
 use super::request::Request;
 use super::show;
 use super::value::Value;
-use super::words::milliseconds;
+use super::words::{self, milliseconds};
 use crate::api::commands::Op;
 use std::io;
 
@@ -21,7 +21,7 @@ pub struct Pull {
     /// Maximum number of jobs
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     count: Option<i64>,
-    /// Time to wait for the first job (milliseconds, or 30s, 1m ...)
+    /// Time to wait for the first job; exit code 1 if none comes (milliseconds, or 30s, 1m ...)
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     timeout: Option<i64>,
     /// Owner of the locks, for information
@@ -72,7 +72,8 @@ pub fn pull(context: &mut Context, pull: &Pull) -> Result<(), Failure> {
         fields.integer_if("lockTtl", pull.lock_ttl);
         fields.flag_if("detach", true);
     });
-    context.ask(request, |out, reply| {
+    let reply = context.client()?.call(request)?;
+    context.show(&reply, |out, reply| {
         let mut some = false;
         let one = (reply.get("job"), reply.get("token"));
         let many = reply.get("jobs").items().zip(reply.get("tokens").items());
@@ -82,8 +83,22 @@ pub fn pull(context: &mut Context, pull: &Pull) -> Result<(), Failure> {
             }
             delivered(out, job, token)?;
         }
-        if some { Ok(()) } else { out.line(&format!("no job waits in {}", pull.queue)) }
-    })
+        // A wait in vain is a failure, see below.
+        if some || pull.timeout.is_some() {
+            return Ok(());
+        }
+        out.line(&format!("no job waits in {}", pull.queue))
+    })?;
+    let reply = reply.value();
+    let none = reply.get("job").is_nil() && reply.get("jobs").items().next().is_none();
+    match pull.timeout.filter(|_| none) {
+        None => Ok(()),
+        Some(timeout) => Err(Failure::Failed(format!(
+            "no job came to {} within {}",
+            pull.queue,
+            words::duration(timeout)
+        ))),
+    }
 }
 
 fn delivered(out: &mut Output, job: Value<'_>, token: Value<'_>) -> io::Result<()> {

@@ -5,7 +5,7 @@
 
 use super::frame::PREFIX_BYTES;
 use super::json;
-use super::msgpack::writer::Writer;
+use super::msgpack::writer::{MapWriter, Writer};
 use super::msgpack::{Number, Reader};
 
 /// Times and durations of the server's own: beyond 32 bits they travel as floats, as in replies.
@@ -15,14 +15,13 @@ const OWN_NUMBERS: [&[u8]; 2] = [b"timestamp", b"delay"];
 pub fn write(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(&[0; PREFIX_BYTES]);
-    let mut writer = Writer::new(out);
-    writer.map(2);
-    writer.str("type");
-    writer.str("event");
-    writer.str("event");
+    let mut frame = MapWriter::begin(out);
+    frame.key("type").str("event");
     let mut event = Vec::with_capacity(text.len());
     // The text was written here: it is an object.
-    let written = json::to_msgpack(text, &mut event).is_ok() && copy(&event, out).is_some();
+    let written = json::to_msgpack(text, &mut event).is_ok()
+        && copy(&event, &mut frame.key("event")).is_some();
+    drop(frame);
     debug_assert!(written, "an event is an object");
     if written {
         let length = (out.len() - start - PREFIX_BYTES) as u32;
@@ -33,9 +32,8 @@ pub fn write(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Copies an event, its own numbers in the form of replies.
-fn copy(event: &[u8], frame: &mut Vec<u8>) -> Option<()> {
+fn copy(event: &[u8], writer: &mut Writer<'_>) -> Option<()> {
     let mut reader = Reader::new(event);
-    let mut writer = Writer::new(frame);
     let entries = reader.map().ok()??;
     writer.map(entries);
     for _ in 0..entries {

@@ -10,7 +10,7 @@ use crate::api::error::{ErrorKind, ErrorRef};
 
 use super::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
 use super::msgpack::Reader;
-use super::msgpack::writer::Writer;
+use super::msgpack::writer::MapWriter;
 
 /// A frame being written: what is put into the vector until [`Frame::finish`] is its payload.
 #[derive(Debug)]
@@ -46,24 +46,15 @@ impl Frame {
     }
 }
 
-/// Begins the map of a reply: `ok`, `reqId` if there is one, and room for `fields` more entries,
-/// which the caller writes.
+/// Begins the map of a reply: `ok` and `reqId` if there is one. The caller writes the command's own fields.
 #[inline]
-pub fn head<'o>(
-    out: &'o mut Vec<u8>,
-    ok: bool,
-    req_id: Option<&[u8]>,
-    fields: usize,
-) -> Writer<'o> {
-    let mut writer = Writer::new(out);
-    writer.map(1 + usize::from(req_id.is_some()) + fields);
-    writer.str("ok");
-    writer.bool(ok);
+pub fn begin<'o>(out: &'o mut Vec<u8>, ok: bool, req_id: Option<&[u8]>) -> MapWriter<'o> {
+    let mut reply = MapWriter::begin(out);
+    reply.key("ok").bool(ok);
     if let Some(req_id) = req_id {
-        writer.str("reqId");
-        writer.raw(req_id);
+        reply.key("reqId").raw(req_id);
     }
-    writer
+    reply
 }
 
 /// The `reqId` in the payload of a reply written here.
@@ -83,7 +74,7 @@ pub fn req_id_of(payload: &[u8]) -> Option<&[u8]> {
 #[inline]
 pub fn ok(out: &mut Vec<u8>, req_id: Option<&[u8]>) {
     small(out, |out| {
-        head(out, true, req_id, 0);
+        begin(out, true, req_id);
     });
 }
 
@@ -91,9 +82,7 @@ pub fn ok(out: &mut Vec<u8>, req_id: Option<&[u8]>) {
 #[inline]
 pub fn id(out: &mut Vec<u8>, req_id: Option<&[u8]>, id: JobId) {
     small(out, |out| {
-        let mut writer = head(out, true, req_id, 1);
-        writer.str("id");
-        writer.uuid(id.0);
+        begin(out, true, req_id).key("id").uuid(id.0);
     });
 }
 
@@ -106,19 +95,13 @@ pub fn error<'e>(out: &mut Vec<u8>, req_id: Option<&[u8]>, error: impl Into<Erro
 
 /// The fields of an error: the only place where one is written as `MessagePack`.
 fn write_error(out: &mut Vec<u8>, req_id: Option<&[u8]>, error: ErrorRef<'_>) {
-    let mut writer = head(out, false, req_id, ERROR_FIELDS);
-    put_error(&mut writer, error);
+    put_error(&mut begin(out, false, req_id), error);
 }
 
-/// How many entries [`put_error`] writes.
-pub const ERROR_FIELDS: usize = 2;
-
 /// Puts an error into the map of a reply that has more to say.
-pub fn put_error(writer: &mut Writer<'_>, ErrorRef { code, text }: ErrorRef<'_>) {
-    writer.str("error");
-    writer.str(text);
-    writer.str("code");
-    writer.str(code.name());
+pub fn put_error(reply: &mut MapWriter<'_>, ErrorRef { code, text }: ErrorRef<'_>) {
+    reply.key("error").str(text);
+    reply.key("code").str(code.name());
 }
 
 /// Frames a reply that is small beside its `reqId`. A client whose `reqId` alone all but fills a

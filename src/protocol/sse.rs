@@ -16,10 +16,35 @@ pub fn begin(out: &mut Vec<u8>, headers: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// How long a browser waits before it connects again, in milliseconds, where a stream says so.
+pub const RETRY_MS: u32 = 3000;
+
+/// Appends the fields of a message that stand before its data. Those without a value are left out.
+pub fn fields(out: &mut Vec<u8>, fields: &[(&str, Option<&str>)]) {
+    for (name, value) in fields {
+        let Some(value) = value else { continue };
+        for part in [name, ": ", value, "\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+}
+
+/// Appends the data of a message, which `write` gives on one line, and ends it.
+pub fn data(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(b"data: ");
+    let begin = out.len();
+    write(out);
+    debug_assert!(!out[begin..].iter().any(|byte| matches!(byte, b'\n' | b'\r')), "one line");
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Appends an id alone: what a client shows when it comes back, without a message.
+pub fn place(out: &mut Vec<u8>, id: &str) {
+    fields(out, &[("id", Some(id))]);
+    out.push(b'\n');
+}
+
 /// Appends one message. `text` is on one line, as JSON without white space is.
 pub fn message(out: &mut Vec<u8>, text: &[u8]) {
-    debug_assert!(!text.contains(&b'\n') && !text.contains(&b'\r'), "a message is one line");
-    out.extend_from_slice(b"data: ");
-    out.extend_from_slice(text);
-    out.extend_from_slice(b"\n\n");
+    data(out, |out| out.extend_from_slice(text));
 }

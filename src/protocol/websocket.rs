@@ -302,6 +302,12 @@ impl Head {
     }
 }
 
+/// Appends a message.
+pub fn message(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend_from_slice(Head::of_text(text.len()).bytes());
+    out.extend_from_slice(text);
+}
+
 /// Appends a ping without a payload.
 pub fn ping(out: &mut Vec<u8>) {
     out.extend_from_slice(Head::of(OpCode::Control(Control::Ping), 0).bytes());

@@ -1,29 +1,34 @@
 //! One shard of the server without its sockets: the subsystems that it consists of, the clock of its turns, and how the
 //! effects of a command or of time reach those that they concern. Plain calls within a turn; nothing here waits.
 
+use super::about::state::About;
+use super::access::shown::ShardAccess;
+use super::audit::state::AuditState;
+use super::bulk_tasks::tasks::BulkTasks;
 use super::commands::job_list::JobListings;
-use super::commands::job_record::JobRecordLists;
+use super::commands::job_record_list::JobRecordLists;
 use super::commands::pending_replies::Parked;
-use super::commands::priority_counts::PriorityCounts;
+use super::commands::sliced_reply::SlicedReplies;
 use super::commands::worker::Workers;
-use super::connection::auth::Guard;
 use super::connection::deadlines::Deadlines;
 use super::connection::migration::Migrations;
 use super::connection::session::Sessions;
 use super::connection::transcode::Transcodings;
 use super::connection::websocket::Scratch;
 use super::event_loop::turn_meter::{Meter, Work};
-use super::events::Events;
+use super::events::state::Events;
 use super::events::subscribers::Subscribers;
+use super::figures::state::FigureState;
 use super::http::HttpState;
+use super::lifecycle::live_settings::FollowedSettings;
 use super::metrics::Durations;
 use super::multi_shard::backup_point::BackupPoints;
 use super::multi_shard::child_patches::ChildPatches;
-use super::multi_shard::child_values::ChildValueReads;
+use super::multi_shard::child_value_read::ChildValueReads;
 use super::multi_shard::cron::CronNames;
 use super::multi_shard::custom_ids::{ClaimProbes, WaitingClaims};
 use super::multi_shard::flow::OpenFlows;
-use super::multi_shard::long_batch::LongCommands;
+use super::multi_shard::long_commands::LongCommands;
 use super::multi_shard::task::Tasks;
 use super::numbered::Entries;
 use super::overload::command_memory::ForwardedFrames;
@@ -33,14 +38,18 @@ use super::overload::receive_memory::{FRAMES_BYTES_MAX, ReceiveMemory, UNAUTHENT
 use super::overload::send_memory::SendMemory;
 use super::overload::shared_values::SharedValues;
 use super::overload::write_stall::{DiskFullNotice, StalledMessages};
+use super::scan::page::JobScans;
 use super::shard_mail::inbox::Unread;
 use super::shard_mail::outbox::Outbox;
 use super::shard_mail::slots::Slots;
+use super::spans::Spans;
 use super::storage::cold_reads::ColdReplies;
 use super::storage::compaction::Compaction;
 use super::storage::data_presence::DataPresence;
 use super::storage::engine::Engine;
-use super::webhooks::Webhooks;
+use super::webhooks::registry::Webhooks;
+use crate::api::commands::Op;
+use crate::audit::writer::AuditLog;
 use corq_io::log::Lack;
 use corq_io::net::{ConnId, Connections, Counters, Permits};
 use corq_io::tls::CertificateStore;
@@ -56,7 +65,8 @@ pub struct ShardServer {
     pub(super) me: usize,
     pub(super) now_ms: u64,
     pub(super) slots: Slots,
-    pub(super) guard: Arc<Guard>,
+    pub(super) access: ShardAccess,
+    pub(super) audit: AuditState,
     pub(super) engine: Engine,
     pub(super) effects: Effects,
     pub(super) directory: Directory,
@@ -65,6 +75,7 @@ pub struct ShardServer {
     pub(super) claim_probes: ClaimProbes,
     pub(super) crons: CronNames,
     pub(super) webhooks: Webhooks,
+    pub(super) spans: Spans,
     pub(super) sessions: Sessions,
     pub(super) fair_shares: FairShares,
     pub(super) parked: Entries<Parked>,
@@ -73,8 +84,10 @@ pub struct ShardServer {
     pub(super) long_commands: LongCommands,
     pub(super) cold: ColdReplies,
     pub(super) job_listings: JobListings,
+    pub(super) job_scans: JobScans,
+    pub(super) bulk_tasks: BulkTasks,
     pub(super) job_record_lists: JobRecordLists,
-    pub(super) priority_counts: PriorityCounts,
+    pub(super) sliced_replies: SlicedReplies,
     pub(super) child_value_reads: ChildValueReads,
     pub(super) child_patches: ChildPatches,
     pub(super) outbox: Outbox,
@@ -91,13 +104,17 @@ pub struct ShardServer {
     pub(super) disk_full_notice: DiskFullNotice,
     /// What is lacking for it besides space, which has been said as well.
     pub(super) said_lack: Option<Lack>,
+    /// Whether it has been said that a segment cannot be removed.
+    pub(super) said_stuck: bool,
     /// Messages that wait for space in the log.
     pub(super) stalled_messages: StalledMessages,
     /// Messages that this turn has begun to read and leaves to the next.
     pub(super) unread: Option<Unread>,
     pub(super) backup_points: BackupPoints,
     pub(super) data_presence: DataPresence,
+    pub(super) about: About,
     pub(super) permits: Permits,
+    pub(super) settings: FollowedSettings,
     pub(super) http: HttpState,
     /// Frames and messages that are not there yet.
     pub(super) receive_memory: ReceiveMemory,
@@ -110,6 +127,7 @@ pub struct ShardServer {
     pub(super) deadlines: Deadlines,
     pub(super) events: Events,
     pub(super) subscribers: Subscribers,
+    pub(super) figures: FigureState,
     pub(super) scratch: Scratch,
     pub(super) shared_values: SharedValues,
     /// What the reactor had done when this turn began.
@@ -160,9 +178,13 @@ pub struct ShardSettings {
     /// Which shard owns which queue.
     pub slots: Slots,
     /// Who may come in.
-    pub guard: Arc<Guard>,
+    pub access: ShardAccess,
+    /// Where entries of the audit log go.
+    pub audit: Option<AuditLog>,
     /// Where posts to webhooks go.
     pub webhooks: Webhooks,
+    /// Where spans go.
+    pub spans: Spans,
     /// How HTTP is spoken.
     pub http: HttpState,
     /// Bytes of records that may wait for the disk before no more commands are taken.
@@ -171,8 +193,14 @@ pub struct ShardSettings {
     pub certificates: Option<Arc<CertificateStore>>,
     /// Whether the files of the log are still there.
     pub data_presence: DataPresence,
+    /// What is known of the server and its machine.
+    pub about: About,
     /// How many connections all shards may have.
     pub permits: Permits,
+    /// The settings that may change.
+    pub settings: FollowedSettings,
+    /// The server's own backups.
+    pub backups: BackupPoints,
 }
 
 impl ShardServer {
@@ -186,13 +214,18 @@ impl ShardServer {
     ) -> Self {
         let ShardSettings {
             slots,
-            guard,
+            access,
+            audit,
             webhooks,
+            spans,
             http,
             unwritten_bytes_max,
             certificates,
             data_presence,
+            about,
             permits,
+            settings,
+            backups,
         } = shard_settings;
         Self {
             me,
@@ -200,7 +233,8 @@ impl ShardServer {
             closed_shards: slots.shards(),
             workers: Workers::new(slots.shards()),
             slots,
-            guard,
+            access,
+            audit: AuditState::new(audit),
             directory: Directory::new(engine.shard.hash_key()),
             engine,
             effects: Effects::default(),
@@ -208,6 +242,7 @@ impl ShardServer {
             claim_probes: ClaimProbes::default(),
             crons: CronNames::default(),
             webhooks,
+            spans,
             sessions: Sessions::default(),
             fair_shares: FairShares::default(),
             parked: Entries::default(),
@@ -216,8 +251,10 @@ impl ShardServer {
             long_commands: LongCommands::default(),
             cold: ColdReplies::default(),
             job_listings: JobListings::default(),
+            job_scans: JobScans::default(),
+            bulk_tasks: BulkTasks::default(),
             job_record_lists: JobRecordLists::default(),
-            priority_counts: PriorityCounts::default(),
+            sliced_replies: SlicedReplies::default(),
             child_value_reads: ChildValueReads::default(),
             child_patches: ChildPatches::default(),
             outbox,
@@ -231,11 +268,14 @@ impl ShardServer {
             exhausted: false,
             disk_full_notice: DiskFullNotice::default(),
             said_lack: None,
+            said_stuck: false,
             stalled_messages: StalledMessages::default(),
             unread: None,
-            backup_points: BackupPoints::default(),
+            backup_points: backups,
             data_presence,
+            about,
             permits,
+            settings,
             http,
             receive_memory: ReceiveMemory::new(FRAMES_BYTES_MAX),
             unauthenticated_memory: ReceiveMemory::new(UNAUTHENTICATED_BYTES_MAX),
@@ -244,6 +284,7 @@ impl ShardServer {
             deadlines: Deadlines::default(),
             events: Events::default(),
             subscribers: Subscribers::default(),
+            figures: FigureState::default(),
             scratch: Scratch::default(),
             shared_values: SharedValues::default(),
             net: Counters::default(),
@@ -264,9 +305,37 @@ impl ShardServer {
         }
     }
 
+    /// A command begins, or goes on, that came in so many bytes. Returns what was being done.
+    #[inline]
+    pub(super) fn meter_command(&mut self, op: Op, bytes: usize) -> Work {
+        let before = self.meter_work(Work::of(op));
+        self.meter.note_bytes(bytes);
+        before
+    }
+
+    /// Other work begins. Returns what was being done.
+    #[inline]
+    pub(super) fn meter_work(&mut self, work: Work) -> Work {
+        self.meter.begin(work, self.engine.steps())
+    }
+
+    /// All steps so far.
+    #[inline]
+    pub(super) fn steps(&self) -> u64 {
+        self.meter.steps(self.engine.steps())
+    }
+
+    /// A turn of this length is over.
+    pub fn end_turn(&mut self, length_us: u64) {
+        let work = self.meter.end_turn(self.engine.steps(), length_us);
+        self.figures.load.end_turn(length_us, work.name());
+    }
+
     /// Notes what has been done so far, for rates.
     pub fn note_rates(&mut self) {
         self.rates.note(self.now_ms, self.engine.shard.totals());
+        self.figures.load.begin_turn(self.now_ms);
+        self.end_history_step();
     }
 
     /// Whether this turn leaves something to do that nothing else would wake the shard for.
@@ -274,6 +343,7 @@ impl ShardServer {
         self.outbox.has_left()
             || self.unread.is_some()
             || self.long_commands.has_left() && !self.is_disk_behind()
+            || self.waiting_claims.has_free()
             || !self.touched.is_empty()
             || !self.unblocked.is_empty()
             || self.fair_shares.waiting() > 0
@@ -281,7 +351,9 @@ impl ShardServer {
             || self.late == Late::Applied
             // What the disk has brought may have been a slice of a list.
             || !self.job_record_lists.is_empty()
-            || !self.priority_counts.is_empty()
+            || !self.job_scans.is_empty() && !self.waits_for_readers()
+            || self.has_bulk_turns() && !self.stopping && !self.saturated
+            || !self.sliced_replies.is_empty()
             || !self.child_value_reads.is_empty()
             || self.saturated && self.may_take_commands()
             || !self.stalled_messages.is_empty() && !self.waits_for_wakeup()
@@ -289,6 +361,7 @@ impl ShardServer {
             || self.has_child_patches()
             || self.has_transcodings()
             || self.shared_values.is_held()
+            || self.access.has_left()
     }
 
     /// Carries out a command and writes every reply that it brings about, but not the caller's: its
@@ -316,25 +389,35 @@ impl ShardServer {
             self.meter.credit(parked.work, steps);
         }
         self.follow_up(conns);
-        self.tell_of_come_flows(conns);
+        self.report_applied_flows(conns);
         let next_ms = next_ms.min(self.evict_history(conns)).min(self.end_patience(conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.give_back_output(conns));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
-        let next_ms = next_ms.min(self.note_workers());
+        let next_ms = next_ms.min(self.note_workers()).min(self.sample_in_turn(conns));
+        let next_ms = next_ms.min(self.answer_trials(conns)).min(self.audit_in_turn(conns));
         self.answer_value_readers(conns);
         self.show_in_turn(conns);
-        let counts_on = self.count_in_turn(conns);
+        let counts_on = self.write_sliced_in_turn(conns);
         let values_on = self.read_child_values_in_turn(conns);
         let looks_on = self.list_in_turn(conns);
-        if looks_on || counts_on || values_on { self.now_ms } else { next_ms }
+        let scans_on = self.scan_in_turn(conns);
+        let tasks_on = self.bulk_tasks_in_turn(conns);
+        if looks_on || scans_on || tasks_on || counts_on || values_on {
+            self.now_ms
+        } else {
+            next_ms
+        }
     }
 
     /// What a command or the time has brought about goes where it belongs.
     pub(super) fn follow_up(&mut self, conns: &mut Connections) {
         self.trigger_webhooks();
         self.publish_events();
+        if !self.effects.traced.is_empty() {
+            self.spans.take(&mut self.effects.traced, self.engine.journal.log.head());
+        }
         self.answer_parked(conns);
         self.send_names();
         self.send_cron_ends();

@@ -31,6 +31,9 @@ use super::marker::{MARKER, Marker};
 use super::place::{Fault, Place, at, sync};
 use super::target::Target;
 
+/// How often a backup begins again because the log was given up faster than it could be pinned.
+const TRIES_MAX: u32 = 10;
+
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -53,6 +56,78 @@ pub enum Unfinished {
 impl From<Fault> for Unfinished {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
+    }
+}
+
+/// As of when a backup is.
+#[derive(Debug)]
+pub enum Moment {
+    /// A server goes on, and its logs can be cut there: one position for each shard.
+    Cut(Vec<Position>),
+    /// No server uses the directory, nor can one be started until this is dropped.
+    Held(DataDir),
+}
+
+/// How a backup that has been pinned is finished: as of these positions, or as it lies.
+pub type Finish<'f, 'a, T> =
+    &'f mut dyn FnMut(Making<'a>, Option<&[Position]>) -> Result<T, Unfinished>;
+
+/// Makes a backup: begins, pins, asks for the moment and finishes, anew if a part of the log came and went meanwhile.
+pub fn make<'a, T, E: From<Fault>>(
+    begin: impl Fn() -> Result<Making<'a>, Fault>,
+    moment: &mut dyn FnMut() -> Result<Moment, E>,
+    finish: Finish<'_, 'a, T>,
+) -> Result<T, E> {
+    for _ in 0..TRIES_MAX {
+        let making = begin()?;
+        making.pin()?;
+        let moment = moment()?;
+        making.pin()?;
+        let cuts = match &moment {
+            Moment::Cut(cuts) => Some(&cuts[..]),
+            Moment::Held(_) => None,
+        };
+        match finish(making, cuts) {
+            Ok(made) => return Ok(made),
+            Err(Unfinished::Fault(fault)) => return Err(fault.into()),
+            Err(Unfinished::Again) => {}
+        }
+    }
+    let fault =
+        "the server gives up its log faster than it can be copied: try again when it is quieter";
+    Err(Fault(fault.into()).into())
+}
+
+/// A file of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub shard: u16,
+    pub file: String,
+    /// Bytes that it has in a data directory. Behind those that are used there are zeros.
+    pub bytes: u64,
+    /// Bytes up to where the log ends, if it ends in this file.
+    pub used: u64,
+}
+
+/// A backup that is complete and gets no place: to be sent elsewhere. Its files go with the value.
+#[derive(Debug)]
+pub struct Ready {
+    target: Target,
+    draft: Draft,
+    pub summary: Summary,
+    pub about: About,
+    /// Where the log of each shard ends.
+    pub ends: Vec<u64>,
+    /// Its files, in order.
+    pub segments: Vec<Segment>,
+}
+
+impl Ready {
+    /// Opens a file of it, with the rights of the user whose data directory it is in: that one could put a link in its place.
+    pub fn open(&self, segment: &Segment) -> Result<File, Fault> {
+        let path = shard_path(self.draft.path(), segment.shard).join(&segment.file);
+        let _acting = self.target.act()?;
+        open_file(&path).map_err(at(&path))
     }
 }
 
@@ -95,6 +170,15 @@ impl<'a> Making<'a> {
     pub fn begin(place: &'a Place, to: &Path, copies: bool) -> Result<Self, Fault> {
         let target = Target::of(to)?;
         target.is_apart_from(&place.path, "a backup in the data directory would be no backup")?;
+        Self::begin_at(place, target, copies)
+    }
+
+    /// Begins one that is to be sent elsewhere: in the data directory, whose files it shares until then.
+    pub fn begin_within(place: &'a Place) -> Result<Self, Fault> {
+        Self::begin_at(place, Target::within(&place.path)?, false)
+    }
+
+    fn begin_at(place: &'a Place, target: Target, copies: bool) -> Result<Self, Fault> {
         {
             let _acting = place.act()?;
             if place.path.join(MARKER).exists() {
@@ -208,6 +292,36 @@ impl<'a> Making<'a> {
         cuts: Option<&[Position]>,
         progress: &dyn Fn(u64),
     ) -> Result<Summary, Unfinished> {
+        let (summary, _) = self.fill(cuts, progress)?;
+        self.target.place(self.draft, None)?;
+        Ok(summary)
+    }
+
+    /// The same, of one that is to be sent elsewhere.
+    pub fn ready(
+        self,
+        cuts: Option<&[Position]>,
+        progress: &dyn Fn(u64),
+    ) -> Result<Ready, Unfinished> {
+        let (summary, ends) = self.fill(cuts, progress)?;
+        let Place { shards, id, .. } = *self.place;
+        let about = About { shards, id, is_begun: ends.iter().all(|&end| end != 0) };
+        let mut segments = Vec::new();
+        let acting = self.target.act()?;
+        for shard in 0..shards {
+            let directory = shard_path(self.draft.path(), shard);
+            segments.extend(segments_in(&directory, shard, ends[usize::from(shard)])?);
+        }
+        drop(acting);
+        Ok(Ready { target: self.target, draft: self.draft, summary, about, ends, segments })
+    }
+
+    /// Returns what it holds, and where the log of each shard ends.
+    fn fill(
+        &self,
+        cuts: Option<&[Position]>,
+        progress: &dyn Fn(u64),
+    ) -> Result<(Summary, Vec<u64>), Unfinished> {
         let mut summary = Summary::default();
         let mut marker = Marker { ends: Vec::new(), repair: None };
         let mut is_begun = true;
@@ -226,8 +340,7 @@ impl<'a> Making<'a> {
         DataDir::describe_copy(draft, About { shards, id, is_begun }).map_err(Fault::from)?;
         write_file(&draft.join(MARKER), marker.text().as_bytes())?;
         drop(acting);
-        self.target.place(self.draft, None)?;
-        Ok(summary)
+        Ok((summary, marker.ends))
     }
 
     /// What is pinned of a shard's log: whether all of it before the cut is there and sound, and the
@@ -335,4 +448,30 @@ pub(super) fn write_file(path: &Path, text: &[u8]) -> Result<(), Fault> {
         file.sync_all()
     };
     write().map_err(at(path))
+}
+
+/// The segments of a shard's directory in a backup, in order, whose log ends there.
+pub(super) fn segments_in(directory: &Path, shard: u16, end: u64) -> Result<Vec<Segment>, Fault> {
+    let entries = fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut segments = Vec::new();
+    for entry in entries.map_err(at(directory))? {
+        let path = entry.path();
+        if path.extension().is_none_or(|it| it != "seg") {
+            continue;
+        }
+        let bytes = entry.metadata().map_err(at(&path))?.len();
+        let file = entry.file_name().to_string_lossy().into_owned();
+        segments.push(Segment { shard, used: used_bytes(&path, bytes, end), file, bytes });
+    }
+    segments.sort_by(|one, other| one.file.cmp(&other.file));
+    Ok(segments)
+}
+
+/// Bytes of a file up to where the log ends, if it ends in this file, which has its full length then.
+fn used_bytes(path: &Path, bytes: u64, end: u64) -> u64 {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    match u64::from_str_radix(&stem, 16) {
+        Ok(number) if bytes > 0 && end / bytes == number => end % bytes,
+        _ => bytes,
+    }
 }

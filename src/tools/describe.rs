@@ -108,14 +108,16 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         | Record::Paused { .. }
         | Record::Grouped(_)
         | Record::GroupsCleared { .. }
+        | Record::ClockSetBack { .. }
         | Record::CronSet(_)
         | Record::CronMissed { .. }
         | Record::CronRemoved { .. }
         | Record::WebhookAdded(_)
         | Record::WebhookRemoved { .. }
-        | Record::Kept(Kept::Evicted { .. } | Kept::Ids { .. } | Kept::GivenUp { .. }) => {
-            Vec::new()
-        }
+        | Record::Kept(
+            Kept::Evicted { .. } | Kept::Ids { .. } | Kept::Clock { .. } | Kept::GivenUp { .. },
+        ) => Vec::new(),
         Record::Kept(Kept::CompletedIds(ids)) => ids.iter().collect(),
+        Record::Kept(Kept::CompletedNames(names)) => names.iter().map(|(_, id)| id).collect(),
     }
 }

@@ -79,6 +79,8 @@ impl Replay {
             bulk_slice: SLICE,
             interval_min_ms: 1,
             scheduled_per_second: u32::MAX,
+            expired_kept_ms: 0,
+            remembered_bytes_max: u64::MAX,
             seed: 0,
             hash_key: crate::secret::hash_key(),
             token_key: SecretKey::of_seed(0),

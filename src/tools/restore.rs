@@ -2,97 +2,139 @@
 //! given its name only then. It is a directory of its own, with another number than that of the backup's server.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
-use corq_io::log::{About, DataDir, Position, Seen, Segment, give_id};
-use corq_io::privileges::open_file;
+use corq_io::log::{self, About, DataDir, Position, Seen, give_id};
+use corq_io::privileges::{Acting, open_file};
 
-use super::backup::{Summary, copy_file, lengthen};
+use super::backup::{Segment, Summary, copy_file, lengthen, segments_in};
 use super::marker::Marker;
 use super::place::{Fault, Place, at, sync};
 use super::replay::Replay;
 use super::target::Target;
 
-/// Makes the backup `from` the data directory `to`, which must not exist, or be empty. `progress` counts
+/// Gives the rights of the user of a directory.
+pub type Act<'a> = &'a dyn Fn() -> Result<Acting, Fault>;
+
+/// A backup, wherever it is.
+pub trait Source {
+    /// What its manifest says.
+    fn about(&self) -> About;
+    /// Where the log of a shard ends.
+    fn end(&self, shard: u16) -> Position;
+    /// The files of a shard.
+    fn segments(&self, shard: u16) -> Result<Vec<Segment>, Fault>;
+    /// Copies what is used of a file to a file of its own, durably and with the rights that `act` gives.
+    fn copy(&self, segment: &Segment, to: &Path, act: Act<'_>) -> Result<(), Fault>;
+    /// The directory that it is in, on this machine.
+    fn directory(&self) -> Option<&Path>;
+}
+
+/// A backup in a directory.
+#[derive(Debug)]
+pub struct InDirectory {
+    place: Place,
+    marker: Marker,
+}
+
+impl InDirectory {
+    /// Reads what the directory says of itself.
+    pub fn open(from: &Path) -> Result<Self, Fault> {
+        let place = Place::of(from)?;
+        let marker = {
+            let _acting = place.act()?;
+            Marker::read(from, place.shards)?
+        };
+        Ok(Self { place, marker })
+    }
+
+    /// Bytes of its files.
+    pub fn bytes(&self) -> u64 {
+        self.place.bytes()
+    }
+}
+
+impl Source for InDirectory {
+    fn about(&self) -> About {
+        let Place { shards, id, is_begun, .. } = self.place;
+        About { shards, id, is_begun }
+    }
+
+    fn end(&self, shard: u16) -> Position {
+        Position(self.marker.ends[usize::from(shard)])
+    }
+
+    fn segments(&self, shard: u16) -> Result<Vec<Segment>, Fault> {
+        let _acting = self.place.act()?;
+        segments_in(&self.place.shard_path(shard), shard, self.end(shard).0)
+    }
+
+    fn copy(&self, segment: &Segment, to: &Path, act: Act<'_>) -> Result<(), Fault> {
+        let path = self.place.shard_path(segment.shard).join(&segment.file);
+        let file = {
+            let _acting = self.place.act()?;
+            open_file(&path).map_err(at(&path))?
+        };
+        let _acting = act()?;
+        copy_file(&file, &path, to, segment.used)
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.place.path)
+    }
+}
+
+/// Makes a backup the data directory `to`, which must not exist, or be empty. `progress` counts
 /// bytes, each twice: when it is copied and when it is checked.
-pub fn restore(from: &Path, to: &Path, progress: &dyn Fn(u64)) -> Result<Summary, Fault> {
+pub fn restore(source: &dyn Source, to: &Path, progress: &dyn Fn(u64)) -> Result<Summary, Fault> {
     let target = Target::of(to)?;
-    let source = Place::of(from)?;
-    let marker = {
-        let _acting = source.act()?;
-        Marker::read(from, source.shards)?
-    };
-    target.is_apart_from(from, "it would become a part of the backup")?;
+    if let Some(from) = source.directory() {
+        target.is_apart_from(from, "it would become a part of the backup")?;
+    }
     let draft = target.begin("restore", None)?;
     let id = DataDir::fresh_id().map_err(at(to))?;
-    let summary = fill(&source, &marker, &target, draft.path(), id, progress)?;
-    target.place(draft, Some(from))?;
+    let summary = fill(source, &target, draft.path(), id, progress)?;
+    target.place(draft, source.directory())?;
     Ok(summary)
 }
 
 fn fill(
-    source: &Place,
-    marker: &Marker,
+    source: &dyn Source,
     target: &Target,
     draft: &Path,
     id: u64,
     progress: &dyn Fn(u64),
 ) -> Result<Summary, Fault> {
     let mut summary = Summary::default();
-    let copy = Place { path: draft.into(), id, ..source.clone() };
-    for shard in 0..source.shards {
-        let (from, to) = (source.shard_path(shard), copy.shard_path(shard));
+    let About { shards, id: source_id, is_begun } = source.about();
+    let copy = Place { path: draft.into(), shards, id, is_begun };
+    for shard in 0..shards {
+        let to = copy.shard_path(shard);
         {
             let _acting = target.act()?;
             fs::create_dir(&to).map_err(at(&to))?;
         }
-        let end = marker.ends[usize::from(shard)];
-        let entries = {
-            let _acting = source.act()?;
-            let entries = fs::read_dir(&from).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-            entries.map_err(at(&from))?
-        };
-        for entry in entries {
-            let (path, copy) = (entry.path(), to.join(entry.file_name()));
-            if path.extension().is_none_or(|it| it != "seg") {
-                continue;
-            }
-            let (file, bytes) = {
-                let _acting = source.act()?;
-                let file = open_file(&path).map_err(at(&path))?;
-                let bytes = file.metadata().map_err(at(&path))?.len();
-                (file, bytes)
-            };
-            let used = used_bytes(&path, bytes, end);
+        for segment in source.segments(shard)? {
+            let copy = to.join(&segment.file);
+            source.copy(&segment, &copy, &|| target.act())?;
             let _acting = target.act()?;
-            copy_file(&file, &path, &copy, used)?;
-            if used < bytes {
-                lengthen(&copy, bytes)?;
+            if segment.used < segment.bytes {
+                lengthen(&copy, segment.bytes)?;
             }
-            give_id(&copy, source.id, id).map_err(at(&copy))?;
-            progress(bytes);
+            give_id(&copy, source_id, id).map_err(at(&copy))?;
+            progress(segment.bytes);
             summary.segments += 1;
-            summary.bytes += used;
+            summary.bytes += segment.used;
         }
         let _acting = target.act()?;
         sync(&to)?;
-        check(&copy, shard, Position(end), progress)?;
+        check(&copy, shard, source.end(shard), progress)?;
     }
-    let about =
-        About { shards: source.shards, id, is_begun: marker.ends.iter().all(|&end| end != 0) };
+    let is_begun = (0..shards).all(|shard| source.end(shard).0 != 0);
+    let about = About { shards, id, is_begun };
     let _acting = target.act()?;
     DataDir::describe_copy(draft, about).map_err(Fault::from)?;
     Ok(summary)
-}
-
-/// Bytes of a file up to where the log ends, if it ends in this file, which has its full length then.
-fn used_bytes(path: &Path, bytes: u64, end: u64) -> u64 {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    match u64::from_str_radix(&stem, 16) {
-        Ok(number) if bytes > 0 && end / bytes == number => end % bytes,
-        _ => bytes,
-    }
 }
 
 /// Whether a start would take a shard's log, and find in it what the backup had.
@@ -117,7 +159,7 @@ fn check(copy: &Place, shard: u16, end: Position, progress: &dyn Fn(u64)) -> Res
     }
     let blocks = inspection.blocks();
     if (blocks > 0 && inspection.end != end) || (blocks == 0 && end != Position(0)) {
-        let last = inspection.segments.last().map_or_else(String::new, Segment::file);
+        let last = inspection.segments.last().map_or_else(String::new, log::Segment::file);
         return broken(&last, 0, &format!("the log ends at {}, not at {end}", inspection.end));
     }
     if let Some(refused) = replay.refused.first() {

@@ -18,6 +18,9 @@ use corq_io::privileges::{Acting, Linking, is_root, linking};
 
 use super::place::{Fault, act_in, at};
 
+/// What drafts are called that are sent elsewhere.
+const UPLOAD: &str = "upload";
+
 /// A place that is made whole or not at all.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -47,6 +50,12 @@ impl Target {
             return Err(target.is_mounted());
         }
         Ok(target)
+    }
+
+    /// A draft in a data directory, which never gets a place.
+    pub(super) fn within(data: &Path) -> Result<Self, Fault> {
+        let path = fs::canonicalize(data).map_err(at(data))?;
+        Ok(Self { shown: data.join(UPLOAD), path: path.join(UPLOAD) })
     }
 
     fn fault(&self, what: &str) -> Fault {

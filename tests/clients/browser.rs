@@ -19,7 +19,7 @@ const PAGE: &str = include_str!("browser/page.html");
 const TOKEN: &str = "browsers-token";
 
 /// The path of a browser, or `None` where there is none and need not be.
-fn browser() -> Option<String> {
+pub(crate) fn browser() -> Option<String> {
     let switch = std::env::var("CORQ_TEST_BROWSER").unwrap_or_default();
     if switch == "off" {
         eprintln!("CORQ_TEST_BROWSER=off: no browser is tried");

@@ -21,10 +21,11 @@ pub(crate) fn suite(home: &Path, port: u16) -> Command {
     command
 }
 
-fn promises(version: &str) {
+/// `default` is the version that a connection speaks which does not tell.
+fn promises(version: &str, default: &str) {
     let Some(home) = home(version) else { return };
-    let server = Server::start_default();
-    let output = suite(&home, server.tcp).output().unwrap();
+    let server = Start::new().env("PROTOCOL_DEFAULT", default).start();
+    let output = suite(&home, server.tcp).env("CORQ_SPEAKS", default).output().unwrap();
     let (told, said) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}{said}");
@@ -64,12 +65,18 @@ fn wrong_token(version: &str) {
 
 #[test]
 fn the_npm_client_of_version_2_works() {
-    promises("2");
+    promises("2", "2");
 }
 
 #[test]
 fn the_npm_client_of_version_3_works() {
-    promises("3");
+    promises("3", "2");
+}
+
+/// Connections of its pool that have not told yet are of its version, and so is its command line.
+#[test]
+fn the_npm_client_of_version_3_works_where_that_is_the_default() {
+    promises("3", "3");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Our own client (`ours`), and other people's clients of this protocol, unmodified, against the real server: the crate
 //! `bunqueue-client` here, the package of the same name for Python in `python/`, the one of npm at its last
-//! releases for version 2 and 3 of the protocol in `bun/`, WebSocket and SSE clients in `streams`, a browser, an API tester that goes by the `OpenAPI` document, Prometheus' own tool for
+//! releases for version 2 and 3 of the protocol in `bun/`, WebSocket and SSE clients in `streams`, a browser, a stand-in for S3 that takes backups, an API tester that goes by the `OpenAPI` document, Prometheus' own tool for
 //! the metrics. The fear: a server that only our own
 //! tests can talk to.
 #![allow(clippy::unwrap_used)]
@@ -13,10 +13,16 @@ mod secure;
 
 mod browser;
 mod bun;
+mod dashboard;
+mod dashboard_further;
+mod dashboard_live;
+mod moving;
 mod openapi;
 mod ours;
 mod promtool;
 mod python;
+mod spans;
+mod storage;
 mod streams;
 mod tls;
 mod webhooks;

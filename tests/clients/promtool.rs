@@ -1,4 +1,4 @@
-//! Prometheus' own tool reads the metrics. It comes from `scripts/promtool.sh`, which needs the network
+//! Prometheus' own tool reads the metrics, and tries the alerts. It comes from `scripts/promtool.sh`, which needs the network
 //! once; `CORQ_TEST_PROMTOOL=off` leaves this out where there is none.
 
 use std::io::Write;
@@ -8,6 +8,30 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use crate::support::Server;
+
+/// Without the tool nothing is judged here; names and labels are in `tests/interface/watching.rs` anyway.
+#[test]
+fn every_alert_fires_for_what_it_is_meant_for_and_stays_quiet_otherwise() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new(root.join("scripts/promtool.sh")).output().unwrap();
+    if std::env::var("CORQ_TEST_PROMTOOL").is_ok_and(|value| value == "off")
+        || !output.status.success()
+    {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        eprintln!("SKIPPED: promtool cannot be had, so THE ALERTS WERE NOT TRIED: {said}");
+        return;
+    }
+    let promtool = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    for words in [["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"]] {
+        let tried = Command::new(&promtool)
+            .args(words)
+            .current_dir(root.join("packaging/prometheus"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&tried.stdout) + String::from_utf8_lossy(&tried.stderr);
+        assert!(tried.status.success(), "promtool {}: {said}", words.join(" "));
+    }
+}
 
 #[test]
 fn promtool_has_no_complaint_about_the_metrics() {

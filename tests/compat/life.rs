@@ -3,6 +3,7 @@
 
 mod family;
 mod group;
+mod registry;
 
 use std::convert::Infallible;
 use std::fs;
@@ -13,11 +14,9 @@ use corq_io::log::{
 };
 use corq_shards::collections::hash_key::HashKey;
 use corq_shards::command::{
-    Ack, AddWebhook, ClientId, Command, Fail, Limit, PerSpan, Pull, RequestId, SetCron, Stack,
-    Token,
+    Ack, ClientId, Command, Fail, Limit, PerSpan, Pull, RequestId, Stack, Token,
 };
 use corq_shards::compaction::space_forecast::SpaceForecast;
-use corq_shards::cron::expression::Plan;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Effects, Reply};
@@ -26,11 +25,9 @@ use corq_shards::job::id::{JobId, Slot};
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::lease::token_stream::SecretKey;
-use corq_shards::log_record::cron::CronRules;
 use corq_shards::log_record::job_change::Level;
 use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Journal, Record};
-use corq_shards::webhook::{Trigger, Triggers};
 use corq_shards::{Caller, Config, Out, Shard};
 
 use family::FLOW_JOBS;
@@ -73,6 +70,10 @@ impl Journal for Book {
         true
     }
 
+    fn can_append_spare(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
+        true
+    }
+
     fn can_append_completion(
         &mut self,
         _bytes: u64,
@@ -96,7 +97,9 @@ struct Life {
 pub fn write(data: &Path) {
     let directory = DataDir::open(data, SHARDS).unwrap();
     for number in 0..SHARDS {
-        let mut life = Life::begin(number, directory.id(), MemoryDisk::new(), START_MS);
+        // By a clock that is ahead.
+        let ahead_ms = START_MS + 20 * DAY_MS;
+        let mut life = Life::begin(number, directory.id(), MemoryDisk::new(), ahead_ms);
         life.live("first");
         let disk = life.end();
         // What is written again comes from the segment before; then all comes once more, behind it.
@@ -106,6 +109,19 @@ pub fn write(data: &Path) {
         let end = life.book.0.head().0;
         life.end_into(&shard_path(data, number), end);
     }
+    drop(directory);
+    fs::remove_file(data.join("LOCK")).unwrap();
+}
+
+/// Writes one whose jobs are of a time that is still to come: the last is due a second after that.
+pub fn write_ahead(data: &Path, now_ms: u64) {
+    let directory = DataDir::open(data, 1).unwrap();
+    let mut life = Life::begin(0, directory.id(), MemoryDisk::new(), now_ms);
+    let job = NewJob { data: b"\x01", delay_ms: 1000, ..NewJob::default() };
+    life.push("ahead", job);
+    life.flush();
+    let end = life.book.0.head().0;
+    life.end_into(&shard_path(data, 0), end);
     drop(directory);
     fs::remove_file(data.join("LOCK")).unwrap();
 }
@@ -122,6 +138,8 @@ impl Life {
             bulk_slice: FLOW_JOBS / 2,
             interval_min_ms: 1,
             scheduled_per_second: u32::MAX,
+            expired_kept_ms: 0,
+            remembered_bytes_max: u64::MAX,
             seed: now_ms + u64::from(number),
             hash_key: HashKey::new(u128::from(now_ms)),
             token_key: SecretKey::of_seed(now_ms + u64::from(number)),
@@ -136,8 +154,9 @@ impl Life {
             Ok::<_, Infallible>(())
         })
         .unwrap();
+        let mut book = Book(log);
+        shard.set_clock_back(now_ms, &mut book);
         shard.restart(now_ms);
-        let book = Book(log);
         let mut life =
             Self { number, shard, book, effects: Effects::default(), now_ms, request: 0 };
         life.run(1, &Command::StartCrons);
@@ -220,6 +239,7 @@ impl Life {
             locked: true,
             lock_ttl_ms,
             detach: false,
+            owner: None,
             group: None,
         };
         let reply = self.run(client, &Command::Pull(pull));
@@ -288,6 +308,7 @@ impl Life {
         self.settings(round);
         self.rules(round);
         self.groups(round);
+        self.traces(round);
         self.schedules(round);
         self.webhooks(round);
     }
@@ -373,6 +394,17 @@ impl Life {
         self.simple(&queue, b"\xa5again");
         let held = self.pull(1, &queue, 60_000);
         self.fail(held, "not yet", Stack::default());
+        let queue = self.queue(&format!("{round}.named"));
+        let custom_id = format!("{round}-done-{}", self.number);
+        let named = NewJob {
+            data: b"\xa5named",
+            custom_id: Some(&custom_id),
+            remove_on_complete: true,
+            ..NewJob::default()
+        };
+        self.push(&queue, named);
+        let held = self.pull(1, &queue, 60_000);
+        self.ack(held, b"\xc0");
         let queue = self.queue(&format!("{round}.removed"));
         let removed = self.simple(&queue, b"\x07");
         self.change(removed, Change::Cancel);
@@ -410,7 +442,7 @@ impl Life {
         self.change(put_off, Change::PutOff { delay_ms: DAY_MS, token: None });
         let (noted, _) = self.pull(1, &queue, DAY_MS as u32);
         self.change(noted, Change::Progress { progress: 12.5, message: None });
-        self.change(noted, Change::Progress { progress: 50.0, message: Some("half") });
+        self.change(noted, Change::Progress { progress: 50.0, message: Some(b"half") });
         for (level, message) in
             [(Level::Info, "begun"), (Level::Warn, "slow"), (Level::Error, "wr\u{f6}ng")]
         {
@@ -518,73 +550,5 @@ impl Life {
         let one = self.queue(&format!("{round}.one-rule"));
         let stall = StallPatch { enabled: Some(false), ..StallPatch::default() };
         self.done(&Command::Rule { queue: &one, patch: RulePatch::Stall(stall) });
-    }
-
-    fn schedules(&mut self, round: &str) {
-        let queue = self.queue(&format!("{round}.scheduled"));
-        let name = |name: &str, number: u16| format!("{round}.{name}-{number}");
-        let number = self.number;
-        let set = |life: &mut Self, name: &str, every_ms, expression: Option<&str>, runs_max| {
-            let timezone = expression.map(|_: &str| "Europe/Berlin");
-            let plan = match (expression, every_ms) {
-                (Some(expression), _) => Plan::at(expression, timezone),
-                (None, every) => Plan::every(every, None),
-            };
-            let job = name.contains("named").then(|| NewJob {
-                name: Some("a tick"),
-                max_attempts: 5,
-                ..NewJob::default()
-            });
-            let cron = SetCron {
-                name,
-                queue: &queue,
-                data: b"\xa4tick",
-                schedule: expression,
-                repeat_every_ms: expression.is_none().then_some(every_ms),
-                timezone,
-                priority: 4,
-                runs_max,
-                rules: CronRules {
-                    skip_if_no_worker: name.contains("ruled"),
-                    catch_up: name.contains("ruled"),
-                    ..CronRules::default()
-                },
-                job: job.as_ref(),
-                plan: plan.unwrap(),
-                moved: None,
-            };
-            life.done(&Command::SetCron(&cron));
-        };
-        set(self, &name("daily", number), DAY_MS, None, Some(400));
-        set(self, &name("named", number), 5000, None, Some(400));
-        set(self, &name("ruled", number), 5000, None, Some(400));
-        set(self, &name("monthly", number), 0, Some("0 3 1 * *"), None);
-        set(self, &name("often", number), 5000, None, None);
-        set(self, &name("last", number), 5000, None, Some(1));
-        self.pass(5000);
-        self.pass(5000);
-        self.done(&Command::RemoveCron { name: &name("often", number) });
-    }
-
-    /// The first shard keeps them.
-    fn webhooks(&mut self, round: &str) {
-        if self.number > 0 {
-            return;
-        }
-        let queue = self.queue(&format!("{round}.waiting"));
-        let first = u128::from(round.len() as u8) << 64;
-        let some =
-            Triggers::named([Trigger::Completed, Trigger::Stalled].map(Trigger::name).into_iter());
-        let hooks = [
-            (some, Some(&*queue), Some("hush")),
-            (Triggers::default(), None, None),
-            (some, None, None),
-        ];
-        for (id, (events, queue, secret)) in (first..).zip(hooks) {
-            let url = "http://127.0.0.1:9/hook";
-            self.done(&Command::AddWebhook(&AddWebhook { id, url, events, queue, secret }));
-        }
-        self.done(&Command::RemoveWebhook { id: first + 2 });
-        self.done(&Command::EnableWebhook { id: first, enabled: false });
     }
 }

@@ -25,6 +25,7 @@ mod state;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use corq_io::log::FORMAT_VERSION;
 use corq_shards::log_record::KINDS;
@@ -34,7 +35,7 @@ use tempfile::TempDir;
 
 use life::COMPLETED_MAX;
 use support::tool::Tool;
-use support::{Start, until};
+use support::{Server, Start, until};
 
 /// Where the directories lie.
 fn home() -> PathBuf {
@@ -137,6 +138,26 @@ fn the_files_hold_every_kind_of_record_there_is() {
     assert!(strange.is_empty(), "no longer known: {strange:?}");
 }
 
+/// The fear: a delay of a second that lasts as long as the clock of the process before was ahead.
+#[test]
+fn a_start_counts_from_its_own_clock_what_one_that_was_ahead_has_put_off() {
+    let home = tempfile::tempdir().unwrap();
+    let (written, data) = (home.path().join("written"), home.path().join("data"));
+    let ahead_ms: u64 = 65 * 365 * 86_400_000;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    life::write_ahead(&written, now_ms + ahead_ms);
+    copy(&written, &data);
+    let mut server = Start::new().env("SHARDS", 1).start_at(&data);
+    let told = |server: &Server| server.web().get("/health").expect(200)["clockSetBackMs"].as_u64();
+    let by_ms = told(&server).unwrap();
+    assert!(by_ms <= ahead_ms && by_ms > ahead_ms / 2, "{by_ms}");
+    until("the job is due", || (server.client().counted("ahead", "waiting") == 1).then_some(()));
+    server.kill();
+    server.start();
+    assert_eq!(told(&server), None, "once is enough");
+    assert_eq!(server.client().counted("ahead", "waiting"), 1);
+}
+
 /// The format versions of the segments in a data directory.
 fn versions(data: &Path) -> BTreeSet<u16> {
     let mut found = BTreeSet::new();
@@ -156,6 +177,73 @@ fn versions(data: &Path) -> BTreeSet<u16> {
 fn the_files_hold_every_format_version_there_is() {
     let found: BTreeSet<u16> = all().iter().flat_map(|it| versions(&it.join("data"))).collect();
     assert_eq!(found, (1..=FORMAT_VERSION).collect(), "see the top of this file");
+}
+
+/// What is in the segments and the manifest of a data directory.
+fn contents(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(data).unwrap() {
+        let path = entry.unwrap().path();
+        let is_segment = path.extension() == Some("seg".as_ref());
+        if path.is_dir() {
+            found.append(&mut contents(&path));
+        } else if is_segment || path.file_name() == Some("MANIFEST".as_ref()) {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The checksum of headers, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1)))
+    })
+}
+
+#[test]
+fn a_log_of_a_later_format_is_refused_by_name_and_left_as_it_is() {
+    let newest = all().pop().unwrap();
+    let (_home, data) = copied(&newest);
+    let later = FORMAT_VERSION + 1;
+    for (segment, mut bytes) in contents(&data) {
+        if segment.extension() == Some("seg".as_ref()) {
+            bytes[4..6].copy_from_slice(&later.to_le_bytes());
+            let checksum = crc32c(&bytes[..60]);
+            bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
+            fs::write(segment, bytes).unwrap();
+        }
+    }
+    let before = contents(&data);
+    let (status, said) = Start::new().run_to_its_end(&data);
+    assert!(!status.success());
+    assert!(said.contains(&format!("has log format version {later}")), "{said}");
+    assert!(contents(&data) == before, "a refused log was changed");
+}
+
+/// The cells of a row of a table.
+fn cells(row: &str) -> Vec<&str> {
+    row.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+#[test]
+fn the_page_on_upgrades_names_the_formats_of_all_files() {
+    let page = fs::read_to_string(home().join("../../docs/upgrading.md")).unwrap();
+    let rows: Vec<Vec<&str>> =
+        page.lines().filter(|line| line.starts_with("| `0")).map(cells).collect();
+    let mut before = BTreeSet::new();
+    let mut expected = Vec::new();
+    for directory in all() {
+        let (_home, data) = copied(&directory);
+        let formats: Vec<String> = versions(&data).iter().map(ToString::to_string).collect();
+        let kinds = state::kinds(&data);
+        let new: Vec<String> = kinds.difference(&before).map(|kind| format!("`{kind}`")).collect();
+        before.extend(kinds);
+        let name = directory.file_name().unwrap().to_str().unwrap();
+        expected.push(vec![format!("`{name}`"), formats.join(", "), new.join(", ")]);
+    }
+    assert_eq!(rows, expected, "add a row to docs/upgrading.md for each new directory");
 }
 
 #[test]

@@ -251,6 +251,10 @@ impl Seat {
             let token = lease.token.map(|token| name(JobId(token.0)));
             fields.insert("lock".into(), json!({"token": token, "ttl": lease.ttl_ms}));
         }
+        if !view.failures().is_empty() {
+            let errors: Vec<Json> = view.failures().iter().map(|&it| self.text(it)).collect();
+            fields.insert("failures".into(), errors.into());
+        }
         if let Some(outcome) = view.outcome {
             let is_text = job.state == State::Failed;
             let stored = outcome.stored;
@@ -313,6 +317,10 @@ impl Seat {
                     "dedup": dedup,
                 }),
             );
+        }
+        if let Some(trace) = options.trace.as_deref() {
+            let parent = String::from_utf8(trace.parent.text().to_vec()).unwrap();
+            put("trace", json!({"parent": parent, "state": trace.state}));
         }
         if let Some(family) = options.family.as_deref() {
             let ends = family

@@ -2,9 +2,9 @@
 //! there are, and who judges the answers, is not known here.
 
 use corq::api::commands::{
-    BACKOFF_FIELDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS,
-    FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
-    Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
+    BACKOFF_FIELDS, BULK_FILTER_FIELDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS,
+    DLQ_FILTER_FIELDS, FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS,
+    GROUP_RATE_FIELDS, JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
 use corq::api::error::Error;
 use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX};
@@ -87,6 +87,9 @@ fn types() -> [(&'static str, Bytes); 8] {
     ]
 }
 
+/// A `traceparent` with nothing wrong.
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
 fn takes(kind: &Kind, of_type: &str) -> bool {
     match kind {
         Kind::Payload { .. } => true,
@@ -95,6 +98,8 @@ fn takes(kind: &Kind, of_type: &str) -> bool {
         | Kind::LongText { .. }
         | Kind::JobId
         | Kind::Token
+        | Kind::Traceparent
+        | Kind::Tracestate
         | Kind::Choice(_) => of_type == "text",
         Kind::Queues { .. }
         | Kind::Texts { .. }
@@ -120,6 +125,7 @@ fn takes(kind: &Kind, of_type: &str) -> bool {
         | Kind::DlqConfig
         | Kind::StallConfig
         | Kind::DlqFilter
+        | Kind::BulkFilter
         | Kind::FlowJob => of_type == "map",
     }
 }
@@ -146,7 +152,9 @@ pub(crate) fn wrong(field: &FieldSpec, at: &str) -> Vec<Wrong> {
         }
     }
     if field.required {
-        add(pack(&Value::Nil), field.missing());
+        if !matches!(field.kind, Kind::Payload { .. }) {
+            add(pack(&Value::Nil), field.missing());
+        }
         add(pack(&Value::Ext(0, vec![0])), field.missing());
     }
     if !takes(&field.kind, "list") {
@@ -192,6 +200,7 @@ fn inner_fields(kind: &Kind) -> &'static [FieldSpec] {
         Kind::DlqConfig => DLQ_CONFIG_FIELDS,
         Kind::StallConfig => STALL_CONFIG_FIELDS,
         Kind::DlqFilter => DLQ_FILTER_FIELDS,
+        Kind::BulkFilter => BULK_FILTER_FIELDS,
         _ => &[],
     }
 }
@@ -206,6 +215,8 @@ fn flow_entry(id: &str) -> Vec<(&'static str, Bytes)> {
 fn holding(kind: &Kind, name: &str, value: Bytes) -> Bytes {
     let needed: &[(&str, i64)] = match kind {
         Kind::Jobs | Kind::FlowJob => &[("data", 7)],
+        // One of the two is needed, and both are too many.
+        Kind::Repeat if name == "pattern" => &[],
         Kind::Repeat => &[("every", 60_000)],
         Kind::GroupRate => &[("max", 5), ("duration", 1000)],
         _ => &[],
@@ -249,6 +260,16 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Error)> {
         Kind::Text { chars_min, chars_max } => {
             let mut wrong = outside_of(vec![characters(chars_max + 1), huge()]);
             wrong.extend((*chars_min > 0).then(|| (text(""), field.out_of_bounds())));
+            wrong.push((garbled(), field.not_utf8()));
+            wrong
+        }
+        Kind::Traceparent => {
+            let mut wrong = outside_of(["", "00-1-2-01", &PARENT.to_uppercase()].map(text).into());
+            wrong.push((garbled(), field.not_utf8()));
+            wrong
+        }
+        Kind::Tracestate => {
+            let mut wrong = outside_of(["a", "a=1\r\nx: y", &"a=1,".repeat(33)].map(text).into());
             wrong.push((garbled(), field.not_utf8()));
             wrong
         }
@@ -367,6 +388,7 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Error)> {
         | Kind::DlqConfig
         | Kind::StallConfig
         | Kind::DlqFilter
+        | Kind::BulkFilter
         | Kind::FlowJob => Vec::new(),
     }
 }
@@ -377,6 +399,8 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
     match &field.kind {
         Kind::Queue => ["q", &"Az09_-.:".repeat(32)].map(text).to_vec(),
         Kind::Text { chars_min, chars_max } => vec![characters(*chars_min), characters(*chars_max)],
+        Kind::Traceparent => vec![text(PARENT)],
+        Kind::Tracestate => vec![text(""), text(&"a=1,".repeat(32))],
         Kind::JobId => vec![characters(1), characters(256)],
         Kind::LongText { bytes_max, cut } => {
             let longest = if *cut { PAYLOAD_BYTES_MAX } else { *bytes_max };
@@ -435,7 +459,8 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
         | Kind::CronJob
         | Kind::DlqConfig
         | Kind::StallConfig
-        | Kind::DlqFilter => inner_fields(&field.kind)
+        | Kind::DlqFilter
+        | Kind::BulkFilter => inner_fields(&field.kind)
             .iter()
             .flat_map(|inner| right(inner).into_iter().map(|value| (inner.name, value)))
             .map(|(name, value)| holding(&field.kind, name, value))

@@ -26,6 +26,31 @@ use crate::support::{Server, Start};
 const EXCUSED: &[(&str, &str)] = &[
     ("pip install bunqueue-client", "needs the network"),
     ("cargo install --locked --path .", "builds the program with all optimisations"),
+    (
+        "sudo apt install ./corq_",
+        "installs a package; scripts/package-test.sh does so in a root of its own",
+    ),
+    ("sudo dnf install ./corq-", "as above, on another distribution"),
+    ("sudo systemctl enable --now corq", "starts a service of this machine"),
+    ("docker run ", "needs a container runtime; scripts/image-test.sh runs the image so"),
+    ("docker compose ", "needs a container runtime and the network"),
+    ("helm install ", "needs a cluster; scripts/manifests.sh checks the chart"),
+    ("kubectl ", "needs a cluster; scripts/manifests.sh checks the file"),
+    (
+        "corq import bullmq ",
+        "needs a Redis with jobs of BullMQ; tests/clients/moving.rs imports from one",
+    ),
+    (
+        "corq import ndjson jobs.ndjson --port",
+        "needs a second server; tests/e2e/cli/moving.rs has one",
+    ),
+    (
+        "corq export --output",
+        "says on standard error what it wrote; tests/e2e/cli/moving.rs exports",
+    ),
+    ("corq backup s3://", "needs a bucket; tests/clients/storage.rs has a stand-in for one"),
+    ("corq backup list s3://", "as above"),
+    ("corq restore s3://", "as above"),
     ("corq log undo", "has nothing to put back where nothing was damaged"),
 ];
 

@@ -41,7 +41,7 @@ struct Driven {
 impl Driven {
     fn new(server: &Server) -> Self {
         let websocket = WebSocket::open(server.http, "/ws");
-        Self { tcp: server.client(), websocket, web: server.web(), codes: Vec::new() }
+        Self { tcp: server.client().speaking(2), websocket, web: server.web(), codes: Vec::new() }
     }
 
     fn note(&mut self, reply: &Value, code: Code, text: &str) {
@@ -220,7 +220,7 @@ fn every_error_has_its_code_on_every_surface() {
     drive_commands(&mut all);
     drive_bytes(&mut all, &server);
     drive_requests(&mut all, &server);
-    let guarded = Start::new().memory().env("AUTH_TOKENS", "secret").start();
+    let guarded = Start::new().memory().env("AUTH_TOKENS", "secret,read:looker").start();
     let text = "Invalid token";
     let reply = guarded.client().call("Auth", json!({"token": "other"}));
     all.note(&reply, Code::Unauthorized, text);
@@ -230,6 +230,15 @@ fn every_error_has_its_code_on_every_surface() {
     all.note(&reply, Code::Unauthorized, text);
     let answer = guarded.web().get("/stats");
     all.answered(&answer, Code::Unauthorized, "Unauthorized");
+    let text = "Drain is not for the role read";
+    let mut looker = guarded.client();
+    looker.ok("Auth", json!({"token": "looker"}));
+    all.note(&looker.call("Drain", json!({"queue": "q"})), Code::Forbidden, text);
+    let headers = format!("{UPGRADE}Authorization: Bearer looker\r\n");
+    let mut websocket = WebSocket::open_with(guarded.http, "/ws", &headers).unwrap();
+    all.note(&websocket.call("Drain", json!({"queue": "q"})), Code::Forbidden, text);
+    let answer = guarded.web().with_token("looker").call("POST", "/queues/q/drain", &[], b"");
+    all.answered(&answer, Code::Forbidden, text);
     for (code, file, expectation) in ELSEWHERE {
         assert!(file.contains(expectation), "no test expects {expectation} any more");
         all.codes.push(*code);

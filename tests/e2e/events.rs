@@ -143,15 +143,18 @@ fn failed_comes_with_the_error_on_every_attempt_and_retried_where_another_follow
             client.ok("FAIL", json!({"id": id, "error": error}));
         }
         client.ok("RetryDlq", json!({"queue": queue}));
-        let failed = |error: &str| with(told("failed", &id), "error", error);
+        let failed = |error: &str, terminal: bool| {
+            let failed = with(told("failed", &id), "error", error);
+            with(with(failed, "terminal", terminal), "data", 1)
+        };
         let retried = |prev: &str| with(told("retried", &id), "prev", prev);
         ears.hear(&[
             pushed(&id, 1),
             told("pulled", &id),
-            failed("first \"line\"\nsecond"),
-            retried("active"),
+            failed("first \"line\"\nsecond", false),
+            retried("failed"),
             told("pulled", &id),
-            failed("again"),
+            failed("again", true),
             retried("failed"),
         ]);
         client.pull(queue);
@@ -207,7 +210,8 @@ fn removed_comes_with_the_state_the_job_was_in() {
         client.pull(queue);
         client.ok("FAIL", json!({"id": id, "error": "no"}));
         client.ok("PurgeDlq", json!({"queue": queue}));
-        let failed = with(told("failed", &id), "error", "no");
+        let failed = with(with(told("failed", &id), "error", "no"), "terminal", true);
+        let failed = with(failed, "data", 1);
         ears.hear(&[pushed(&id, 1), told("pulled", &id), failed, removed(&id, "failed")]);
     });
 }

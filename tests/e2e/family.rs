@@ -336,6 +336,7 @@ fn a_running_parent_waits_for_children_it_made() {
         let pull = json!({"queue": "whole", "owner": "w", "lockTtl": 60_000});
         let token = client.ok("PULL", pull)["token"].clone();
         let fields = json!({"id": "parent", "token": token});
+        client.ok("Hello", json!({"protocolVersion": 2}));
         let moved = client.ok("MoveToWaitingChildren", fields.clone())["data"]["moved"].clone();
         assert_eq!((moved, client.state("parent")), (json!(false), "active".to_owned()));
         client.push_with(&part(1), json!({}), json!({"jobId": "made"}));

@@ -212,7 +212,7 @@ fn a_waiting_caller_learns_of_any_other_end_at_once() {
 
 #[test]
 fn a_token_that_is_given_fits_in_every_command_on_a_leased_job() {
-    let (mut client, queue) = (client(), queue("given"));
+    let (mut client, queue) = (client().speaking(2), queue("given"));
     let commands = [
         ("MoveToDelayed", json!({"delay": 60_000})),
         ("Discard", json!({})),

@@ -313,7 +313,7 @@ fn come(client: &mut Client, round: &str) -> usize {
 fn a_long_flow_is_answered_with_all_of_its_jobs_and_runs_to_its_end() {
     for shards in [1, 2] {
         let server = Start::new().env("SHARDS", shards).start();
-        let mut client = server.client();
+        let mut client = server.client().speaking(2);
         let jobs = long_tree("r");
         let pushed = client.ok("PUSHF", json!({"reqId": 7, "jobs": jobs}))["data"]["jobs"].clone();
         assert_eq!(ids(&pushed), ids(&jobs));
@@ -346,7 +346,7 @@ fn a_long_flow_is_answered_with_all_of_its_jobs_and_runs_to_its_end() {
 fn a_long_flow_that_is_refused_leaves_nothing() {
     for shards in [1, 2] {
         let server = Start::new().env("SHARDS", shards).start();
-        let mut client = server.client();
+        let mut client = server.client().speaking(2);
         client.push_with("elsewhere", 1, json!({"jobId": "r-2500"}));
         let good = long_tree("r");
         let text = client.refused("PUSHF", json!({"jobs": good}));

@@ -44,7 +44,7 @@ fn groups_take_turns_on_any_shard() {
 
 #[test]
 fn every_command_on_a_group_answers_as_clients_read_it() {
-    let (mut client, queue) = (client(), queue("groups"));
+    let (mut client, queue) = (client().speaking(2), queue("groups"));
     let mut on = |cmd: &str, more: Value| {
         let mut fields = json!({"queue": queue, "groupId": "a"});
         more.as_object().unwrap().iter().for_each(|(name, it)| fields[name] = it.clone());

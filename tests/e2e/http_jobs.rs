@@ -78,7 +78,6 @@ fn a_push_that_is_wrong_is_refused_in_the_words_of_every_surface() {
         ("7", "body must be an object"),
         ("null", "body must be an object"),
         ("{}", "data is required"),
-        ("{\"data\":null}", "data is required"),
         ("{\"data\":1,\"data\":2}", "data must be given only once"),
         ("{\"data\":1,\"priority\":\"high\"}", "priority must be an integer"),
         ("{\"data\":1,\"priority\":1000001}", "priority must be between -1000000 and 1000000"),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::hostile::open_sockets;
 use crate::space::metrics;
 use crate::support::{Dice, Http, Server, Start, until};
 
@@ -31,10 +32,6 @@ fn impatient_with_a_large_job() -> (Server, String) {
 }
 
 const LARGE_BYTES: usize = 8 << 20;
-
-fn open_files(server: &Server) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
-}
 
 fn resident_kb(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
@@ -112,14 +109,14 @@ fn idle_connections_are_closed_and_busy_ones_are_not() {
 #[test]
 fn a_client_that_does_not_read_is_closed_at_last() {
     let (server, id) = impatient_with_a_large_job();
-    let before = open_files(&server);
+    let before = open_sockets(&server);
     let mut deaf = server.web();
     for _ in 0..50 {
         deaf.send("GET", &format!("/jobs/{id}"), &[], b"").unwrap();
     }
     until("it is closed", || {
         serves(&server);
-        (open_files(&server) <= before).then_some(())
+        (open_sockets(&server) <= before).then_some(())
     });
     assert!(resident_kb(&server) < 200 << 10, "{} kB", resident_kb(&server));
 }
@@ -154,7 +151,7 @@ fn slow_and_half_open_connections_by_the_thousand_leave_the_server_serving() {
     serves(&server);
     let accepted = || metrics(&mut server.client())["corq_connections_accepted_total"];
     let accepted_before = accepted();
-    let (before, memory_before) = (open_files(&server), resident_kb(&server));
+    let (before, memory_before) = (open_sockets(&server), resident_kb(&server));
     let mut sockets: Vec<TcpStream> =
         (0..1200).map(|_| TcpStream::connect(("127.0.0.1", server.http)).unwrap()).collect();
     for (number, socket) in sockets.iter_mut().enumerate() {
@@ -169,14 +166,14 @@ fn slow_and_half_open_connections_by_the_thousand_leave_the_server_serving() {
     until("they are there", || (accepted() >= accepted_before + 1200).then_some(()));
     (0..10).for_each(|_| serves(&server));
     assert!(resident_kb(&server) < memory_before + (64 << 10), "{} kB", resident_kb(&server));
-    until("they are all cut off", || (open_files(&server) < before + 20).then_some(()));
+    until("they are all cut off", || (open_sockets(&server) < before + 20).then_some(()));
     serves(&server);
 }
 
 #[test]
 fn a_head_of_a_megabyte_and_garbage_are_refused_and_forgotten() {
     let server = Server::start_default();
-    let before = open_files(&server);
+    let before = open_sockets(&server);
     let mut dice = Dice::new(4);
     for round in 0..60 {
         let mut web = server.web();
@@ -196,7 +193,7 @@ fn a_head_of_a_megabyte_and_garbage_are_refused_and_forgotten() {
         }
     }
     serves(&server);
-    until("they are gone", || (open_files(&server) <= before).then_some(()));
+    until("they are gone", || (open_sockets(&server) <= before).then_some(()));
 }
 
 #[test]
@@ -204,7 +201,7 @@ fn clients_that_leave_in_the_middle_of_a_body_leave_no_memory_behind() {
     let server = Start::new().env("SHARDS", 1).start();
     let part = vec![b'x'; 4 << 20];
     serves(&server);
-    let before = open_files(&server);
+    let before = open_sockets(&server);
     for _ in 0..40 {
         let mut web = server.web();
         let head =
@@ -212,7 +209,7 @@ fn clients_that_leave_in_the_middle_of_a_body_leave_no_memory_behind() {
         web.raw(head.as_bytes()).unwrap();
         web.raw(&part).unwrap();
     }
-    until("they are gone", || (open_files(&server) <= before).then_some(()));
+    until("they are gone", || (open_sockets(&server) <= before).then_some(()));
     assert!(resident_kb(&server) < 120 << 10, "{} kB", resident_kb(&server));
     serves(&server);
 }

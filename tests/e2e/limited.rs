@@ -52,6 +52,7 @@ fn a_rate_with_span_and_end_outlives_a_kill_and_ends_all_the_same() {
     server.kill();
     server.start();
     let mut client = server.client();
+    client.ok("Hello", json!({"protocolVersion": 2}));
     assert_eq!(limits(&mut client, "q")["rateLimit"], json!({"max": 7, "duration": 60_000}));
     until("the end of the other", || {
         (limits(&mut client, "p")["rateLimit"] == Value::Null).then_some(())

@@ -61,9 +61,63 @@ fn lines_for_collectors_hold_what_clients_name_and_show_none_of_it_raw() {
     let output = said(&server);
     assert!(!output.contains(|it| it != '\n' && is_raw(it)), "{output:?}");
     let lines = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let messages = lines.map(|line| line["fields"]["message"].as_str().unwrap().to_owned());
+    let messages = lines.map(|line| line["msg"].as_str().unwrap().to_owned());
     let messages: Vec<String> = messages.filter(|it| it.contains("was given up")).collect();
     assert!(messages.len() == 1 && messages[0].contains(NASTY), "{messages:?}");
+}
+
+#[test]
+fn what_programs_look_for_stands_in_fields_of_its_own() {
+    let server =
+        start().env("LOG_FORMAT", "json").env("LOG_LEVEL", "debug").env("SHARDS", 1).start();
+    server.client().refused("CronDelete", json!({"name": "none"}));
+    let refused = until("the refusal to be logged", || {
+        let output = server.output();
+        let lines = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut refused = lines.filter(|line| line["code"] == "not_found");
+        refused.next()
+    });
+    assert_eq!((&refused["level"], &refused["shard"]), (&json!("DEBUG"), &json!(0)));
+    assert_eq!(
+        (&refused["command"], &refused["msg"]),
+        (&json!("CronDelete"), &json!("refused: Cron not found"))
+    );
+    assert!(refused["conn"].as_str().unwrap().starts_with("0/"), "{refused}");
+    assert!(refused["ts"].as_str().unwrap().ends_with('Z'), "{refused}");
+}
+
+#[test]
+fn a_start_that_recovers_says_in_a_field_how_long_it_took() {
+    let mut server = start().env("LOG_FORMAT", "json").env("SHARDS", 1).start();
+    server.client().push("q", 1);
+    server.terminate();
+    server.start();
+    let output = server.output();
+    let mut lines = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let recovered =
+        lines.rfind(|line| line["msg"].as_str().unwrap().contains(" recovered ")).unwrap();
+    assert!(recovered["duration_ms"].is_u64() && recovered["shard"] == 0, "{recovered}");
+}
+
+#[test]
+fn a_start_that_fails_says_why_in_the_format_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    for (name, value, said) in [
+        ("TCP_SOCKET_PATH", "/nowhere/tcp.sock", "/nowhere/tcp.sock"),
+        ("SHARDS", "none", "SHARDS"),
+        ("DURABILITY", "perhaps", "perhaps"),
+    ] {
+        let start = Start::new().env("LOG_FORMAT", "json").env(name, value);
+        let (status, output) = start.run_to_its_end(&data);
+        assert!(!status.success());
+        let line: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+        assert_eq!(line["level"], "ERROR", "{line}");
+        let text = line["msg"].as_str().unwrap().to_lowercase();
+        assert!(text.contains(&said.to_lowercase()), "{line}");
+    }
+    let (_, output) = Start::new().env("SHARDS", "none").run_to_its_end(&data);
+    assert!(output.starts_with("corq: "), "{output}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod bad_values;
 mod batches;
 mod changes;
 mod cli;
+mod clock;
 mod cron;
 mod cross_origin;
 mod deadlines;
@@ -62,13 +63,18 @@ mod restart;
 mod retry;
 mod rows;
 mod rules;
+mod scheduled_backups;
 mod session;
 mod settings;
+mod settings_file;
+mod settings_service;
 mod sharing;
 mod signals;
 mod sockets;
 mod space;
 mod space_forecast;
+mod spans;
+mod spans_of_clients;
 mod starting;
 mod streams;
 mod subscriptions;
@@ -88,24 +94,5 @@ mod support;
 #[path = "../support/tls.rs"]
 mod secure;
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use support::{Client, Server};
-
-/// The server that tests share. It ends with this process, by its watchdog.
-fn shared() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(Server::start_default)
-}
-
-/// A connection to the shared server.
-fn client() -> Client {
-    shared().client()
-}
-
-/// A queue name that no other test uses.
-fn queue(topic: &str) -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("{topic}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
-}
+use support::Client;
+use support::common::{client, queue, shared};

@@ -64,7 +64,8 @@ fn lists_of_many_pages_have_every_row_once() {
     assert_all(&data["workers"], "id");
     assert!(names(&data["workers"], "id").is_sorted());
     let stats = json!({
-        "total": MANY, "active": MANY, "activeJobs": 1, "totalProcessed": 0, "totalFailed": 0
+        "total": MANY, "active": MANY, "activeJobs": 1, "totalProcessed": 0, "totalFailed": 0,
+        "concurrencySlots": MANY
     });
     assert_eq!(data["stats"], stats, "all of them share one connection, which counts once");
     let text = server.web().get("/prometheus").text().to_owned();

@@ -102,13 +102,14 @@ fn changing_a_priority_changes_the_order() {
 fn an_active_job_can_be_put_off_with_its_attempts_unchanged() {
     let (mut client, queue) = (client(), queue("move"));
     let id = client.push(&queue, 1);
-    client.refused("MoveToDelayed", json!({"id": id, "delay": 10}));
     client.pull(&queue);
     client.ok("MoveToDelayed", json!({"id": id, "delay": 3_600_000}));
     assert_eq!(client.state(&id), "delayed");
     client.ok("Promote", json!({"id": id}));
     let job = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
     assert_eq!((&job["id"], &job["attempts"]), (&json!(id), &json!(0)));
+    client.ok("ACK", json!({"id": id}));
+    client.refused("MoveToDelayed", json!({"id": id, "delay": 10}));
 }
 
 #[test]

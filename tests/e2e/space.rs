@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Start, until};
+use crate::support::tool::Tool;
+use crate::support::{Client, Mount, Start, until};
 
 pub(crate) const SEGMENT: u64 = 16 << 20;
 
@@ -32,6 +34,68 @@ pub(crate) fn metrics(client: &mut Client) -> BTreeMap<String, u64> {
     let pairs = lines.filter_map(|line| line.rsplit_once(' '));
     // Some are fractions, of which nobody asks here.
     pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+}
+
+/// Bytes of the disk that the files of each shard take.
+fn taken(data: &Path, shards: usize) -> Vec<u64> {
+    let of = |shard: usize| {
+        let files = fs::read_dir(data.join(format!("shard-{shard:04}"))).unwrap();
+        files.map(|file| file.unwrap().metadata().map_or(0, |about| about.blocks() * 512)).sum()
+    };
+    (0..shards).map(of).collect()
+}
+
+#[test]
+fn a_shard_takes_little_of_the_disk_before_its_first_job() {
+    let mut server = Start::new().env("SHARDS", 4).env("SEGMENT_MB", 16).start();
+    let is_little = |&&bytes: &&u64| bytes < 2 << 20;
+    let little = |data: &Path| taken(data, 4).iter().filter(is_little).count();
+    assert_eq!(little(&server.data), 4, "{:?}", taken(&server.data, 4));
+    // What is no job takes no more.
+    server.client().ok("ListQueues", json!({}));
+    assert_eq!(server.client().pull("nothing"), Value::Null);
+    assert_eq!(little(&server.data), 4);
+    server.client().push("one", 1);
+    assert_eq!(little(&server.data), 3, "{:?}", taken(&server.data, 4));
+    let most = taken(&server.data, 4).into_iter().max().unwrap();
+    assert!(most >= 3 * SEGMENT, "the job can be ended on a full disk: {most}");
+    server.kill();
+    server.start();
+    assert_eq!(little(&server.data), 3, "{:?}", taken(&server.data, 4));
+    assert_eq!(server.client().counted("one", "waiting"), 1);
+    assert!(server.terminate().success());
+    Tool::at(1).ok(&["log", "verify", server.data.to_str().unwrap()]);
+}
+
+#[test]
+fn a_first_job_for_which_a_full_disk_has_no_room_is_refused_and_taken_once_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("disk");
+    let Some(_mount) = Mount::new(&place, 96 << 20) else {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    };
+    let mut server = small().start_at(&place.join("data"));
+    let mut client = server.client();
+    let hog = place.join("hog");
+    // Other programs leave less than the first file would take.
+    fs::write(&hog, vec![1; 84 << 20]).unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.call("PUSH", json!({"queue": "q", "data": 1}))["error"], "Disk full");
+        assert_eq!(client.counted("q", "waiting"), 0);
+    }
+    server.kill();
+    server.start();
+    let mut client = server.client();
+    assert_eq!(client.call("PUSH", json!({"queue": "q", "data": 1}))["error"], "Disk full");
+    fs::remove_file(&hog).unwrap();
+    let id = until("there is room again", || {
+        let reply = client.call("PUSH", json!({"queue": "q", "data": 1}));
+        reply["id"].as_str().map(str::to_owned)
+    });
+    server.kill();
+    server.start();
+    assert_eq!(server.client().state(&id), "waiting");
 }
 
 /// Brings in and completes so many jobs of 100 KB, of which nothing is kept.

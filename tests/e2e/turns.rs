@@ -1,6 +1,7 @@
 //! How much a command is of a turn, whatever it is about. The fear: one client whose commands of a few bytes hold
 //! everybody else on its shard. What is looked at is the server's own count of steps, never time.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{Client, Server, Start, until};
@@ -138,6 +139,31 @@ fn jobs_of_a_connection_that_goes_are_released_in_slices_of_a_turn() {
     is_sliced(&mut client, "PULLB");
 }
 
+/// The fear: each of many connections has only its share of a turn, and all of them have it in the same.
+#[test]
+fn listings_that_many_connections_ask_for_at_once_begin_a_few_in_a_turn() {
+    let server = server();
+    let mut client = server.client();
+    push_many(&mut client, "q", MANY, &json!({"data": 1}));
+    let mut askers: Vec<Client> = (0..300).map(|_| server.client()).collect();
+    // Short rows, many of them; and looks at jobs that are passed over.
+    for page in [json!({"limit": 1000}), json!({"limit": 10, "offset": MANY - 10, "asc": false})] {
+        let mut fields = json!({"queue": "q"});
+        fields.as_object_mut().unwrap().extend(page.as_object().unwrap().clone());
+        // All of them come in one turn.
+        server.freeze();
+        for asker in &mut askers {
+            asker.send("GetJobs", fields.clone()).unwrap();
+        }
+        server.signal(Signal::CONT);
+        for asker in &mut askers {
+            let jobs = asker.recv().unwrap()["jobs"].as_array().unwrap().len();
+            assert_eq!(jobs as u64, fields["limit"].as_u64().unwrap());
+        }
+        is_sliced(&mut client, "GetJobs");
+    }
+}
+
 #[test]
 fn counts_of_many_priorities_are_written_in_slices_and_are_those_of_all() {
     let server = server();
@@ -174,7 +200,8 @@ fn a_turn_writes_a_parent_into_one_large_child_only() {
     let linked: [Value; CHILDREN] =
         client.at_once(std::array::from_fn(|n| ("UpdateParent", of(n))));
     assert!(linked.iter().all(|reply| reply["ok"] == true), "{linked:?}");
-    let one = BYTES as u64 / 4096;
+    // It is read, and copied into the log.
+    let one = (BYTES / 4096 + BYTES / 1024) as u64;
     let steps = steps_of(&mut client, "UpdateParent");
     assert!((one..2 * one).contains(&steps), "{steps}");
     // Their records are on the disk only, by now.
@@ -194,4 +221,121 @@ fn a_turn_writes_a_parent_into_one_large_child_only() {
     }
     let waiting = crate::space::metrics(&mut client)["corq_child_patches_waiting"];
     assert_eq!(waiting, 0);
+}
+
+/// A parent names all of its children twice, and knows the id of each.
+#[test]
+fn a_flow_whose_first_job_has_many_children_comes_in_slices() {
+    const CHILDREN: usize = 40_000;
+    let server = server();
+    let mut client = server.client();
+    let children: Vec<String> = (0..CHILDREN).map(|n| format!("child-{n}")).collect();
+    let whole = json!({"data": 1, "dependsOn": children, "childrenIds": children});
+    let mut jobs = vec![json!({"id": "whole", "queue": "whole", "input": whole})];
+    let part = json!({"data": 1, "parentId": "whole"});
+    jobs.extend(children.iter().map(|id| json!({"id": id, "queue": "part", "input": part})));
+    client.ok("PUSHF", json!({"jobs": jobs}));
+    assert_eq!(client.counted("part", "waiting"), CHILDREN as u64);
+    assert_eq!(client.state("whole"), "waiting-children");
+    is_sliced(&mut client, "PUSHF");
+}
+
+#[test]
+fn the_answer_of_a_clean_that_names_many_jobs_is_written_in_slices() {
+    // As many ids as would pass for more than a turn, in one go.
+    const CLEANED: usize = 60_000;
+    let server = server();
+    let mut client = server.client();
+    let pushed = push_many(&mut client, "q", CLEANED, &json!({"data": 1}));
+    let answer = client.ok("Clean", json!({"queue": "q", "grace": 0, "limit": CLEANED}));
+    assert_eq!((&answer["count"], &answer["ids"]), (&json!(CLEANED), &json!(pushed)));
+    is_sliced(&mut client, "Clean");
+    assert_eq!(client.ok("Clean", json!({"queue": "q", "grace": 0}))["ids"], json!([]));
+}
+
+/// Bytes of a payload that is copied in more steps than a turn may have.
+const LARGE: usize = 6_000_000;
+
+/// A batch whose second item is large, for as many queues as both shards have some of.
+#[test]
+fn a_large_item_of_a_batch_is_checked_and_copied_in_slices_wherever_its_queue_is() {
+    let server = Start::new().env("SHARDS", 2).start();
+    let mut client = server.client();
+    let large = "x".repeat(LARGE);
+    for queue in ["a", "b", "c", "d"] {
+        let first = client.push_with(queue, 0, json!({"jobId": format!("{queue}-0")}));
+        let jobs = json!([
+            {"data": 1, "jobId": format!("{queue}-1")},
+            {"data": {"text": large}, "jobId": format!("{queue}-2"), "dependsOn": [first]},
+            {"data": 3, "groupId": "g", "groupMaxSize": 9},
+        ]);
+        let ids = client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}))["ids"].clone();
+        let job = client.ok("GetJob", json!({"id": ids[1]}))["job"].clone();
+        assert_eq!(job["data"]["text"].as_str().map(str::len), Some(LARGE));
+        assert_eq!(
+            (&job["customId"], &job["dependsOn"]),
+            (&json!(format!("{queue}-2")), &json!([first]))
+        );
+        let (mut done, mut tokens) = (Vec::new(), Vec::new());
+        while done.len() < 4 {
+            let (job, token) = client.pull_owned(queue, 60_000);
+            if job["id"] == json!(first) {
+                client.ok("ACK", json!({"id": first, "token": token}));
+            }
+            done.push(job["id"].clone());
+            tokens.push(json!(token));
+        }
+        let (ids, tokens) = (&done[1..], &tokens[1..]);
+        let results = json!([1, {"text": large}, "x"]);
+        client.ok("ACKB", json!({"ids": ids, "tokens": tokens, "results": results}));
+        let result = client.ok("GetResult", json!({"id": ids[1]}))["result"].clone();
+        assert_eq!(result["text"].as_str().map(str::len), Some(LARGE));
+        assert_eq!(client.ok("GetResult", json!({"id": ids[2]}))["result"], "x");
+    }
+    is_sliced(&mut client, "PUSHB");
+    is_sliced(&mut client, "ACKB");
+}
+
+#[test]
+fn a_large_item_of_a_batch_is_refused_in_the_words_of_a_small_one() {
+    let server = server();
+    let mut client = server.client();
+    let (long, large) = ("x".repeat(10 << 20), "x".repeat(LARGE));
+    let deep = (0..200).fold(json!(large), |inner, _| json!([inner]));
+    let levels = corq::api::limits::DEPTH_MAX;
+    for (data, told) in [
+        (json!(long), "jobs[1]: data must be at most 10 MB".to_owned()),
+        (deep, format!("jobs[1]: data must be at most {levels} levels deep")),
+    ] {
+        let jobs = json!([{"data": 1}, {"data": data}]);
+        assert_eq!(client.refused("PUSHB", json!({"queue": "q", "jobs": jobs})), told);
+    }
+    let jobs = json!([{"data": 1}, {"data": large, "priority": "x"}]);
+    let refused = client.refused("PUSHB", json!({"queue": "q", "jobs": jobs}));
+    assert!(refused.starts_with("jobs[1]: priority"), "{refused}");
+    is_sliced(&mut client, "PUSHB");
+    let refused = client.refused("PUSHB", json!({"queue": "q", "jobs": [{"data": 1}, large]}));
+    assert!(refused.starts_with("jobs[1]"), "{refused}");
+    assert_eq!(client.counted("q", "waiting"), 0);
+}
+
+#[test]
+fn a_large_payload_for_another_shard_is_copied_into_its_log_in_slices() {
+    let server = Start::new().env("SHARDS", 2).start();
+    let mut client = server.client();
+    let data = json!({"text": "x".repeat(LARGE)});
+    for queue in ["a", "b", "c", "d"] {
+        let id = client.push(queue, data.clone());
+        client.ok("Update", json!({"id": id, "data": data}));
+        let (job, token) = client.pull_owned(queue, 60_000);
+        assert_eq!(job["data"], data);
+        let message = json!({"id": id, "progress": 5, "message": "x".repeat(LARGE)});
+        client.ok("Progress", message.clone());
+        assert_eq!(client.ok("GetProgress", json!({"id": id}))["message"], message["message"]);
+        client.ok("ACK", json!({"id": id, "token": token, "result": data}));
+        assert_eq!(client.ok("GetResult", json!({"id": id}))["result"], data);
+    }
+    for command in ["PUSH", "Update", "Progress", "ACK"] {
+        is_sliced(&mut client, command);
+    }
 }

@@ -114,7 +114,7 @@ fn wrong_fields_are_refused_by_name() {
         (
             json!({"url": url, "events": ["job.failed", "job.lost"]}),
             "events[1] must be one of job.completed, job.failed, job.progress, job.active, \
-             job.waiting, job.delayed, job.stalled",
+             job.waiting, job.delayed, job.stalled, job.pushed, job.started",
         ),
         (
             json!({"url": url, "events": [], "queue": "a b"}),

@@ -27,13 +27,18 @@ fn a_worker_is_listed_with_its_fields_until_it_goes() {
     let fields: BTreeSet<&str> = listed.as_object().unwrap().keys().map(String::as_str).collect();
     let expected = [
         "activeJobs",
+        "concurrency",
         "failedJobs",
+        "hostname",
         "id",
         "lastSeen",
         "name",
+        "pid",
         "processedJobs",
         "queues",
         "registeredAt",
+        "status",
+        "uptime",
     ];
     assert_eq!(fields, BTreeSet::from(expected));
     assert_eq!(listed["registeredAt"], data["registeredAt"]);
@@ -122,7 +127,8 @@ fn what_workers_hold_and_finish_is_counted_by_the_server() {
     other.pull("a");
     let stats = other.ok("ListWorkers", json!({}))["data"]["stats"].clone();
     let expected = json!({
-        "total": 2, "active": 1, "activeJobs": 1, "totalProcessed": 12, "totalFailed": 6
+        "total": 2, "active": 1, "activeJobs": 1, "totalProcessed": 12, "totalFailed": 6,
+        "concurrencySlots": 2
     });
     assert_eq!(stats, expected);
     drop(worker);

@@ -36,10 +36,11 @@ removeOnComplete removeOnFail durable dependsOn repeat dedup stallTimeout[0..864
 debounceTtl[0..31536000000] stackTraceLimit[0..1000000] keepLogs[0..1000000] \
 sizeLimit[0..9007199254740991] timestamp[0..9007199254740991] groupMaxSize[1..9007199254740991] \
 parentId childrenIds \
-failParentOnFailure continueParentOnFailure ignoreDependencyOnFailure removeDependencyOnFailure
+failParentOnFailure continueParentOnFailure ignoreDependencyOnFailure removeDependencyOnFailure \
+traceparent tracestate
 ACK id! result token removeOnComplete
 PULL queue! timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach group
-PUSHB queue! jobs!
+PUSHB queue! jobs! traceparent tracestate
 PULLB queue! count![1..1000] timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach group
 ACKB ids! results tokens removeOnCompletes
 FAIL id! error token unrecoverable stack removeOnFail
@@ -48,15 +49,22 @@ JobHeartbeatB ids! tokens
 Progress id! progress! message
 AddLog id! message! level
 Ping
-Heartbeat id!
+Heartbeat id! activeJobs[0..9007199254740991] processed[0..9007199254740991] \
+failed[0..9007199254740991]
 WaitJob id! timeout[0..600000]=30000
 GetJob id!
 GetState id!
 GetResult id!
+Explain id!
+GetJobDetail id!
+GetFlow id! depth[0..100]=10 limit[1..1000]=100
 GetProgress id!
 GetLogs id! start[0..9007199254740991]=0 end[-1..9007199254740991]=-1
 GetJobByCustomId customId!
-GetJobs queue! state limit[0..1000]=100 offset[0..9007199254740991]=0 asc
+GetJobs queue! state limit[0..1000]=100 offset[0..9007199254740991]=0 asc after order fields data name \
+tag group from[0..9007199254740991] to[0..9007199254740991]
+Search queue text path value state limit[0..1000]=100 budgetMs[1..60000]=1000 after order fields \
+data name tag group from[0..9007199254740991] to[0..9007199254740991]
 GetJobCounts queue!
 GetCountsPerPriority queue!
 Count queue!
@@ -65,12 +73,12 @@ Update id! data!
 ChangePriority id! priority![-1000000..1000000] lifo
 Promote id!
 MoveToDelayed id! delay![0..31536000000] token
-Discard id! token
+Discard id! token error reason attempts[0..1000]
 ExtendLock id! token duration![1..86400000]
 ExtendLocks ids! tokens durations!
 MoveToWait id! token
 ChangeDelay id! delay![0..31536000000] token
-PUSHF jobs!
+PUSHF jobs! traceparent tracestate
 GetChildrenValues id!
 GetFailedChildrenValues id!
 GetIgnoredChildrenFailures id!
@@ -86,13 +94,19 @@ PromoteJobs queue! count[0..9007199254740991]
 Pause queue!
 Resume queue!
 IsPaused queue!
-Drain queue!
+Drain queue! delayed
 Obliterate queue!
 Clean queue! grace![0..9007199254740991] state limit[0..1000000]=1000
-ListQueues
+ListQueues prefix sort order limit[0..1000] after fields
 Dlq queue! count[0..1000]=100 filter
 RetryDlq queue! jobId count[0..9007199254740991] filter
 PurgeDlq queue!
+DlqGroups queue by limit[1..1000]=100
+Bulk action! queue ids filter delay[0..31536000000] priority[-1000000..1000000] \
+limit[1..9007199254740991] dryRun
+GetTask task!
+ListTasks
+CancelTask task!
 GetDlqStats queue!
 SetDlqConfig queue! config!
 GetDlqConfig queue!
@@ -105,17 +119,37 @@ maxLimit[1..9007199254740991] timezone jobName uniqueKey dedup immediately skipI
 skipMissedOnRestart preventOverlap jobOptions
 CronDelete name!
 CronGet name!
+CronTrigger name!
+SetCronEnabled name! enabled!
+CronPreview name schedule repeatEvery[1..9007199254740991] timezone count[1..100]=5 \
+from[0..9007199254740991]
 CronList
 Stats
 Metrics queue type start[0..9007199254740991]=0 end[-1..9007199254740991]=-1
-Prometheus
+History queue series step[10000..86400000]=10000 points[1..1440]=360 until[0..9007199254740991]
+Heatmap queue shard[0..65535] step[10000..86400000]=10000 points[1..1440]=360 \
+until[0..9007199254740991]
+Shards
+Watch what every[1000..60000]=1000 top[1..100]=20
+Unwatch
+Prometheus queues
+StorageStatus
+CompactMemory
+Doctor
+GetSettings
+DashboardOverview
+DashboardQueues
+DashboardQueue queue! includeJobs jobsLimit[0..1000]=10
 BackupPoint
-RegisterWorker name! queues! workerId
+RegisterWorker name! queues! workerId concurrency[0..9007199254740991] hostname \
+pid[0..9007199254740991]
 UnregisterWorker workerId!
-ListWorkers
+ListWorkers queue after limit[1..1000]
 AddWebhook url! events! queue secret
 RemoveWebhook webhookId!
 SetWebhookEnabled id! enabled!
+TestWebhook id!
+WebhookDeliveries id! limit[1..50]=50
 ListWebhooks
 RateLimit queue! limit![1..4294967295] duration[1..86400000]=1000 ttl[1..31536000000]
 RateLimitClear queue!
@@ -142,8 +176,12 @@ RateLimitGroup queue! groupId! duration![1..9007199254740991]
 TrimEvents queue! maxLength![0..9007199254740991]
 SubscribeEvents queue!
 UnsubscribeEvents
+Subscribe queues types events jobs sample[1..1000000]=1 data named ids lastEventId
+Unsubscribe events
 Hello protocolVersion![1..9007199254740991] capabilities
 Auth token!
+Whoami
+AuditLog limit[1..1000]=100 before[1..9007199254740991]
 ";
     let mut listed = String::new();
     for spec in COMMANDS {
@@ -176,7 +214,7 @@ fn commands_on_one_queue_carry_its_name() {
         ("Pause", Body::Pause { queue: "q" }),
         ("Resume", Body::Resume { queue: "q" }),
         ("IsPaused", Body::IsPaused { queue: "q" }),
-        ("Drain", Body::Drain { queue: "q" }),
+        ("Drain", Body::Drain { queue: "q", delayed: None }),
         ("Obliterate", Body::Obliterate { queue: "q" }),
         ("PurgeDlq", Body::PurgeDlq { queue: "q" }),
         ("RateLimitClear", Body::RateLimitClear { queue: "q" }),
@@ -205,7 +243,13 @@ fn commands_on_one_job_carry_its_id_or_the_clients_own() {
         ("GetProgress", |job| Body::GetProgress { job }),
         ("Cancel", |job| Body::Cancel { job }),
         ("Promote", |job| Body::Promote { job }),
-        ("Discard", |job| Body::Discard { job, token: None }),
+        ("Discard", |job| Body::Discard {
+            job,
+            token: None,
+            error: "",
+            cause: corq_shards::dead_letter::reason::Cause::Unknown,
+            attempts: None,
+        }),
     ];
     for (name, make) in expected {
         means(name, &[("id", JOB_ID.into())], &make(JOB));
@@ -232,13 +276,24 @@ fn only_the_exact_text_of_a_version_7_id_is_an_id() {
 fn plain_commands_take_no_fields() {
     for (name, body) in [
         ("Ping", Body::Ping {}),
-        ("ListQueues", Body::ListQueues {}),
+        ("Whoami", Body::Whoami {}),
+        ("AuditLog", Body::AuditLog { limit: 100, before: None }),
+        ("ListQueues", Body::ListQueues { page: None }),
         ("CronList", Body::CronList {}),
         ("Stats", Body::Stats {}),
         ("Metrics", Body::Metrics { queue: None, of: Finished::Completed, start: 0, end: None }),
-        ("Prometheus", Body::Prometheus {}),
+        ("Shards", Body::Shards {}),
+        ("Watch", Body::Watch { what: None, every_ms: 1000, top: 20 }),
+        ("Unwatch", Body::Unwatch {}),
+        ("Prometheus", Body::Prometheus { queues: None }),
         ("BackupPoint", Body::BackupPoint {}),
-        ("ListWorkers", Body::ListWorkers {}),
+        ("StorageStatus", Body::StorageStatus {}),
+        ("CompactMemory", Body::CompactMemory {}),
+        ("Doctor", Body::Doctor {}),
+        ("GetSettings", Body::GetSettings {}),
+        ("DashboardOverview", Body::DashboardOverview {}),
+        ("DashboardQueues", Body::DashboardQueues {}),
+        ("ListWorkers", Body::ListWorkers { queue: None, after: None, limit: None }),
         ("ListWebhooks", Body::ListWebhooks {}),
     ] {
         means(name, &[], &body);
@@ -301,6 +356,36 @@ fn commands_with_numbers_carry_them() {
 }
 
 #[test]
+fn a_span_is_so_many_points_until_a_time() {
+    let until = Value::from(1.7e12);
+    means(
+        "History",
+        &[("queue", "q".into()), ("series", strings(&["waitP99", "pushed"])), ("until", until)],
+        &Body::History {
+            queue: Some("q"),
+            series: Some(StateFilter(1 | 1 << 5)),
+            point_ms: 10_000,
+            points: 360,
+            until_ms: Some(1_700_000_000_000),
+        },
+    );
+    means(
+        "Heatmap",
+        &[("shard", 3.into()), ("step", 60_000.into()), ("points", 1440.into())],
+        &Body::Heatmap {
+            queue: None,
+            shard: Some(3),
+            point_ms: 60_000,
+            points: 1440,
+            until_ms: None,
+        },
+    );
+    let series = "pushed, completed, failed, waiting, waitP50, waitP99, runP50, runP99";
+    let wrong = command("History", &[("series", strings(&["pushed", "pulled"]))]);
+    assert_eq!(refused(&wrong), format!("series[1] must be one of {series}"));
+}
+
+#[test]
 fn states_come_alone_or_as_a_list() {
     let queue = ("queue", Value::from("q"));
     let all = StateFilter::WAITING | StateFilter::WAITING_CHILDREN;
@@ -317,7 +402,14 @@ fn states_come_alone_or_as_a_list() {
         means(
             "GetJobs",
             &[queue.clone(), ("state", state.clone())],
-            &Body::GetJobs { queue: "q", states, limit: 100, offset: 0, oldest_first: None },
+            &Body::GetJobs {
+                queue: "q",
+                states,
+                limit: 100,
+                offset: 0,
+                oldest_first: None,
+                page: None,
+            },
         );
         means(
             "Clean",
@@ -330,13 +422,26 @@ fn states_come_alone_or_as_a_list() {
     means(
         "GetJobs",
         &[queue.clone(), ("state", listed.clone())],
-        &Body::GetJobs { queue: "q", states, limit: 100, offset: 0, oldest_first: None },
+        &Body::GetJobs {
+            queue: "q",
+            states,
+            limit: 100,
+            offset: 0,
+            oldest_first: None,
+            page: None,
+        },
     );
     let states = "waiting, delayed, active, completed, failed, waiting-children";
     let wrong = command("GetJobs", &[queue.clone(), ("state", strings(&["waiting", "lost"]))]);
-    assert_eq!(refused(&wrong), format!("state[1] must be one of {states}, prioritized, paused"));
-    let wrong = command("Clean", &[queue, ("grace", 5.into()), ("state", listed)]);
-    assert_eq!(refused(&wrong), format!("state[0] must be one of {states}"));
+    assert_eq!(
+        refused(&wrong),
+        format!("state[1] must be one of {states}, prioritized, paused, wait")
+    );
+    let wrong = command("Clean", &[queue, ("grace", 5.into()), ("state", "lost".into())]);
+    assert_eq!(
+        refused(&wrong),
+        format!("state must be one of {states}, prioritized, paused, wait")
+    );
 }
 
 #[test]
@@ -412,7 +517,12 @@ fn workers_and_webhooks_carry_their_lists() {
             ("startedAt", 1.7e12.into()),
         ],
     );
-    let Body::RegisterWorker { name, queues, worker_id } = accepted(&frame) else { panic!() };
+    let Body::RegisterWorker { name, queues, worker_id, concurrency, hostname, pid } =
+        accepted(&frame)
+    else {
+        panic!()
+    };
+    assert_eq!((concurrency, hostname, pid), (None, None, Some(77)));
     assert_eq!((name, worker_id), ("mailer", Some("w1")));
     assert_eq!(queues.iter().collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(queues.raw(), pack(&strings(&["a", "b"])));
@@ -429,7 +539,7 @@ fn workers_and_webhooks_carry_their_lists() {
     assert_eq!(
         refused(&command("AddWebhook", &wrong)),
         "events[1] must be one of job.completed, job.failed, job.progress, job.active, \
-         job.waiting, job.delayed, job.stalled"
+         job.waiting, job.delayed, job.stalled, job.pushed, job.started"
     );
     let wrong = [("name", "w".into()), ("queues", strings(&["a", "b c"]))];
     assert_eq!(
@@ -441,7 +551,12 @@ fn workers_and_webhooks_carry_their_lists() {
 #[test]
 fn single_texts_go_where_they_belong() {
     means("Auth", &[("token", "".into())], &Body::Auth { token: "" });
-    means("Heartbeat", &[("id", "w".into())], &Body::Heartbeat { worker_id: "w" });
+    let (active, processed, failed) = (None, None, None);
+    means(
+        "Heartbeat",
+        &[("id", "w".into())],
+        &Body::Heartbeat { worker_id: "w", active, processed, failed },
+    );
     means("GetJobByCustomId", &[("customId", "c".into())], &Body::GetJobByCustomId { name: "c" });
     means("CronDelete", &[("name", "n".into())], &Body::CronDelete { name: "n" });
     means(

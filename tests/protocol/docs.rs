@@ -1,9 +1,9 @@
 //! The protocol's page says what the table says: every command, every field, every bound.
 
 use corq::api::commands::{
-    COMMANDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_CONFIG_NULLABLE,
-    DLQ_FILTER_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS, METRICS, Op, Preset,
-    REPEAT_FIELDS, STALL_CONFIG_FIELDS, STATES, WEBHOOK_EVENTS,
+    BULK_FILTER_FIELDS, COMMANDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS,
+    DLQ_CONFIG_NULLABLE, DLQ_FILTER_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS,
+    METRICS, Op, Preset, REPEAT_FIELDS, STALL_CONFIG_FIELDS, STATES, WEBHOOK_EVENTS,
 };
 use corq::api::error::Code;
 use corq_shards::dead_letter::reason::Cause;
@@ -51,6 +51,9 @@ fn brief(field: &FieldSpec) -> String {
 /// What a field of a job holds, in words.
 fn long(kind: Kind) -> String {
     match kind {
+        Kind::Payload { bytes_max } if bytes_max < 1 << 20 => {
+            format!("any value, at most {} KB", bytes_max >> 10)
+        }
         Kind::Payload { bytes_max } => format!("any value, at most {} MB", bytes_max >> 20),
         Kind::Integer { min, max } => format!("integer, {min} to {max}"),
         Kind::Backoff => "integer, 0 to 86400000, or an object with `delay`".to_owned(),
@@ -61,6 +64,8 @@ fn long(kind: Kind) -> String {
             format!("list of at most {items_max} strings of 1 to {chars_max} characters")
         }
         Kind::Flag => "boolean".to_owned(),
+        Kind::Traceparent => "string, see below".to_owned(),
+        Kind::Tracestate => "string, at most 512 bytes".to_owned(),
         Kind::Repeat | Kind::Dedup => "object, see below".to_owned(),
         Kind::Priority => "integer, -1000000 to 1000000, with a `groupId` to 2097151".to_owned(),
         other => panic!("no words for {other:?}"),
@@ -125,7 +130,8 @@ fn every_setting_has_a_row_with_its_bounds() {
             field.name
         );
     }
-    for field in DLQ_FILTER_FIELDS.iter().chain(CRON_JOB_FIELDS) {
+    let bulk = BULK_FILTER_FIELDS.iter();
+    for field in DLQ_FILTER_FIELDS.iter().chain(CRON_JOB_FIELDS).chain(bulk) {
         let named =
             ["| {} |", "| {}, ", ", {} |", "`{}`"].map(|form| form.replace("{}", field.name));
         assert!(named.iter().any(|name| PAGE.contains(name)), "{}", field.name);

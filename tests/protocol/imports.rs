@@ -11,14 +11,23 @@ use super::tidy::{ROOT, gather};
 
 /// Of a crate: its sources, at most so many modules in its largest circle, and at most so many imports that run backwards.
 const CRATES: [(&str, usize, usize); 4] =
-    [("src", 56, 77), ("shards/src", 57, 60), ("io/src", 0, 0), ("clients/rust/src", 16, 10)];
+    [("src", 38, 48), ("shards/src", 49, 47), ("io/src", 0, 0), ("clients/rust/src", 16, 10)];
 
 type Module = Vec<String>;
 type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
+/// Where the tests begin at the end of a file, which may have attributes of their own.
+fn tests_at(text: &str) -> Option<usize> {
+    const MARK: &str = "\n#[cfg(test)]\n";
+    text.match_indices(MARK).map(|(at, _)| at).find(|at| {
+        let mut behind = text[at + MARK.len()..].lines();
+        behind.find(|line| !line.starts_with("#[")) == Some("mod tests {")
+    })
+}
+
 /// Code without comments, texts, and the tests at its end.
 fn code(text: &str) -> String {
-    let text = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let text = &text[..tests_at(text).unwrap_or(text.len())];
     let without_comment = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
     text.lines().map(without_comment).collect::<Vec<_>>().join("\n")
 }
@@ -210,9 +219,11 @@ fn canary_a_circle_is_seen_and_an_import_against_the_order_counted() {
 
 #[test]
 fn canary_imports_are_found_in_braces_in_code_and_upwards() {
-    let text = "//! crate::no\nuse crate::{a::{B, c::D}, e};\npub use super::f::G;\nfn h() { crate::i::j() }\n\
-                #[cfg(test)]\nmod tests {\n use crate::k;\n}\n";
-    let found: BTreeSet<String> = paths(&code(text)).into_iter().collect();
-    let expected = ["crate::a::B", "crate::a::c::D", "crate::e", "super::f::G", "crate::i::j"];
-    assert_eq!(found, expected.map(str::to_owned).into());
+    for tests in ["#[cfg(test)]\n", "#[cfg(test)]\n#[allow(clippy::unwrap_used)]\n"] {
+        let text = "//! crate::no\nuse crate::{a::{B, c::D}, e};\npub use super::f::G;\nfn h() { crate::i::j() }\n"
+            .to_owned() + tests + "mod tests {\n use crate::k;\n}\n";
+        let found: BTreeSet<String> = paths(&code(&text)).into_iter().collect();
+        let expected = ["crate::a::B", "crate::a::c::D", "crate::e", "super::f::G", "crate::i::j"];
+        assert_eq!(found, expected.map(str::to_owned).into());
+    }
 }

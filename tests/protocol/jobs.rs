@@ -4,6 +4,7 @@ use corq::api::request::Body;
 use corq_shards::dependency::Unmet;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
+use corq_shards::job::trace::{NewTrace, TraceParent};
 use rmpv::Value;
 
 use crate::{accepted, command, map, pack, refused, strings, undefined};
@@ -47,6 +48,8 @@ fn a_job_that_says_nothing_gets_the_documented_defaults() {
         durable: false,
         extras: None,
         family: None,
+        recurrence: None,
+        trace: None,
     };
     assert_eq!(pushed(&[]), format!("{job:?}"));
     let nothing: Vec<_> =
@@ -89,6 +92,8 @@ fn priorities_of_a_group_are_other_numbers() {
     }
 }
 
+const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
 #[test]
 fn every_field_of_a_job_arrives() {
     let data = pack(&map(&[("n", 1.into())]));
@@ -125,6 +130,11 @@ fn every_field_of_a_job_arrives() {
             dedup: Some(Dedup { ttl_ms: 12, extend: true, replace: true, until_ms: 0 }),
         })),
         family: None,
+        recurrence: None,
+        trace: Some(Box::new(NewTrace {
+            parent: TraceParent::parse(TRACEPARENT).unwrap(),
+            state: "a=1,b=2",
+        })),
     };
     let repeat = map(&[("every", 10.0.into()), ("limit", 4.into()), ("count", 1.into())]);
     let options = [
@@ -152,6 +162,8 @@ fn every_field_of_a_job_arrives() {
         ("stackTraceLimit", 10.into()),
         ("timestamp", 11.into()),
         ("dedup", map(&[("ttl", 12.into()), ("extend", true.into()), ("replace", true.into())])),
+        ("traceparent", TRACEPARENT.into()),
+        ("tracestate", "a=1,b=2".into()),
     ];
     assert_eq!(pushed(&options), format!("{job:?}"));
 
@@ -161,6 +173,13 @@ fn every_field_of_a_job_arrives() {
     let batch = command("PUSHB", &[("queue", "q".into()), ("jobs", jobs)]);
     let Body::PushBatch { queue: "q", jobs } = accepted(&batch) else { panic!() };
     assert_eq!(format!("{jobs:?}"), format!("{:?}", [job]));
+}
+
+#[test]
+fn a_tracestate_without_a_traceparent_says_nothing() {
+    assert_eq!(pushed(&[("tracestate", "a=1".into())]), pushed(&[]));
+    let both = [("tracestate", "".into()), ("traceparent", TRACEPARENT.into())];
+    assert_eq!(pushed(&both), pushed(&both[1..]));
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn fields_join_a_map_but_for_those_that_are_left_out() {
     let text = br#"{"a":1,"cmd":{"x":[1,2,3]},"b":"two","queue":3,"cmd":4,"c":{"cmd":5}}"#;
     for slice in [1, 2, 5, 1000] {
         let mut out = vec![0xdf, 0, 0, 0, 0, 0xa1, b'q', 7];
-        let mut parse = Parse::fields((0, 1), out.len(), usize::MAX, ["cmd", "reqId", "queue"]);
+        let mut parse = Parse::fields((0, 1), out.len(), usize::MAX, &["cmd", "reqId", "queue"]);
         while !parse.go_on(text, &mut out, slice).unwrap() {}
         assert!(parse.is_object());
         let expected = serde_json::json!({"q": 7, "a": 1, "b": "two", "c": {"cmd": 5}});
@@ -199,7 +199,7 @@ fn fields_join_a_map_but_for_those_that_are_left_out() {
         assert_eq!(value(&out).as_map().unwrap().len(), 4, "none stands twice");
     }
     let mut out = vec![0xdf, 0, 0, 0, 0];
-    let mut parse = Parse::fields((0, 0), out.len(), usize::MAX, ["cmd", "reqId", "queue"]);
+    let mut parse = Parse::fields((0, 0), out.len(), usize::MAX, &["cmd", "reqId", "queue"]);
     assert_eq!(parse.go_on(b"[{\"cmd\":1}]", &mut out, usize::MAX), Ok(true));
     assert!(!parse.is_object());
 }

@@ -88,11 +88,10 @@ fn replies_follow_each_other_and_may_leave_holes() {
     let before = out.len();
     let payload = pack(&strings(&["from", "disk"]));
     let frame = Frame::begin(&mut out);
-    let mut writer = reply::head(&mut out, true, None, 2);
-    writer.str("job");
-    let hole = writer.raw_hole(payload.len());
-    writer.str("token");
-    writer.nil();
+    let mut reply = reply::begin(&mut out, true, None);
+    let hole = reply.key("job").raw_hole(payload.len());
+    reply.key("token").nil();
+    drop(reply);
     frame.finish(&mut out).unwrap();
     reply::ok(&mut out, None);
     out[hole..hole + payload.len()].copy_from_slice(&payload);
@@ -174,6 +173,28 @@ fn every_value_reads_back() {
     assert_eq!(written(|w| w.raw_or_nil(&[])), Value::Nil);
     assert_eq!(written(|w| w.raw_or_nil(&[7])), 7.into());
     assert_eq!(written(|w| w.f64(1.0)), Value::F64(1.0));
+}
+
+#[test]
+fn a_map_counts_its_entries_however_many_and_however_deep() {
+    for count in [0, 1, 15, 16, 17, 300] {
+        let value = written(|w| {
+            let mut outer = w.begin_map();
+            outer.key("before").uint(1);
+            let mut inner = outer.map("inner");
+            for entry in 0..count {
+                inner.key(&entry.to_string()).map(0);
+            }
+            drop(inner);
+            for entry in 0..count {
+                outer.key(&entry.to_string()).strs(&["a", "b"]);
+            }
+        });
+        let entries = value.as_map().unwrap();
+        assert_eq!(entries.len(), 2 + count);
+        assert_eq!(entries[1].1.as_map().unwrap().len(), count);
+        assert!(entries[2..].iter().all(|(_, value)| *value == strings(&["a", "b"])));
+    }
 }
 
 #[test]

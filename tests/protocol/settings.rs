@@ -150,6 +150,7 @@ fn a_schedule_carries_its_rules_and_what_its_jobs_are_pushed_with() {
         skip_if_no_worker: true,
         catch_up: true,
         prevent_overlap: true,
+        disabled: false,
     };
     assert_eq!(rules, all);
     let extras = Extras {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 pub(super) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Where code, scripts and documents are. What is built or fetched lies elsewhere.
-const PLACES: [&str; 8] = ["src", "shards", "io", "tests", "clients", "bench", "scripts", "docs"];
+const PLACES: [&str; 9] =
+    ["src", "shards", "io", "tests", "clients", "bench", "scripts", "docs", "packaging"];
 const SUFFIXES: [&str; 5] = ["rs", "sh", "py", "toml", "md"];
 
 pub(super) fn gather(dir: &Path, files: &mut Vec<PathBuf>) {
@@ -135,4 +136,63 @@ fn every_source_file_that_a_document_names_exists() {
     let files = source_files(text);
     assert_eq!(files, ["server/absent.rs", "src/main.rs"]);
     assert!(!is_there(files[0]) && is_there(files[1]));
+}
+
+/// The modules that a file declares outside of its functions, but for its tests.
+fn declared(text: &str) -> BTreeSet<&str> {
+    let heads = ["mod ", "pub mod ", "pub(super) mod ", "pub(crate) mod "];
+    let names = text.lines().filter_map(|line| {
+        let rest = heads.iter().find_map(|head| line.strip_prefix(head))?;
+        rest.strip_suffix(';')
+    });
+    names.filter(|name| !name.ends_with("tests")).collect()
+}
+
+/// The modules in the table at the head of a file, if it has one.
+fn tabled(text: &str) -> Option<BTreeSet<&str>> {
+    let rows = text.lines().take_while(|line| line.starts_with("//!")).skip_while(|line| {
+        !line.starts_with("//! | file |")
+            && !line.starts_with("//! | folder |")
+            && !line.starts_with("//! | module |")
+    });
+    let cells: Vec<&str> = rows.skip(2).filter_map(|row| row.split('|').nth(1)).collect();
+    let names = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    (!cells.is_empty()).then(|| names.filter(|name| !name.ends_with("tests")).collect())
+}
+
+/// The table of a folder and its modules are compared by their names alone.
+#[test]
+fn the_table_of_each_folder_has_its_modules_and_no_others() {
+    let mut wrong = Vec::new();
+    let mut tables = 0;
+    let files = all_files().into_iter().filter(|path| {
+        let inside = path.strip_prefix(ROOT).unwrap_or(path);
+        ["src", "shards/src", "io/src"].iter().any(|crate_| inside.starts_with(crate_))
+            && ["mod.rs", "lib.rs"].iter().any(|name| path.ends_with(name))
+    });
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let modules = declared(&text);
+        let Some(table) = tabled(&text) else {
+            if modules.len() > 1 {
+                wrong.push(format!("{}: no table", path.display()));
+            }
+            continue;
+        };
+        tables += 1;
+        let differ = modules.symmetric_difference(&table);
+        wrong.extend(differ.map(|name| format!("{}: {name}", path.display())));
+    }
+    assert!(tables > 50, "{tables} tables");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn canary_a_module_without_a_row_and_a_row_without_a_module_are_seen() {
+    let text = "//! Things.\n//!\n//! | file | responsibility |\n//! |---|---|\n//! | `a`, `b` | x |\n\n\
+                mod a;\npub(super) mod c;\n#[cfg(test)]\nmod tests;\nmod inner {}\n";
+    let (modules, table) = (declared(text), tabled(text).unwrap());
+    let differ: Vec<&&str> = modules.symmetric_difference(&table).collect();
+    assert_eq!(differ, [&"b", &"c"]);
+    assert_eq!(tabled("//! Nothing.\nmod a;\n"), None);
 }

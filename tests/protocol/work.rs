@@ -238,7 +238,7 @@ fn progress_may_be_a_fraction() {
         means(
             "Progress",
             &[("id", JOB_ID.into()), ("progress", value), ("message", "half".into())],
-            &Body::Progress { job: JOB, progress, message: Some("half") },
+            &Body::Progress { job: JOB, progress, message: Some(b"half") },
         );
     }
     let over = command("Progress", &[("id", "c".into()), ("progress", 101.into())]);

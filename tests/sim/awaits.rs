@@ -2,9 +2,9 @@
 
 use super::check::Check;
 use super::compare::found;
+use super::events::EventStep;
 use super::model::{Model, State};
 use super::ops::Answer;
-use super::told::Heard;
 use corq_shards::effect::Ending;
 use corq_shards::job::id::JobId;
 
@@ -27,7 +27,7 @@ pub struct Await {
 
 impl End {
     /// What an answer tells of.
-    pub fn told(answer: &Answer) -> Option<Self> {
+    pub fn of_answer(answer: &Answer) -> Option<Self> {
         Some(match answer {
             Answer::Ended(Ending::Completed(_)) => Self::Completed,
             Answer::Ended(Ending::Failed(_)) => Self::Failed,
@@ -50,14 +50,14 @@ impl Model {
     /// A job goes before it was completed or has failed for good.
     pub fn remove(&mut self, id: JobId) {
         if let Some(prev) = found(&self.jobs[&id].state) {
-            self.tell(id, Heard::Removed(prev));
+            self.note_event(id, EventStep::Removed(prev));
         }
         self.change(id).state = State::Gone;
         self.ends.insert(id, End::Removed);
     }
 
     /// The waits that end with a call: each gets the outcome of its job, and only when there is one.
-    pub fn judge_awaits(&mut self, now_ms: u64, by_clock: bool, answers: &[(u64, Answer)]) {
+    pub fn check_awaits(&mut self, now_ms: u64, by_clock: bool, answers: &[(u64, Answer)]) {
         for (request, answer) in answers {
             let Some(place) = self.awaits.iter().position(|one| one.request == *request) else {
                 continue;
@@ -68,13 +68,13 @@ impl Model {
                 // A lock can end late and the life of its job with it, right after the wait.
                 Answer::Unended if by_clock && end == Some(End::Removed) => wait.until_ms <= now_ms,
                 Answer::Unended => end.is_none() && wait.until_ms <= now_ms,
-                told => end.is_some() && End::told(told) == end,
+                answer => end.is_some() && End::of_answer(answer) == end,
             };
             self.must(Check::Answer, fits, || format!("{wait:?} of {end:?} learns {answer:?}"));
         }
         for wait in &self.awaits {
             self.must(Check::Answer, !self.ends.contains_key(&wait.job), || {
-                format!("{wait:?} is not told of the end")
+                format!("{wait:?} does not hear of the end")
             });
             self.must(Check::Overdue, !by_clock || wait.until_ms > now_ms, || {
                 format!("{wait:?} waits too long")

@@ -4,6 +4,8 @@ use super::settings::Flaw;
 use corq_io::log::{FaultyDisk, Log, Position};
 use corq_shards::compaction::space_forecast::SpaceForecast;
 use corq_shards::log_record::location::LogRef;
+use corq_shards::log_record::remembered::CompletedNameBytes;
+use corq_shards::log_record::snapshot::Kept;
 use corq_shards::log_record::{Journal, Record};
 
 /// The log of a shard.
@@ -24,6 +26,12 @@ impl Journal for Book {
             _ => None,
         };
         let released;
+        let mut none = Vec::new();
+        let nameless = Record::Kept(Kept::CompletedNames(CompletedNameBytes::new(&[], &mut none)));
+        let record = match (self.flaw, record) {
+            (Flaw::NamelessReclaim, Record::Kept(Kept::CompletedNames(_))) => &nameless,
+            _ => record,
+        };
         let record = match falsified {
             Some(id) => {
                 released = Record::Released { id };
@@ -47,6 +55,10 @@ impl Journal for Book {
     }
 
     fn can_append_text(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
+        true
+    }
+
+    fn can_append_spare(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         true
     }
 

@@ -3,16 +3,16 @@
 
 use super::check::Check;
 use super::compare::found;
+use super::events::EventStep;
 use super::job_rules::Moment;
 use super::model::{DETACHED, Job, Model, State};
 use super::ops::Answer;
 use super::scan::DlqScan;
-use super::told::Heard;
 use corq_shards::effect::KnownAs;
 use corq_shards::job::State as Found;
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::job_change::Changed;
-use corq_shards::log_record::{Record, Revived};
+use corq_shards::log_record::{Buried, Record, Revived};
 use std::collections::BTreeSet;
 
 /// What a long command does.
@@ -20,7 +20,8 @@ use std::collections::BTreeSet;
 pub enum Work {
     /// Removes jobs in these states; `named`, it answers which.
     /// `drains`, it is an event of the queue.
-    Remove { states: Vec<Found>, grace_ms: u64, named: bool, drains: bool },
+    /// `prioritized`, those that wait with a priority above 0 as well.
+    Remove { states: Vec<Found>, prioritized: bool, grace_ms: u64, named: bool, drains: bool },
     /// Removes what is left of a queue.
     Empty,
     /// Has jobs run anew that have ended, and had so by then.
@@ -99,8 +100,9 @@ impl BulkOperation {
                 Work::Promote => state == Found::Delayed,
                 Work::FreeKey { key, .. } => job.is_live() && job.unique_key.as_ref() == Some(key),
                 Work::DlqScan(scan) => scan.means(model, now_ms, job),
-                Work::Remove { states, grace_ms, .. } => {
-                    states.contains(&state)
+                Work::Remove { states, prioritized, grace_ms, .. } => {
+                    let is_urgent = *prioritized && state == Found::Waiting && job.priority > 0;
+                    (is_urgent || states.contains(&state))
                         && (*grace_ms == 0 || since_ms(job) + grace_ms <= self.began_ms)
                 }
             }
@@ -191,8 +193,14 @@ impl Model {
     /// What the chore at work did, which is done before anything falls due. A job that goes may be one
     /// that it took, or one whose time was over all the same.
     pub fn follow_bulk(&mut self, at: &Moment<'_>) {
+        // Once a job falls into a dead-letter queue, the rule of that queue lets others go.
+        let mut fell = BTreeSet::new();
         for (place, record) in at.records() {
             let (id, taken) = match record {
+                Record::Buried(Buried { id, .. }) => {
+                    fell.extend(self.jobs.get(&id).map(|job| job.queue.clone()));
+                    continue;
+                }
                 Record::Removed { id } => (id, Taken::Removed),
                 Record::Revived(Revived { id, by_itself: false, .. }) => (id, Taken::Revived),
                 Record::Changed(Changed::Promoted { id, .. }) => (id, Taken::Promoted),
@@ -223,9 +231,12 @@ impl Model {
             };
             if is_due {
                 self.bulk_operations[bulk_operation].perhaps.push(id);
+                self.retire_token(at.now_ms, id);
                 self.leaving.insert(id);
                 self.remove(id);
-            } else {
+            } else if self.bulk_operations[bulk_operation].work.takes() == Some(taken)
+                && !(taken == Taken::Removed && fell.contains(&job.queue))
+            {
                 self.take_in_bulk(at, id, taken);
                 if matches!(taken, Taken::Revived | Taken::Promoted) {
                     self.claimed.insert(id);
@@ -274,7 +285,7 @@ impl Model {
             && bulk_operation.work.takes() == Some(taken);
         self.must(Check::BulkOperation, fits, || format!("{bulk_operation:?}\n  takes {job:?}"));
         match taken {
-            Taken::Revived => self.judge_order_of_revival(at, bulk_operation, job),
+            Taken::Revived => self.check_order_of_revival(at, bulk_operation, job),
             // Oldest first.
             Taken::Promoted => {
                 let older = bulk_operation.must.range(..id).next();
@@ -299,12 +310,12 @@ impl Model {
     }
 
     /// Oldest first; of those that ended at the same time, the shard chooses.
-    fn judge_order_of_revival(&self, at: &Moment<'_>, bulk_operation: &BulkOperation, job: &Job) {
+    fn check_order_of_revival(&self, at: &Moment<'_>, bulk_operation: &BulkOperation, job: &Job) {
         let older = self.of_queue(&job.queue).find(|other| {
             found(&other.state) == found(&job.state)
                 && bulk_operation.must.contains(&other.id)
                 && bulk_operation.means(self, at.now_ms, other)
-                && since_ms(other) < since_ms(job)
+                && since_ms(other) + self.clock_slack_ms < since_ms(job)
                 && !(self.is_spent(other, at.now_ms) && at.shard.find(other.id).is_none())
         });
         if let Some(older) = older {
@@ -358,7 +369,7 @@ impl Model {
     pub fn revive_as_it_is(&mut self, now_ms: u64, id: JobId) {
         self.reopened.insert(id);
         if let Some(prev) = found(&self.jobs[&id].state) {
-            self.tell(id, Heard::Retried(prev));
+            self.note_event(id, EventStep::Retried(prev));
         }
         let job = self.change(id);
         (job.attempts, job.stalls, job.run_at_ms) = (0, 0, now_ms);
@@ -372,7 +383,7 @@ impl Model {
     }
 
     /// Long commands that are answered have done all they were given.
-    pub fn judge_bulk(&mut self, at: &Moment<'_>, answers: &[(u64, Answer)]) {
+    pub fn check_bulk(&mut self, at: &Moment<'_>, answers: &[(u64, Answer)]) {
         for (request, answer) in answers {
             let Some(place) = self
                 .bulk_operations
@@ -390,11 +401,11 @@ impl Model {
                 format!("{bulk_operation:?} overtakes another")
             });
             if let Work::Remove { drains: true, .. } = bulk_operation.work {
-                self.tell_drained(&bulk_operation.queue);
+                self.note_queue_event(&bulk_operation.queue, EventStep::Drained);
             }
             let at_once = !at.by_clock && *request == at.request;
             if let Work::DlqScan(scan) = &bulk_operation.work
-                && self.judge_scan(at, &bulk_operation, scan, answer, at_once)
+                && self.check_scan(at, &bulk_operation, scan, answer, at_once)
             {
                 continue;
             }

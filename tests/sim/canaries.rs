@@ -56,6 +56,8 @@ canaries! {
     canary_a_pull_that_gets_too_little_is_seen: Starved sees SmallPulls;
     canary_a_late_timer_is_seen: Overdue sees SleepyTimers;
     canary_a_wrong_answer_is_seen: Answer sees DeafHeartbeat;
+    canary_a_clock_that_was_ahead_and_is_believed_is_seen: Clock sees BlindStarts;
+    canary_a_clock_that_is_set_back_too_little_is_seen: Clock sees ShyStarts;
     canary_a_job_in_the_wrong_place_is_seen: State sees SecretRelease;
     canary_a_job_beside_which_a_pull_waits_is_seen: Audit sees SecretPush;
     canary_a_job_that_waits_for_completed_ones_is_seen: Dependency sees LostNotices;
@@ -70,6 +72,7 @@ canaries! {
     canary_a_record_that_comes_back_changed_is_seen: Log sees BentRecord;
     canary_a_group_that_gives_too_many_is_seen: Group sees GenerousGroups;
     canary_a_reclaim_that_drops_a_job_is_seen: Replay sees SloppyReclaim;
+    canary_a_reclaim_that_forgets_custom_ids_is_seen: Dependency sees NamelessReclaim;
     canary_a_key_without_its_time_is_seen: Unique sees EndlessKeys;
     canary_a_key_whose_time_does_not_begin_anew_is_seen: Rarity sees ShortKeys;
     canary_a_push_that_takes_no_place_is_seen: Unique sees NoReplacing;
@@ -93,8 +96,8 @@ canaries! {
     canary_a_group_that_gives_too_fast_is_seen: Group sees HastyGroups;
     canary_a_rate_of_a_pull_that_is_not_kept_is_seen: Group sees DeafRates;
     canary_a_webhook_that_hears_too_much_is_seen: Hook sees NosyHooks;
-    canary_an_event_that_nobody_hears_is_seen: Told sees LostEvents;
-    canary_events_out_of_order_are_seen: Told sees EventsBackwards;
+    canary_an_event_that_nobody_hears_is_seen: Events sees LostEvents;
+    canary_events_out_of_order_are_seen: Events sees EventsBackwards;
     canary_settings_that_do_not_come_are_seen: State sees OldSettings;
 }
 

@@ -1,8 +1,8 @@
 //! The wrongness that canaries plant where the harness meets the engine or the log.
 
+use super::events::{EventStep, ModelEvent};
 use super::node::Node;
 use super::settings::Flaw;
-use super::told::{Heard, Told};
 use corq_shards::Caller;
 use corq_shards::Out;
 use corq_shards::command::{
@@ -194,10 +194,10 @@ fn spoil_change(flaw: Flaw, change: Change<'_>) -> Change<'_> {
 }
 
 /// What listeners hear, bent as the flaw has it.
-pub fn spoil_told(flaw: Flaw, told: &mut Vec<Told>) {
+pub fn spoil_events(flaw: Flaw, published: &mut Vec<ModelEvent>) {
     match flaw {
-        Flaw::LostEvents => told.retain(|one| !matches!(one.step, Heard::Retried(_))),
-        Flaw::EventsBackwards => told.reverse(),
+        Flaw::LostEvents => published.retain(|one| !matches!(one.step, EventStep::Retried(_))),
+        Flaw::EventsBackwards => published.reverse(),
         _ => {}
     }
 }

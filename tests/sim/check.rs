@@ -39,6 +39,8 @@ pub enum Check {
     Starved,
     /// What is due is done.
     Overdue,
+    /// A start whose clock is behind the log counts from its own time.
+    Clock,
     /// A command is answered as the model says.
     Answer,
     /// A job stands where the model says.
@@ -63,7 +65,7 @@ pub enum Check {
     /// A parent learns how its children ended, and goes on as they say.
     Family,
     /// Listeners are told of each step of each job, in order, and of nothing else.
-    Told,
+    Events,
     /// Webhooks are as they were set, and told what they asked for.
     Hook,
     /// A long command does what it was given, in whatever slices.

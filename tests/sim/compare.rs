@@ -66,6 +66,18 @@ impl Model {
         });
     }
 
+    /// A job may name what it depends on after a start as before it.
+    pub fn compare_completed_names(&self, shard: &Shard) {
+        let known: BTreeMap<JobId, &str> =
+            shard.completed_names().map(|(name, id)| (id, name)).collect();
+        for job in self.jobs.values().filter(|job| job.state == State::Gone && job.met) {
+            let Some(name) = job.custom_id.as_deref() else { continue };
+            self.must(Check::Dependency, known.get(&job.id) == Some(&name), || {
+                format!("{job:?}\n  is not known as {name}")
+            });
+        }
+    }
+
     fn missing(&self, now_ms: u64, job: &Job) {
         let check = match job.expires_at_ms {
             Some(expires_at_ms) if job.is_pending() && expires_at_ms > now_ms => Check::EarlyLife,

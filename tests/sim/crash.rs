@@ -55,7 +55,8 @@ impl World {
             let book = Book { log, written: records, gone: Position(0), flaw: self.settings.flaw };
             let settings = &self.settings;
             let keep = settings.completed_max as usize;
-            let model = Model::new(self.checks, keep, settings.completed_retention_ms);
+            let mut model = Model::new(self.checks, keep, settings.completed_retention_ms);
+            model.expired_kept_ms = settings.expired_kept_ms;
             let mut node = Node::new(index, shard, book, model);
             node.listen(!self.dice.one_in(4));
             node.run(self.now_ms, 0, 0, &StartSchedules);
@@ -81,7 +82,14 @@ impl World {
         for client in 0..self.clients.len() {
             self.reconnect(client);
         }
-        self.now_ms += self.dice.pick(&[0, 0, 100, 5000, 100_000]);
+        let pause_ms = self.dice.pick(&[0, 0, 100, 5000, 100_000]);
+        if self.settings.clock_jumps > 0 && self.dice.one_in(3) {
+            self.clock.jump(&mut self.dice);
+        }
+        self.clock.pass(0, pause_ms);
+        self.now_ms = self.clock.shown_ms();
+        self.latest_ms = self.latest_ms.max(self.now_ms);
+        self.trace.note(format_args!("the next process begins at {}", self.now_ms));
         let before = self.settings.clone();
         if self.dice.one_in(3) {
             self.settings.change(&mut self.dice);
@@ -107,6 +115,7 @@ impl World {
                 model.note_torn_keys(self.now_ms);
             }
             model.compare(self.now_ms, shard);
+            model.compare_completed_names(shard);
             node.check_replay(&self.settings);
             node.check_payloads();
             node.check_values();
@@ -173,14 +182,32 @@ impl World {
             format!("shard {index} stopped cleanly with {} records, found {kept}", written.len())
         });
         model.rewind(kept, &mut shard);
+        let delayed = model.recall_delays(&shard);
+        written.truncate(kept);
+        let gone = records.first().map_or(book_gone, |(first, _)| *first);
+        let mut book = Book { log, written, gone, flaw: self.settings.flaw };
+        self.believe_clock(&mut shard, &mut book, &mut model);
         shard.restart(self.now_ms);
         model.completed_max = self.settings.completed_max as usize;
         model.retention_ms = self.settings.completed_retention_ms;
-        model.restart(self.now_ms);
-        written.truncate(kept);
-        let gone = records.first().map_or(book_gone, |(first, _)| *first);
-        let book = Book { log, written, gone, flaw: self.settings.flaw };
+        model.restart(self.now_ms, &delayed);
         Node::new(index, shard, book, model)
+    }
+
+    /// As the server does it, before anything else: if the log was written by a clock that was ahead, its times are set back.
+    fn believe_clock(&mut self, shard: &mut Shard, book: &mut Book, model: &mut Model) {
+        let before = book.written.len();
+        let shown_ms = match self.settings.flaw {
+            Flaw::BlindStarts => u64::MAX,
+            Flaw::ShyStarts => self.now_ms + 500,
+            _ => self.now_ms,
+        };
+        if shown_ms < u64::MAX {
+            let back = shard.set_clock_back(shown_ms, book);
+            self.set_back += u64::from(back.is_some());
+            shard.note_clock_of_start(shown_ms, book);
+        }
+        model.follow_clock((self.now_ms, self.latest_ms), &book.written[before..], before);
     }
 
     /// As the server does it: every shard tells all its names, before time brings anything new.
@@ -190,15 +217,15 @@ impl World {
             let names = self.nodes[node].shard.custom_ids();
             let names: Vec<(String, JobId)> = names.map(|(name, id)| (name.into(), id)).collect();
             for (name, id) in names {
-                let keeper = self.keeper_of(&name);
-                self.nodes[keeper].directory.settle(&name, id);
+                let owner = self.owner_of_name(&name);
+                self.nodes[owner].directory.settle(&name, id);
                 borne.entry(name).or_default().push(id);
             }
         }
         for node in 0..self.nodes.len() {
             for name in self.nodes[node].shard.staged_names() {
-                let keeper = self.keeper_of(&name);
-                self.nodes[keeper].directory.claim(&name);
+                let owner = self.owner_of_name(&name);
+                self.nodes[owner].directory.claim(&name);
             }
         }
         for (name, mut jobs) in borne.into_iter().filter(|(_, jobs)| jobs.len() > 1) {
@@ -248,7 +275,7 @@ impl Node {
         };
         match Record::decode_original(&self.book.written[place].1) {
             Ok(Record::Changed(Changed::Progressed { id: of, message, .. })) => {
-                of == id && message == Some(text)
+                of == id && message == Some(text.as_bytes())
             }
             Ok(Record::Changed(Changed::Logged { id: of, message, .. })) => {
                 of == id && message == text

@@ -143,7 +143,7 @@ impl World {
         });
         let holds = self.nodes.iter().filter_map(|node| node.model.next_end_of_hold());
         let Some(due_ms) = due.chain(holds).min() else { return false };
-        self.now_ms = due_ms.max(self.now_ms + 1);
+        self.pass(due_ms.saturating_sub(self.now_ms).max(1));
         self.settle();
         true
     }
@@ -183,7 +183,7 @@ impl World {
     }
 
     fn check_rest(&mut self) {
-        self.now_ms += 20_000;
+        self.pass(20_000);
         self.settle();
         self.checks.must(Check::Quiet, !self.has_live_jobs(), || {
             let jobs = self.nodes.iter().flat_map(|node| node.model.jobs.values());

@@ -202,11 +202,11 @@ impl Model {
             End::Failed(Policy::Ignore) => How::Ignored,
             End::Failed(Policy::Remove) => How::Dropped,
         };
-        let told = |record: &Record<'_>| match record {
+        let its_end = |record: &Record<'_>| match record {
             Record::ChildEnded(end) => (end.parent, end.child) == (parent, child),
             _ => false,
         };
-        self.record = at.place_of(told);
+        self.record = at.place_of(its_end);
         self.must(Check::Family, self.record.is_some(), || format!("{report:?} is not noted"));
         let job = self.change(parent);
         if how != How::Dropped {
@@ -237,7 +237,7 @@ impl Model {
     }
 
     /// What is left of a child goes when its parent says so, and not for the sake of others.
-    pub fn judge_settling(&mut self, at: &Moment<'_>, news: News) {
+    pub fn check_settling(&mut self, at: &Moment<'_>, news: News) {
         for (_, record) in at.records() {
             if let Record::Settled { child } = record {
                 self.must(Check::Family, news == News::UnwatchChild, || {
@@ -270,21 +270,21 @@ fn error_of(text: &[u8]) -> Vec<u8> {
 
 impl World {
     /// A parent may learn only that a child is gone or completed if nothing else is left of that child.
-    pub fn judge_farewell(&self, to: usize, notice: Notice) {
+    pub fn check_farewell(&self, to: usize, notice: Notice) {
         if !matches!(notice.news, News::Completed | News::Removed) {
             return;
         }
         let parent = self.nodes[to].model.jobs.get(&notice.dependent);
         let own = parent.is_some_and(|job| job.family.children.contains(&notice.dependency));
-        let keeper = &self.nodes[self.shard_of_job(notice.dependency)].model;
-        let child = keeper.jobs.get(&notice.dependency);
+        let owner = &self.nodes[self.shard_of_job(notice.dependency)].model;
+        let child = owner.jobs.get(&notice.dependency);
         let left = child.is_some_and(|child| {
             let gone = child.state == State::Gone && child.family.parent.is_some();
             gone && child.family.completed_and_gone || child.may_leave_unreported()
         });
-        let settled = keeper.ever_settled.contains(&notice.dependency);
+        let settled = owner.ever_settled.contains(&notice.dependency);
         self.checks.must(Check::Family, !own || !left || settled, || {
-            format!("{parent:?} is told {:?} of {child:?}", notice.news)
+            format!("{parent:?} gets {:?} of {child:?}", notice.news)
         });
     }
 }
@@ -315,9 +315,9 @@ impl Node {
         let position = Position(end.stored.position);
         let place = self.book.written.binary_search_by_key(&position, |(at, _)| *at).ok()?;
         match Record::decode_original(&self.book.written[place].1).ok()? {
-            Record::ChildEnded(told) => {
-                let own = (told.parent, told.child) == (parent, end.child);
-                own.then(|| (told.how, told.value.to_vec()))
+            Record::ChildEnded(record) => {
+                let own = (record.parent, record.child) == (parent, end.child);
+                own.then(|| (record.how, record.value.to_vec()))
             }
             _ => None,
         }

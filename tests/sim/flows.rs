@@ -35,8 +35,8 @@ impl FlowJob {
 pub struct FlowTask {
     jobs: Vec<FlowJob>,
     coordinator: usize,
-    /// Keepers still to be asked, the next one last, each with the places of its jobs.
-    keepers: Vec<(usize, Vec<usize>)>,
+    /// Owner shards of its names still to be asked, the next one last, each with the places of its jobs.
+    name_owners: Vec<(usize, Vec<usize>)>,
     granted: Vec<usize>,
     flow: JobId,
     owners: Vec<usize>,
@@ -59,7 +59,7 @@ struct Promise {
     /// Its jobs and their shards.
     jobs: Vec<(JobId, usize)>,
     durable: bool,
-    told: bool,
+    acknowledged: bool,
     refused: bool,
 }
 
@@ -83,15 +83,15 @@ impl World {
         owners.dedup();
         let anywhere = self.dice.index(self.nodes.len());
         let coordinator = if owners.len() == 1 { owners[0] } else { anywhere };
-        let mut keepers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut name_owners: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (place, job) in jobs.iter().enumerate() {
-            keepers.entry(self.keeper_of(&job.name())).or_default().push(place);
+            name_owners.entry(self.owner_of_name(&job.name())).or_default().push(place);
         }
         let task = self.new_request();
         let flow = FlowTask {
             jobs,
             coordinator,
-            keepers: keepers.into_iter().rev().collect(),
+            name_owners: name_owners.into_iter().rev().collect(),
             granted: Vec::new(),
             flow: JobId::default(),
             owners,
@@ -99,7 +99,7 @@ impl World {
             refused: false,
         };
         self.tasks.insert(task, Task::Flow(flow));
-        self.ask_next_keeper_of_flow(task);
+        self.ask_next_name_owner(task);
     }
 
     fn flow_task(&mut self, task: u64) -> Option<&mut FlowTask> {
@@ -109,26 +109,26 @@ impl World {
         }
     }
 
-    fn ask_next_keeper_of_flow(&mut self, task: u64) {
+    fn ask_next_name_owner(&mut self, task: u64) {
         let Some(flow) = self.flow_task(task) else { return };
-        let Some((keeper, places)) = flow.keepers.last() else { return };
+        let Some((owner, places)) = flow.name_owners.last() else { return };
         let names = places.iter().map(|&place| flow.jobs[place].name()).collect();
-        let way = (true, flow.coordinator as u64, *keeper);
+        let way = (true, flow.coordinator as u64, *owner);
         self.post(way, Mail::Claim { task, names });
     }
 
     /// The owner shard of some names has answered.
     pub fn flow_claimed(&mut self, task: u64, taken: &[bool]) {
         let Some(flow) = self.flow_task(task) else { return };
-        let Some((_, places)) = flow.keepers.pop() else { return };
+        let Some((_, places)) = flow.name_owners.pop() else { return };
         let granted = places.iter().zip(taken).filter(|(_, taken)| !**taken);
         flow.granted.extend(granted.map(|(&place, _)| place));
         if taken.contains(&true) {
             self.refuse_flow(task);
-        } else if flow.keepers.is_empty() {
+        } else if flow.name_owners.is_empty() {
             self.stage_flow(task);
         } else {
-            self.ask_next_keeper_of_flow(task);
+            self.ask_next_name_owner(task);
         }
     }
 
@@ -173,7 +173,7 @@ impl World {
         });
         let parts: Vec<(usize, Stage)> = parts.collect();
         flow.left = parts.len();
-        let promise = Promise { jobs, durable, told: false, refused: false };
+        let promise = Promise { jobs, durable, acknowledged: false, refused: false };
         self.flows.promises.insert(name, promise);
         let full = full.map(|dice| dice % parts.len());
         for (place, (owner, part)) in parts.into_iter().enumerate() {
@@ -290,7 +290,7 @@ impl World {
     /// The client has its answer.
     pub fn learn_of_flow(&mut self, flow: JobId) {
         if let Some(promise) = self.flows.promises.get_mut(&flow) {
-            promise.told = true;
+            promise.acknowledged = true;
         }
     }
 
@@ -355,7 +355,8 @@ impl World {
                 |(id, shard): &&(JobId, usize)| self.nodes[*shard].model.jobs.contains_key(id);
             let come = promise.jobs.iter().filter(came).count();
             let whole = come == promise.jobs.len();
-            let holds = if promise.told { whole } else { come == 0 || whole && !promise.refused };
+            let holds =
+                if promise.acknowledged { whole } else { come == 0 || whole && !promise.refused };
             self.checks.must(Check::Flow, holds, || {
                 format!("{come} jobs of {flow:?} have come: {promise:?}")
             });

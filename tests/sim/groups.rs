@@ -1,5 +1,5 @@
 //! Groups of jobs in the model: what is set for each, and which jobs a pull may get. Whose turn it is among
-//! groups is not judged here; that no group gives more than it may, and none is forgotten, is.
+//! groups is not checked here; that no group gives more than it may, and none is forgotten, is.
 
 use super::check::Check;
 use super::job_rules::Moment;
@@ -59,6 +59,9 @@ type Span = (u64, u64);
 /// The limits that a pull brought, its rate as jobs and milliseconds. Which jobs it wants makes no difference.
 type Said = (Option<u64>, (u64, u64));
 
+/// A shard knows for so long what pulls say that do not come any more.
+const SAID_MS: u64 = 10_000;
+
 /// No pull brings a longer one.
 const SPAN_MS_MAX: u64 = 60_000;
 
@@ -94,7 +97,11 @@ impl Spans {
         {
             spans.retain(|&span| has_room(now_ms, span, &said));
         }
-        of_group.retain(|_, spans| !spans.is_empty());
+        // What a shard does not need it may have forgotten, to count anew from the next pull that says the same.
+        of_group.retain(|(_, (_, span_ms)), spans| {
+            let needed_ms = SAID_MS.max(*span_ms);
+            !spans.is_empty() && spans.iter().all(|(began_ms, _)| began_ms + needed_ms > now_ms)
+        });
         for ((_, (_, span_ms)), spans) in of_group.iter_mut() {
             for (began_ms, jobs) in spans.iter_mut() {
                 if *began_ms + span_ms <= now_ms {
@@ -252,7 +259,7 @@ impl Model {
     }
 
     /// The job that a pull gets is one that its group may give.
-    pub fn judge_group(&self, now_ms: u64, waiter: &Waiter, job: &Job) {
+    pub fn check_group(&self, now_ms: u64, waiter: &Waiter, job: &Job) {
         self.must(Check::Group, waiter.wants(job), || format!("{waiter:?} gets {job:?}"));
         let Some(group) = job.group.as_deref() else { return };
         let set = self.settings_of(&job.queue, group);

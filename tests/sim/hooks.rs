@@ -18,7 +18,8 @@ pub struct Hook {
 
 impl Hook {
     pub fn wants(&self, queue: &str, trigger: Trigger) -> bool {
-        (self.events.is_empty() || self.events.contains(&trigger))
+        let second_name = matches!(trigger, Trigger::Pushed | Trigger::Started);
+        (self.events.contains(&trigger) || self.events.is_empty() && !second_name)
             && self.queue.as_ref().is_none_or(|own| own == queue)
     }
 }

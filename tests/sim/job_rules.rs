@@ -3,11 +3,11 @@
 use super::awaits::End;
 use super::bulk_operations::Taken;
 use super::check::Check;
+use super::events::EventStep;
 use super::family::result_of;
 use super::groups::Wanted;
 use super::model::{Job, Lease, Model, State, Waiter};
 use super::ops::Answer;
-use super::told::Heard;
 use corq_io::log::Position;
 use corq_shards::Shard;
 use corq_shards::command::Token;
@@ -50,6 +50,9 @@ impl<'a> Moment<'a> {
         let of_job = |record: &Record<'_>| match record {
             Record::Stalled { id } | Record::Removed { id } => *id == job,
             Record::Buried(buried) => buried.id == job,
+            Record::Retried(retried) => {
+                retried.id == job && retried.attempt.is_some_and(|attempt| attempt.stalled)
+            }
             _ => false,
         };
         self.place_of(of_job).is_some()
@@ -64,13 +67,13 @@ impl<'a> Moment<'a> {
 impl Model {
     /// Whether `token` entitles to speak for a job.
     pub fn held(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<(), Refusal> {
-        self.judge_hold(now_ms, id, token).map_err(|refusal| {
+        self.check_hold(now_ms, id, token).map_err(|refusal| {
             let late = token.is_some() && self.retired.get(&id) == token.as_ref();
             if late { Refusal::TooLate } else { refusal }
         })
     }
 
-    fn judge_hold(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<(), Refusal> {
+    fn check_hold(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<(), Refusal> {
         let known = self.jobs.get(&id).filter(|job| !job.is_detached());
         let Some(State::Active(lease)) = known.map(|job| &job.state) else {
             return Err(Refusal::NotActive);
@@ -83,10 +86,20 @@ impl Model {
         }
     }
 
+    /// The token of an attempt that took too long tells its worker so from now on.
+    pub fn retire_token(&mut self, now_ms: u64, id: JobId) {
+        let State::Active(lease) = &self.jobs[&id].state else { return };
+        if let Some(token) = lease.token
+            && lease.timeout_at_ms.is_some_and(|end| end <= now_ms)
+        {
+            self.retired.insert(id, token);
+        }
+    }
+
     /// An active job is done.
     pub fn complete(&mut self, at: &Moment<'_>, id: JobId) {
         let now_ms = at.now_ms;
-        self.tell(id, Heard::Completed(result_of(id).to_vec()));
+        self.note_event(id, EventStep::Completed(result_of(id).to_vec()));
         self.repeat(at, id);
         self.ends.insert(id, End::Completed);
         self.ever_completed.insert(id);
@@ -112,20 +125,20 @@ impl Model {
         let error = if cause == Cause::Timeout { "Job timeout exceeded" } else { "no" };
         let job = &self.jobs[&id];
         if job.attempts + 1 >= job.max_attempts {
-            self.tell(id, Heard::Failed(error.into()));
+            self.note_event(id, EventStep::Failed(error.into(), true));
             self.bury(now_ms, id, false, cause);
             return;
         }
         let (least_ms, most_ms) = job.backoff();
-        self.tell(id, Heard::Failed(error.into()));
-        self.tell(id, Heard::Retried(Found::Active));
+        self.note_event(id, EventStep::Failed(error.into(), false));
+        self.note_event(id, EventStep::Retried(Found::Failed));
         // Its record says so even if its life has ended in the same call.
-        let told = at.records().find_map(|(_, record)| match record {
+        let recorded = at.records().find_map(|(_, record)| match record {
             Record::Retried(retried) if retried.id == id => Some(retried.run_at_ms),
             _ => None,
         });
         let seen = || at.shard.find(id).map(|index| at.shard.view(index).job.run_at_ms);
-        let run_at_ms = told.or_else(seen).unwrap_or(now_ms + least_ms);
+        let run_at_ms = recorded.or_else(seen).unwrap_or(now_ms + least_ms);
         self.must(Check::EarlyBackoff, run_at_ms >= now_ms + least_ms, || {
             format!("{id:?} is tried again after {} ms", run_at_ms.saturating_sub(now_ms))
         });
@@ -141,7 +154,7 @@ impl Model {
 
     /// A worker has gone silent.
     pub fn stall(&mut self, now_ms: u64, id: JobId) {
-        self.tell(id, Heard::Stalled);
+        self.note_event(id, EventStep::Stalled);
         let job = &self.jobs[&id];
         // What was detached from its queue has no rule any more.
         let most = self.rules(&job.queue).stall.stalls_max;
@@ -150,7 +163,7 @@ impl Model {
         if too_often || spent {
             let cause = if spent { Cause::Attempts } else { Cause::Stalled };
             let error = format!("Job stalled {} times", job.stalls + 1);
-            self.tell(id, Heard::Failed(error));
+            self.note_event(id, EventStep::Failed(error, true));
             self.bury(now_ms, id, true, cause);
             return;
         }
@@ -181,7 +194,7 @@ impl Model {
         if matches!(self.jobs[&id].state, State::Completed { .. }) {
             self.reopened.insert(id);
         }
-        self.tell(id, Heard::Failed(error.into()));
+        self.note_event(id, EventStep::Failed(error.into(), true));
         self.ends.insert(id, End::Failed);
         self.ever_failed.insert(id);
         let job = self.change(id);
@@ -192,7 +205,7 @@ impl Model {
     }
 
     /// An answer, if it is one to a pull.
-    pub fn judge_delivery(&mut self, at: &Moment<'_>, request: u64, answer: &Answer) {
+    pub fn check_delivery(&mut self, at: &Moment<'_>, request: u64, answer: &Answer) {
         match answer {
             Answer::Pulled(jobs) if jobs.is_empty() => self.deliver_nothing(at, request),
             Answer::Pulled(jobs) => self.deliver(at, request, jobs),
@@ -246,7 +259,7 @@ impl Model {
                 None => UNLOCKED_TTL_MS,
             };
             self.note_left(at.now_ms, &waiter, id);
-            self.tell(id, Heard::Pulled);
+            self.note_event(id, EventStep::Pulled);
             self.change(id).state = State::Active(Lease {
                 client: (!waiter.detach).then_some(waiter.client),
                 token,
@@ -310,7 +323,7 @@ impl Model {
         self.must(Check::Attempts, job.attempts < job.max_attempts, || {
             format!("{id:?} is delivered for attempt {} of {}", job.attempts + 1, job.max_attempts)
         });
-        self.judge_group(now_ms, waiter, job);
+        self.check_group(now_ms, waiter, job);
         let mine = self.fresh.get(&id);
         let overtaken = self.ready(queue).find(|other| {
             let considered = match (self.fresh.get(&other.id), mine) {
@@ -409,9 +422,7 @@ impl Model {
                 State::Active(lease) => {
                     let timed_out = lease.timeout_at_ms.is_some_and(|end| end <= at.now_ms);
                     if timed_out {
-                        if let Some(token) = lease.token {
-                            self.retired.insert(id, token);
-                        }
+                        self.retire_token(at.now_ms, id);
                         self.fail_attempt(at, id, Cause::Timeout);
                     } else if self.hold_ends_ms(job, lease) <= at.now_ms
                         && (!self.has_bulk(&job.queue) || at.tells_of_stall(id))
@@ -465,8 +476,9 @@ impl Model {
 
     /// The rest, after what was delivered.
     pub fn after_time(&mut self, at: &Moment<'_>) {
-        self.judge_schedules(at.now_ms);
-        self.judge_letters(at.now_ms);
+        self.note_time(at.now_ms);
+        self.check_schedules(at.now_ms);
+        self.check_letters(at.now_ms);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             let job = &self.jobs[&id];
@@ -475,7 +487,7 @@ impl Model {
                 self.change(id).state = State::Gone;
             }
         }
-        self.judge_retention(at.now_ms);
+        self.check_retention(at.now_ms);
         let late = self.waiters.iter().find(|waiter| waiter.until_ms <= at.now_ms);
         if let Some(waiter) = late {
             self.checks.fail(Check::Overdue, || format!("{waiter:?} waits too long"));

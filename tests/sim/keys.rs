@@ -2,9 +2,9 @@
 //! And the other rules that few jobs are pushed with.
 
 use super::check::Check;
+use super::events::EventStep;
 use super::job_rules::Moment;
 use super::model::{Job, Model, State};
-use super::told::Heard;
 use corq_shards::dependency::{News, Notice};
 use corq_shards::job::flags;
 use corq_shards::job::id::JobId;
@@ -86,7 +86,7 @@ impl Model {
                     held.until_ms = at.now_ms + dedup.ttl_ms;
                 }
             }
-            self.tell(id, Heard::Duplicated);
+            self.note_event(id, EventStep::Duplicated);
             return Met::Stays(id);
         }
         Met::Nobody

@@ -1,4 +1,4 @@
-//! What clients were told, which no crash may take back. Knows nothing of the log's positions beyond a
+//! What clients had answers to, which no crash may take back. Knows nothing of the log's positions beyond a
 //! count of records, and nothing of the engine.
 
 use super::check::{Check, Checks};
@@ -6,7 +6,7 @@ use super::node::Node;
 use corq_shards::job::id::JobId;
 use std::collections::BTreeMap;
 
-/// One thing a client was told.
+/// One thing that a client had an answer to.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
     pub shard: usize,
@@ -31,7 +31,7 @@ impl Ledger {
             let (kept, floor) = (node.book.written.len(), self.floors.get(&node.index));
             let floor = floor.copied().unwrap_or(0);
             checks.must(Check::Lost, !all || kept >= floor, || {
-                format!("shard {} kept {kept} of {floor} records it had told of", node.index)
+                format!("shard {} kept {kept} of {floor} records it had acknowledged", node.index)
             });
         }
         self.floors.clear();

@@ -4,12 +4,13 @@
 //!
 //! ```text
 //! world   mail, time, the schedule      client   what a worker believes it holds
+//! clock   the machine's clock, which jumps, and starts after it was ahead
 //! node    one shard: engine, log, directory, model; nothing leaves before the log has it
 //! names, needs, flows   commands in several steps over several shards
 //! reclaim giving up the beginning of the log
 //! crash   ends of the process and what the next one finds      drain   the end of a run
-//! model, job_rules, keys, limits, groups, awaits, chores, repeat, schedules, family, staged, sift, hooks, told, compare   what should be
-//! ledger  what clients were told      played  what a life has played, and what none does
+//! model, job_rules, keys, limits, groups, awaits, chores, repeat, schedules, family, staged, sift, hooks, events, compare   what should be
+//! ledger  what clients had answers to      played  what a life has played, and what none does
 //! check   every promise, by name      canary  wrongness planted to see that a check sees it
 //! ops/    the commands, a family per file: how they are given, what the model makes of them
 //! ```
@@ -23,10 +24,12 @@ pub mod bulk_operations;
 pub mod canary;
 pub mod check;
 pub mod client;
+pub mod clock;
 pub mod compare;
 pub mod crash;
 pub mod dice;
 pub mod drain;
+pub mod events;
 pub mod family;
 pub mod flows;
 pub mod groups;
@@ -48,7 +51,6 @@ pub mod scan;
 pub mod schedules;
 pub mod settings;
 pub mod staged;
-pub mod told;
 pub mod trace;
 pub mod world;
 
@@ -62,7 +64,7 @@ use world::World;
 pub struct Life {
     /// The hash of all that happened.
     pub hash: u64,
-    /// Virtual time that passed.
+    /// Virtual time that passed, whatever clocks showed.
     pub lived_ms: u64,
     /// Jobs that were pushed, but for those that a loss of power took back.
     pub jobs: u64,
@@ -70,6 +72,8 @@ pub struct Life {
     pub restarts: u64,
     /// Those of them that followed a loss of power.
     pub power_losses: u64,
+    /// Logs that were found to be written by a clock that was ahead.
+    pub set_back: u64,
     /// What clients did.
     pub played: Played,
 }

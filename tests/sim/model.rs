@@ -7,6 +7,7 @@
 use super::awaits::{Await, End};
 use super::bulk_operations::BulkOperation;
 use super::check::{Check, Checks};
+use super::events::ModelEvent;
 use super::family::FamilyModel;
 use super::groups::{OfGroups, Spans};
 use super::hooks::Hook;
@@ -16,7 +17,6 @@ use super::repeat::Series;
 use super::rules::{Rules, redelivered};
 use super::schedules::Schedule;
 use super::staged::{OldStaged, Staged};
-use super::told::Told;
 use corq_shards::Shard;
 use corq_shards::command::{self, Token};
 use corq_shards::dead_letter::reason::Cause;
@@ -226,7 +226,14 @@ struct Change {
 pub struct Model {
     pub checks: Checks,
     pub completed_max: usize,
+    /// How long jobs stay in a dead-letter queue that have expired.
+    pub expired_kept_ms: u64,
     pub retention_ms: u64,
+    /// By how much times may be out of order: a start may find the clock a little behind.
+    pub clock_slack_ms: u64,
+    /// When time last came by, and when it last came by after a long while: nothing was looked at meanwhile.
+    seen_ms: u64,
+    leapt_at_ms: u64,
     pub jobs: BTreeMap<JobId, Job>,
     pub paused: BTreeSet<String>,
     pub limits: BTreeMap<String, Limits>,
@@ -242,7 +249,7 @@ pub struct Model {
     /// What was asked of the shard so far.
     pub played: Played,
     /// What listeners are to be told of this call.
-    pub told: Vec<Told>,
+    pub events: Vec<ModelEvent>,
     /// From when on they run.
     pub schedules_since_ms: Option<u64>,
     /// Long commands at work or in line.
@@ -289,7 +296,11 @@ impl Model {
         Self {
             checks,
             completed_max,
+            expired_kept_ms: 0,
             retention_ms,
+            clock_slack_ms: 0,
+            seen_ms: 0,
+            leapt_at_ms: 0,
             jobs: BTreeMap::new(),
             paused: BTreeSet::new(),
             limits: BTreeMap::new(),
@@ -299,7 +310,7 @@ impl Model {
             schedules: BTreeMap::new(),
             staged: Staged::default(),
             hooks: BTreeMap::new(),
-            told: Vec::new(),
+            events: Vec::new(),
             played: Played::default(),
             is_new: false,
             schedules_since_ms: None,
@@ -363,7 +374,7 @@ impl Model {
         self.history.extend(changes.map(|(old, record)| Change { before, after, record, old }));
         self.record = None;
         self.fresh.clear();
-        self.told.clear();
+        self.events.clear();
         self.forget_watches();
         self.ends.clear();
         self.leaving.clear();
@@ -468,8 +479,8 @@ impl Model {
             && (view.job.run_at_ms, view.job.priority) == (job.run_at_ms, job.priority)
     }
 
-    /// The process has started again: locks live once more, what had none waits.
-    pub fn restart(&mut self, now_ms: u64) {
+    /// The process has started again: locks live once more. `delayed`: what [`Model::recall_delays`] found.
+    pub fn restart(&mut self, now_ms: u64, delayed: &[JobId]) {
         self.fill_buckets(now_ms);
         self.spans = Spans::default();
         self.is_new = true;
@@ -482,14 +493,14 @@ impl Model {
                 self.revived.insert(job.queue.clone());
             }
             let State::Active(lease) = &mut job.state else { continue };
-            if lease.token.is_none() {
-                job.state = if job.run_at_ms > now_ms { State::Delayed } else { State::Waiting };
-                continue;
-            }
             lease.client = None;
             lease.seen_at_ms = now_ms;
             lease.expires_at_ms = now_ms + lease.ttl_ms;
             lease.timeout_at_ms = job.timeout_ms.map(|timeout_ms| now_ms + timeout_ms);
+        }
+        for id in delayed {
+            let Some(job) = self.jobs.get_mut(id) else { continue };
+            job.state = if job.run_at_ms > now_ms { State::Delayed } else { State::Waiting };
         }
     }
 
@@ -537,11 +548,20 @@ impl Model {
         }
     }
 
+    /// Time comes by.
+    pub fn note_time(&mut self, now_ms: u64) {
+        if now_ms > self.seen_ms + RETENTION_CHECK_MS || now_ms < self.leapt_at_ms {
+            self.leapt_at_ms = now_ms;
+        }
+        self.seen_ms = now_ms;
+    }
+
     /// What is spent goes in time, and first of all after a start.
-    pub fn judge_retention(&self, now_ms: u64) {
+    pub fn check_retention(&self, now_ms: u64) {
         for job in self.jobs.values() {
             let State::Completed { at_ms, .. } = job.state else { continue };
-            let late = at_ms.saturating_add(self.retention_ms + RETENTION_CHECK_MS) <= now_ms
+            let spent_ms = at_ms.saturating_add(self.retention_ms).max(self.leapt_at_ms);
+            let late = spent_ms + RETENTION_CHECK_MS <= now_ms
                 || self.is_new && self.is_spent(job, now_ms);
             self.must(Check::Overdue, !late || self.has_elder(&job.queue), || {
                 format!("at {now_ms}, kept for more than {} ms: {job:?}", self.retention_ms)

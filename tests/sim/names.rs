@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Claims {
     client: u64,
     push: Push,
-    /// Keepers still to be asked, the next one last, each with the places of its jobs.
-    keepers: Vec<(usize, Vec<usize>)>,
+    /// Owner shards still to be asked, the next one last, each with the places of its jobs.
+    owners: Vec<(usize, Vec<usize>)>,
     taken: Vec<bool>,
 }
 
@@ -33,7 +33,7 @@ pub enum Task {
 impl World {
     /// The shard whose directory keeps a name.
     #[allow(clippy::disallowed_methods)] // As the server does.
-    pub fn keeper_of(&self, name: &str) -> usize {
+    pub fn owner_of_name(&self, name: &str) -> usize {
         (fnv1a(name.as_bytes()) >> 17) as usize % self.nodes.len()
     }
 
@@ -46,28 +46,28 @@ impl World {
         }
         let mut seen = BTreeSet::new();
         let mut taken = vec![false; push.jobs.len()];
-        let mut keepers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut owners: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (place, job) in push.jobs.iter().enumerate() {
             let Some(name) = &job.custom_id else { continue };
             if seen.insert(name) {
-                keepers.entry(self.keeper_of(name)).or_default().push(place);
+                owners.entry(self.owner_of_name(name)).or_default().push(place);
             } else {
                 taken[place] = true;
             }
         }
-        let keepers = keepers.into_iter().rev().collect();
+        let owners = owners.into_iter().rev().collect();
         let task = self.new_request();
-        self.tasks.insert(task, Task::Claims(Claims { client, push, keepers, taken }));
-        self.ask_next_keeper(task);
+        self.tasks.insert(task, Task::Claims(Claims { client, push, owners, taken }));
+        self.ask_next_owner(task);
     }
 
-    fn ask_next_keeper(&mut self, task: u64) {
+    fn ask_next_owner(&mut self, task: u64) {
         let Some(Task::Claims(claims)) = self.tasks.get(&task) else { return };
-        let Some((keeper, places)) = claims.keepers.last() else { return };
+        let Some((owner, places)) = claims.owners.last() else { return };
         let name = |&place: &usize| claims.push.jobs[place].custom_id.clone().unwrap_or_default();
         let names = places.iter().map(name).collect();
-        let (client, keeper) = (claims.client, *keeper);
-        self.post((false, client, keeper), Mail::Claim { task, names });
+        let (client, owner) = (claims.client, *owner);
+        self.post((false, client, owner), Mail::Claim { task, names });
     }
 
     /// The owner shard of some names has answered.
@@ -77,12 +77,12 @@ impl World {
             return;
         }
         let Some(Task::Claims(claims)) = self.tasks.get_mut(&task) else { return };
-        let Some((_, places)) = claims.keepers.pop() else { return };
+        let Some((_, places)) = claims.owners.pop() else { return };
         for (place, &is_taken) in places.into_iter().zip(taken) {
             claims.taken[place] = is_taken;
         }
-        if !claims.keepers.is_empty() {
-            self.ask_next_keeper(task);
+        if !claims.owners.is_empty() {
+            self.ask_next_owner(task);
             return;
         }
         let Some(Task::Claims(claims)) = self.tasks.remove(&task) else { return };

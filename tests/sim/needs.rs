@@ -4,7 +4,7 @@
 use super::check::Check;
 use super::model::State;
 use super::names::Task;
-use super::ops::notice::Told;
+use super::ops::notice::TakeNotice;
 use super::ops::push::Push;
 use super::world::{Mail, World};
 use corq_shards::dependency::{News as Tidings, Notice, Standing};
@@ -81,14 +81,14 @@ impl World {
 
     /// A shard gets a notice about another's job.
     pub fn notify(&mut self, to: usize, notice: Notice) {
-        let keeper = &self.nodes[self.shard_of_job(notice.dependency)].model;
-        let dependency = keeper.jobs.get(&notice.dependency);
+        let owner = &self.nodes[self.shard_of_job(notice.dependency)].model;
+        let dependency = owner.jobs.get(&notice.dependency);
         let (id, true_news) = match notice.news {
             Tidings::Watch | Tidings::WatchChild | Tidings::Unwatch | Tidings::UnwatchChild => {
                 (notice.dependency, true)
             }
             Tidings::Completed => {
-                (notice.dependent, keeper.ever_completed.contains(&notice.dependency))
+                (notice.dependent, owner.ever_completed.contains(&notice.dependency))
             }
             Tidings::Removed => {
                 // What an Obliterate has yet to reach is gone for those that come now.
@@ -98,10 +98,10 @@ impl World {
             }
         };
         self.checks.must(Check::Dependency, true_news, || {
-            format!("{id:?} is told {notice:?} of {dependency:?}")
+            format!("{id:?} gets {notice:?} of {dependency:?}")
         });
-        self.judge_farewell(to, notice);
-        self.nodes[to].run(self.now_ms, 0, 0, &Told(notice));
+        self.check_farewell(to, notice);
+        self.nodes[to].run(self.now_ms, 0, 0, &TakeNotice(notice));
     }
 
     /// After a start every dependent asks anew.

@@ -93,9 +93,9 @@ impl Node {
         let at = Moment { now_ms, client, request, shard, by_clock: false, written, before };
         let own = answers.iter().find(|(one, _)| *one == request).map(|(_, answer)| answer);
         model.in_steps = call.is_stepwise();
-        call.judge(model, &at, own);
+        call.check(model, &at, own);
         model.follow(&at);
-        model.judge_bulk(&at, &answers);
+        model.check_bulk(&at, &answers);
         if !call.is_stepwise() {
             // All of it was carried out before anything was delivered.
             model.fresh.clear();
@@ -114,11 +114,11 @@ impl Node {
             self.news.extend(names.map(|(_, name)| News::Unclaim { name: name.into() }));
         }
         for (request, answer) in &answers {
-            model.judge_delivery(&at, *request, answer);
+            model.check_delivery(&at, *request, answer);
         }
         self.model.settled(now_ms, false);
-        self.model.judge_awaits(now_ms, false, &answers);
-        self.judge_events(now_ms, before);
+        self.model.check_awaits(now_ms, false, &answers);
+        self.check_events(now_ms, before);
         self.end_call(before, answers);
     }
 
@@ -146,14 +146,14 @@ impl Node {
         self.model.follow_bulk(&at);
         self.model.fall_due(&at);
         self.model.follow(&at);
-        self.model.judge_bulk(&at, &answers);
+        self.model.check_bulk(&at, &answers);
         for (request, answer) in &answers {
-            self.model.judge_delivery(&at, *request, answer);
+            self.model.check_delivery(&at, *request, answer);
         }
         self.model.settled(now_ms, true);
         self.model.after_time(&at);
-        self.model.judge_awaits(now_ms, true, &answers);
-        self.judge_events(now_ms, before);
+        self.model.check_awaits(now_ms, true, &answers);
+        self.check_events(now_ms, before);
         self.model.is_new = false;
         self.end_call(before, answers);
     }
@@ -164,19 +164,21 @@ impl Node {
         self.listening = listening;
     }
 
-    fn judge_events(&mut self, now_ms: u64, before: usize) {
-        let mut told = self.heard(&self.effects.events);
-        canary::spoil_told(self.book.flaw, &mut told);
+    fn check_events(&mut self, now_ms: u64, before: usize) {
+        let mut published = self.published(&self.effects.events);
+        canary::spoil_events(self.book.flaw, &mut published);
         if !self.listening {
-            let none = told.is_empty();
-            self.model.must(Check::Told, none, || format!("nobody listens, and is told {told:?}"));
+            let none = published.is_empty();
+            self.model
+                .must(Check::Events, none, || format!("no listener, but there is {published:?}"));
             return;
         }
         let late = self.effects.events.iter().find(|event| event.at_ms != now_ms);
-        self.model.must(Check::Told, late.is_none(), || format!("at {now_ms}, is told {late:?}"));
+        self.model
+            .must(Check::Events, late.is_none(), || format!("at {now_ms}, there is {late:?}"));
         let (written, shard) = (&self.book.written[..], &self.shard);
         let at = Moment { now_ms, client: 0, request: 0, shard, by_clock: false, written, before };
-        self.model.judge_told(&at, &told);
+        self.model.check_events(&at, &published);
     }
 
     fn end_call(&mut self, before: usize, answers: Answers) {
@@ -317,7 +319,7 @@ fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
         Reply::Gone { renewed, places } => Answer::Gone(*renewed, places.to_vec()),
         Reply::Ended(ending) => Answer::Ended(*ending),
         Reply::Unended => Answer::Unended,
-        Reply::Cleaned(jobs) => Answer::Cleaned(jobs.to_vec()),
+        Reply::Cleaned(jobs) => Answer::Cleaned(jobs.concat()),
         Reply::Found(jobs) => Answer::Found(jobs.to_vec()),
         Reply::FailedStats(stats) => Answer::Stats(stats.clone()),
         Reply::Dropped => Answer::Dropped,

@@ -65,11 +65,14 @@ pub const ALL: &[&str] = &[
     "FreeKey",
     "PromoteAll",
     "Drain",
+    "DrainAll",
     "PurgeFailed",
     "Clean",
+    "CleanViews",
     "Obliterate",
     "SetCron",
     "HoldCron",
+    "EnableCron",
     "RemoveCron",
     "StartCrons",
     "AddWebhook",
@@ -83,6 +86,7 @@ pub const ALL: &[&str] = &[
     "Disconnect",
     "EndWaits",
     "Cancel",
+    "Remove",
     "Update",
     "Prioritize",
     "Promote",
@@ -90,6 +94,7 @@ pub const ALL: &[&str] = &[
     "ToWait",
     "Delay",
     "Discard",
+    "Bury",
     "Bin",
     "FreeKey of a job",
     "Adopt",
@@ -119,6 +124,7 @@ pub const ALL: &[&str] = &[
     "job remove on fail",
     "job durable",
     "job kin",
+    "job trace",
     "job backoff growth",
     "job backoff max",
     "job stall timeout",
@@ -209,12 +215,15 @@ impl Played {
             Command::FreeKey { .. } => self.note("FreeKey"),
             Command::PromoteAll { .. } => self.note("PromoteAll"),
             Command::Drain { .. } => self.note("Drain"),
+            Command::DrainAll { .. } => self.note("DrainAll"),
             Command::PurgeFailed { .. } => self.note("PurgeFailed"),
             Command::Clean(_) => self.note("Clean"),
+            Command::CleanViews { .. } => self.note("CleanViews"),
             Command::Obliterate { .. } => self.note("Obliterate"),
             Command::GiveBackNames { .. } => self.note("GiveBackNames"),
             Command::SetCron(_) => self.note("SetCron"),
             Command::HoldCron { .. } => self.note("HoldCron"),
+            Command::EnableCron { .. } => self.note("EnableCron"),
             Command::RemoveCron { .. } => self.note("RemoveCron"),
             Command::StartCrons => self.note("StartCrons"),
             Command::AddWebhook(_) => self.note("AddWebhook"),
@@ -233,6 +242,7 @@ impl Played {
     fn change(&mut self, change: &Change<'_>) {
         self.note(match change {
             Change::Cancel => "Cancel",
+            Change::Remove => "Remove",
             Change::Update { .. } => "Update",
             Change::Prioritize { .. } => "Prioritize",
             Change::Promote => "Promote",
@@ -240,6 +250,7 @@ impl Played {
             Change::ToWait { .. } => "ToWait",
             Change::Delay { .. } => "Delay",
             Change::Discard { .. } => "Discard",
+            Change::Bury { .. } => "Bury",
             Change::Bin { .. } => "Bin",
             Change::FreeKey => "FreeKey of a job",
             Change::Adopt { .. } => "Adopt",
@@ -278,6 +289,9 @@ impl Played {
             durable,
             extras,
             family,
+            // The cadence of expressions is tested in shards/tests/repeat.rs.
+            recurrence: _,
+            trace,
         } = job;
         for (is_so, what) in [
             (name.is_some(), "job name"),
@@ -299,6 +313,7 @@ impl Played {
             (*remove_on_fail, "job remove on fail"),
             (*durable, "job durable"),
             (family.is_some(), "job kin"),
+            (trace.is_some(), "job trace"),
         ] {
             self.note_if(is_so, what);
         }

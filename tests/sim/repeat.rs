@@ -37,7 +37,7 @@ impl Series {
 impl Model {
     /// The next run of a completed one, if one is due. Its id is the shard's choice.
     pub fn repeat(&mut self, at: &Moment<'_>, id: JobId) {
-        let told = at.records().find_map(|(place, record)| match record {
+        let follower = at.records().find_map(|(place, record)| match record {
             Record::Repeated(repeated) if repeated.ended.id == id => {
                 let next = &repeated.next.pushed;
                 Some((place, next.id, next.run_at_ms))
@@ -46,10 +46,10 @@ impl Model {
         });
         let job = &self.jobs[&id];
         let next = job.series.filter(Series::has_next);
-        self.must(Check::Repeat, told.is_some() == next.is_some(), || {
-            format!("{job:?}\n  is followed by {told:?}")
+        self.must(Check::Repeat, follower.is_some() == next.is_some(), || {
+            format!("{job:?}\n  is followed by {follower:?}")
         });
-        let (Some(series), Some((place, next, run_at_ms))) = (next, told) else { return };
+        let (Some(series), Some((place, next, run_at_ms))) = (next, follower) else { return };
         let due_ms = series.next_due_ms(at.now_ms);
         let highest = self.jobs.keys().next_back().is_none_or(|&last| last < next);
         let routed = next.is_v7() && next.slot() == Slot::of_name(job.queue_name());

@@ -95,10 +95,20 @@ impl Model {
         job.expires_at_ms.is_none_or(|life_ms| due_ms < life_ms).then_some(due_ms)
     }
 
-    /// Whether a job in the dead-letter queue is too old for it.
+    /// When a job in the dead-letter queue has expired.
+    fn expires_ms(&self, job: &Job) -> Option<u64> {
+        let State::Failed { at_ms, .. } = job.state else { return None };
+        self.rules(&job.queue).dlq.age_max_ms.map(|age_ms| at_ms + age_ms)
+    }
+
+    /// Whether a job in the dead-letter queue has expired.
     pub fn is_outdated(&self, job: &Job, now_ms: u64) -> bool {
-        let State::Failed { at_ms, .. } = job.state else { return false };
-        self.rules(&job.queue).dlq.age_max_ms.is_some_and(|age_ms| at_ms + age_ms <= now_ms)
+        self.expires_ms(job).is_some_and(|at_ms| at_ms <= now_ms)
+    }
+
+    /// Whether that was so long ago that it goes.
+    fn is_to_go(&self, job: &Job, now_ms: u64) -> bool {
+        self.expires_ms(job).is_some_and(|at_ms| at_ms + self.expired_kept_ms <= now_ms)
     }
 
     /// How many are in a dead-letter queue beyond what its rule allows.
@@ -112,9 +122,9 @@ impl Model {
     pub fn may_drop_letter(&self, job: &Job, now_ms: u64) -> bool {
         let State::Failed { at_ms, .. } = job.state else { return false };
         // Of those that came at the same time, the shard chooses.
-        let older =
-            |other: &Job| matches!(other.state, State::Failed { at_ms: its, .. } if its < at_ms);
-        self.is_outdated(job, now_ms)
+        let slack_ms = self.clock_slack_ms;
+        let older = |other: &Job| matches!(other.state, State::Failed { at_ms: its, .. } if its + slack_ms < at_ms);
+        self.is_to_go(job, now_ms)
             || self.surplus(&job.queue) > 0 && !self.of_queue(&job.queue).any(older)
     }
 
@@ -160,11 +170,11 @@ impl Model {
 
     /// Nothing that should have left the dead-letter queue is in it, unless a new rule is just being applied,
     /// or it came just now: then it leaves in the next round.
-    pub fn judge_letters(&self, now_ms: u64) {
+    pub fn check_letters(&self, now_ms: u64) {
         for job in self.jobs.values() {
             let due = self.returns_ms(job).is_some_and(|due_ms| due_ms <= now_ms);
             let lives = job.expires_at_ms.is_none_or(|life_ms| now_ms < life_ms);
-            let due = due && lives || self.is_outdated(job, now_ms);
+            let due = due && lives && !self.is_outdated(job, now_ms) || self.is_to_go(job, now_ms);
             let fresh = matches!(job.state, State::Failed { at_ms, .. } if at_ms == now_ms);
             self.must(Check::Overdue, !due || fresh || self.has_bulk(&job.queue), || {
                 format!("at {now_ms}, still a dead letter: {job:?}")

@@ -45,12 +45,13 @@ impl Model {
     fn prospects(&self, now_ms: u64, job: &Job) -> (bool, bool) {
         let lives =
             |due_ms: u64| job.expires_at_ms.is_none_or(|life_ms| due_ms.max(now_ms) < life_ms);
-        (self.returns_ms(job).is_some_and(lives), self.is_outdated(job, now_ms))
+        let in_time = |due_ms: u64| lives(due_ms) && !self.is_outdated(job, due_ms.max(now_ms));
+        (self.returns_ms(job).is_some_and(in_time), self.is_outdated(job, now_ms))
     }
 
     /// A look through a dead-letter queue is over. `at_once`: in the call that asked for it. False if what
-    /// holds for other long commands is still to be judged.
-    pub fn judge_scan(
+    /// holds for other long commands is still to be checked.
+    pub fn check_scan(
         &self,
         at: &Moment<'_>,
         bulk_operation: &BulkOperation,
@@ -71,7 +72,7 @@ impl Model {
                     });
                     return true;
                 };
-                self.judge_listing(at, bulk_operation, scan, ids, at_once);
+                self.check_listing(at, bulk_operation, scan, ids, at_once);
             }
             DlqScanFor::Stats if at_once => {
                 let expected = Answer::Stats(Box::new(self.count_letters(
@@ -87,9 +88,9 @@ impl Model {
                 });
             }
             DlqScanFor::Stats => {
-                let told =
+                let is_answered =
                     matches!(answer, Answer::Stats(stats) if stats.total >= meant.len() as u64);
-                self.must(Check::Answer, told, || {
+                self.must(Check::Answer, is_answered, || {
                     format!("{bulk_operation:?} gets the answer {answer:?}")
                 });
             }
@@ -97,7 +98,7 @@ impl Model {
         true
     }
 
-    fn judge_listing(
+    fn check_listing(
         &self,
         at: &Moment<'_>,
         bulk_operation: &BulkOperation,
@@ -108,7 +109,7 @@ impl Model {
         let mut times: Vec<u64> =
             bulk_operation.must.iter().map(|id| since_ms(&self.jobs[id])).collect();
         times.sort_unstable();
-        let wrong = || format!("at {}, {bulk_operation:?}\n  is told of {ids:?}", at.now_ms);
+        let wrong = || format!("at {}, {bulk_operation:?}\n  is answered {ids:?}", at.now_ms);
         let mut distinct = ids.to_vec();
         distinct.sort_unstable();
         distinct.dedup();

@@ -27,9 +27,21 @@ pub struct Schedule {
     pub executions: u64,
     pub version: u64,
     pub next_run_ms: u64,
+    pub enabled: bool,
 }
 
 impl Rhythm {
+    /// The first time on the cadence that `next_run_ms` is part of.
+    pub fn resume(self, next_run_ms: u64, now_ms: u64) -> u64 {
+        match self {
+            Self::Round(..) => self.next(now_ms, now_ms),
+            Self::Every(step_ms) if next_run_ms > now_ms => {
+                next_run_ms - (next_run_ms - now_ms - 1) / step_ms * step_ms
+            }
+            Self::Every(_) => self.next(next_run_ms, now_ms),
+        }
+    }
+
     /// The first time after both.
     pub fn next(self, last_ms: u64, now_ms: u64) -> u64 {
         let after_ms = last_ms.max(now_ms);
@@ -37,6 +49,18 @@ impl Rhythm {
             Self::Round(step_ms, _) => (after_ms / step_ms + 1) * step_ms,
             Self::Every(step_ms) => last_ms + ((after_ms - last_ms) / step_ms + 1) * step_ms,
         }
+    }
+}
+
+impl Schedule {
+    /// Whether its next run is further away than its rhythm can put it: a clock that was ahead has.
+    fn is_too_far(&self, now_ms: u64) -> bool {
+        let soon_ms = now_ms + LATE_MS_MAX;
+        let furthest_ms = match self.rhythm {
+            Rhythm::Every(step_ms) => soon_ms + step_ms,
+            Rhythm::Round(..) => self.rhythm.next(soon_ms, soon_ms),
+        };
+        self.next_run_ms > furthest_ms
     }
 }
 
@@ -68,7 +92,8 @@ impl Model {
             format!("{schedule:?} runs {} ms early", due_ms - at.now_ms)
         });
         let in_time = self.schedules_since_ms.is_some_and(|since_ms| since_ms <= due_ms)
-            && due_ms + LATE_MS_MAX >= at.now_ms;
+            && due_ms + LATE_MS_MAX >= at.now_ms
+            && schedule.enabled;
         self.must(Check::Schedule, in_time, || format!("at {}, too late: {ran:?}", at.now_ms));
         let same = pushed.queue == schedule.queue
             && pushed.job.data == &schedule.data[..]
@@ -100,23 +125,35 @@ impl Model {
             return;
         };
         let due_ms = schedule.next_run_ms;
+        if schedule.is_too_far(at.now_ms) {
+            let next = schedule.rhythm.resume(due_ms, at.now_ms);
+            self.must(Check::Schedule, schedule.enabled && next == next_run_ms, || {
+                format!("{schedule:?}\n  comes back at {} to {next_run_ms}, not {next}", at.now_ms)
+            });
+            self.set_schedule(name, Schedule { next_run_ms, ..schedule });
+            return;
+        }
         let late = self.schedules_since_ms.is_some_and(|since_ms| since_ms > due_ms)
             || due_ms + LATE_MS_MAX < at.now_ms;
         let next = schedule.rhythm.next(due_ms, at.now_ms);
-        self.must(Check::Schedule, late && next == next_run_ms, || {
+        let misses = late && schedule.enabled;
+        self.must(Check::Schedule, misses && next == next_run_ms, || {
             format!("{schedule:?}\n  waits at {} until {next_run_ms}, not {next}", at.now_ms)
         });
         self.set_schedule(name, Schedule { next_run_ms, ..schedule });
     }
 
     /// Nothing that is due is left.
-    pub fn judge_schedules(&self, now_ms: u64) {
+    pub fn check_schedules(&self, now_ms: u64) {
         if self.schedules_since_ms.is_none() {
             return;
         }
         for (name, schedule) in &self.schedules {
-            self.must(Check::Overdue, schedule.next_run_ms > now_ms, || {
+            self.must(Check::Overdue, !schedule.enabled || schedule.next_run_ms > now_ms, || {
                 format!("at {now_ms}, {name} has not run: {schedule:?}")
+            });
+            self.must(Check::Overdue, !schedule.enabled || !schedule.is_too_far(now_ms), || {
+                format!("at {now_ms}, {name} waits for a time of another clock: {schedule:?}")
             });
         }
     }
@@ -130,11 +167,12 @@ impl Model {
         for (name, model) in &self.schedules {
             let found = shard.cron(name).map(|cron| {
                 let queue = cron.queue.to_string();
-                (queue, cron.executions, cron.version, cron.next_run_ms, cron.runs_max)
+                let runs = (cron.executions, cron.next_run_ms, cron.runs_max);
+                (queue, cron.version, cron.is_enabled(), runs)
             });
             let queue = model.queue.clone();
-            let expected =
-                (queue, model.executions, model.version, model.next_run_ms, model.runs_max);
+            let runs = (model.executions, model.next_run_ms, model.runs_max);
+            let expected = (queue, model.version, model.enabled, runs);
             self.must(Check::Schedule, found.as_ref() == Some(&expected), || {
                 format!("{name} is {found:?}, not {expected:?}")
             });

@@ -47,17 +47,19 @@ struct Sums {
     jobs: AtomicU64,
     restarts: AtomicU64,
     power_losses: AtomicU64,
+    set_back: AtomicU64,
 }
 
 impl Sums {
     fn add(&self, life: &Life) {
-        let Life { hash: _, lived_ms, jobs, restarts, power_losses, played: _ } = *life;
+        let Life { hash: _, lived_ms, jobs, restarts, power_losses, set_back, played: _ } = *life;
         for (sum, more) in [
             (&self.seeds, 1),
             (&self.lived_ms, lived_ms),
             (&self.jobs, jobs),
             (&self.restarts, restarts),
             (&self.power_losses, power_losses),
+            (&self.set_back, set_back),
         ] {
             sum.fetch_add(more, Ordering::Relaxed);
         }
@@ -70,12 +72,13 @@ impl std::fmt::Display for Sums {
         write!(
             f,
             "{} seeds lived {:.2} days of virtual time with {} jobs, {} restarts, \
-             of these {} after a loss of power",
+             of these {} after a loss of power; {} logs were written by a clock that was ahead",
             sum(&self.seeds),
             Duration::from_millis(sum(&self.lived_ms)).as_secs_f64() / DAY.as_secs_f64(),
             sum(&self.jobs),
             sum(&self.restarts),
-            sum(&self.power_losses)
+            sum(&self.power_losses),
+            sum(&self.set_back)
         )
     }
 }

@@ -56,6 +56,8 @@ pub enum Flaw {
     DeafHeartbeat,
     /// Some of what is still needed of old records is not written again.
     SloppyReclaim,
+    /// Custom ids of completed jobs are not written again.
+    NamelessReclaim,
     /// Jobs are brought to the live state as recovery does it, and nobody who waits is served.
     SecretPush,
     /// Shards are not told that a job of theirs may run now.
@@ -124,6 +126,10 @@ pub enum Flaw {
     OldSettings,
     /// Completed jobs run anew that were completed too late for it.
     LateRetries,
+    /// Starts take the times in the log for right.
+    BlindStarts,
+    /// Starts set the clock back to another time than they show.
+    ShyStarts,
     /// The dice are not the same in a second run.
     LoadedDice,
 }
@@ -141,9 +147,12 @@ pub struct Settings {
     pub cache_bytes: usize,
     pub completed_max: u32,
     pub completed_retention_ms: u64,
+    pub expired_kept_ms: u64,
     pub bulk_slice: u64,
     /// Longest pause between two steps, most of the time.
     pub pace_ms: u64,
+    /// The machine's clock jumps at one pause in so many, and at one start in a few; 0 for never.
+    pub clock_jumps: u64,
     /// One turn in so many gives up some of the log; 0 for none.
     pub reclaim: u64,
     pub flaw: Flaw,
@@ -174,9 +183,11 @@ impl Settings {
             cache_bytes: 8192 << dice.below(3),
             completed_max: dice.pick(COMPLETED_MAX),
             completed_retention_ms: dice.pick(RETENTION_MS),
+            expired_kept_ms: [0, 700, 30_000][(seed % 3) as usize],
             pace_ms: dice.pick(&[2, 20, 200]),
             reclaim: dice.pick(&[0, 1, 2, 8]),
             bulk_slice: dice.pick(BULK_SLICE),
+            clock_jumps: dice.pick(&[0, 6, 30]),
             flaw,
             checks,
         }
@@ -231,6 +242,9 @@ impl Settings {
             bulk_slice: self.bulk_slice,
             interval_min_ms: 1,
             scheduled_per_second: u32::MAX,
+            expired_kept_ms: self.expired_kept_ms,
+            // Every other seed has attempts that are not remembered.
+            remembered_bytes_max: [u64::MAX, 4 << 10][(self.seed % 2) as usize],
             hash_key: self.hash_key(shard, start),
             seed,
             token_key: SecretKey::of_seed(seed),

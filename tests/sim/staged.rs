@@ -132,11 +132,11 @@ impl Model {
         if let Some(flow) = flow.map(|(&flow, _)| flow) {
             self.decide(at, flow, Fate::Released);
             let comes = self.staged.parts.get(&flow).and_then(|parts| parts.get(&job)).is_none();
-            let told = at.place_of(|record| match record {
+            let recorded = at.place_of(|record| match record {
                 Record::FlowSlice { first, last, .. } => (*first, *last) == (job, job),
                 _ => false,
             });
-            self.must(Check::Flow, comes || told.is_some(), || {
+            self.must(Check::Flow, comes || recorded.is_some(), || {
                 format!("{job:?} is heard of, and does not come")
             });
             self.follow_slices(at);

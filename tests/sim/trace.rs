@@ -1,7 +1,8 @@
 //! What happened in a run, as a hash, and its last lines to understand a failure by.
 //!
 //! Lines are hashed as they are and printed short: a job is `job:` and four characters that stand for its id in every
-//! run, a time is milliseconds since the start of the life (`+129`), and fields without a value are left out.
+//! run, a token likewise, a time is milliseconds since the start of the life (`+129`), the bytes of records are their
+//! number, and fields without a value are left out.
 
 use corq_shards::job::id::fnv1a;
 use std::collections::VecDeque;
@@ -11,6 +12,9 @@ use super::world::START_MS;
 
 /// Characters of a job's short name.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// More bytes than this are shown as their number.
+const BYTES_SHOWN_MAX: usize = 16;
 
 /// Lines kept for a failure.
 const LINES: usize = 25;
@@ -64,8 +68,12 @@ fn short(line: &str) -> String {
         match (before.strip_suffix("JobId("), digits.parse::<u128>()) {
             (Some(before), Ok(_)) => {
                 text.push_str(before);
-                text.push_str(&job_name(digits));
+                text.push_str(&short_name("job:", digits));
                 rest = rest.strip_prefix(')').unwrap_or(rest);
+            }
+            (None, Ok(_)) if before.ends_with("Token(") => {
+                text.push_str(before);
+                text.push_str(&short_name("", digits));
             }
             (None, Ok(ms)) if is_time(ms) => {
                 text.push_str(before);
@@ -79,7 +87,7 @@ fn short(line: &str) -> String {
         }
     }
     text.push_str(rest);
-    without_absent_fields(&text)
+    without_absent_fields(&without_long_bytes(&text))
 }
 
 /// Within a year of virtual time.
@@ -89,14 +97,39 @@ fn is_time(ms: u128) -> bool {
 }
 
 #[allow(clippy::disallowed_methods)] // Looks nothing up.
-fn job_name(digits: &str) -> String {
+fn short_name(kind: &str, digits: &str) -> String {
     let mut hash = fnv1a(digits.as_bytes());
-    let mut name = String::from("job:");
+    let mut name = String::from(kind);
     for _ in 0..4 {
         name.push(char::from(LETTERS[(hash >> 40) as usize % LETTERS.len()]));
         hash >>= 5;
     }
     name
+}
+
+/// `[1, 2, 3, ...]` becomes `[133 bytes]` if it is long.
+fn without_long_bytes(text: &str) -> String {
+    let mut left = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('[') {
+        let (before, from) = rest.split_at(at + 1);
+        left.push_str(before);
+        let end = from.find(['[', ']']).unwrap_or(from.len());
+        let mut parts = from[..end].split(", ");
+        let count = parts.clone().count();
+        if from[end..].starts_with(']')
+            && count > BYTES_SHOWN_MAX
+            && parts.all(|part| part.parse::<u8>().is_ok())
+        {
+            left.push_str(&count.to_string());
+            left.push_str(" bytes");
+        } else {
+            left.push_str(&from[..end]);
+        }
+        rest = &from[end..];
+    }
+    left.push_str(rest);
+    left
 }
 
 /// `{ a: 1, b: None, c: None }` becomes `{ a: 1 }`.
@@ -137,5 +170,17 @@ mod tests {
             format!("+129 to 0: Pull {{ job: job:{job}, until_ms: Some(+137), of: Of {{ }} }} }}");
         assert_eq!(shown, expected);
         assert_ne!(short("JobId(1)"), short("JobId(2)"));
+    }
+
+    #[test]
+    fn a_line_shows_long_bytes_as_their_number_and_tokens_short() {
+        let bytes: Vec<u8> = (0..60).collect();
+        let line = format!(
+            "[{bytes:?}, [1, 2]], data: [206, 7], Token(206587533425207552308860255037375005999)"
+        );
+        let shown = short(&line);
+        let (before, token) = shown.split_once("Token(").unwrap_or_default();
+        assert_eq!(before, "[[60 bytes], [1, 2]], data: [206, 7], ");
+        assert_eq!(token.len(), "abcd)".len());
     }
 }

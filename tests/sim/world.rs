@@ -4,6 +4,7 @@
 use super::Life;
 use super::check::{Check, Checks};
 use super::client::{Client, Held};
+use super::clock::MachineClock;
 use super::dice::Dice;
 use super::flows::{FlowMail, Flows};
 use super::ledger::Ledger;
@@ -46,7 +47,11 @@ pub struct World {
     pub settings: Settings,
     pub checks: Checks,
     pub dice: Dice,
+    /// As the process shows it.
     pub now_ms: u64,
+    /// The latest that any process has shown.
+    pub latest_ms: u64,
+    pub clock: MachineClock,
     pub nodes: Vec<Node>,
     pub clients: Vec<Client>,
     /// Jobs that a client once held.
@@ -63,6 +68,7 @@ pub struct World {
     pub pushes: u64,
     pub starts: u64,
     pub power_losses: u64,
+    pub set_back: u64,
     /// A failure of a disk is under way.
     pub armed: bool,
     requests: u64,
@@ -79,6 +85,8 @@ impl World {
             checks: settings.checks,
             dice,
             now_ms: START_MS,
+            latest_ms: START_MS,
+            clock: MachineClock::default(),
             nodes: Vec::new(),
             clients: Vec::new(),
             stale: Vec::new(),
@@ -92,6 +100,7 @@ impl World {
             pushes: 0,
             starts: 0,
             power_losses: 0,
+            set_back: 0,
             armed: false,
             requests: 0,
             connections: 0,
@@ -114,10 +123,11 @@ impl World {
         let played = self.nodes.iter().flat_map(|node| node.model.played.0.iter());
         Life {
             hash: self.trace.hash,
-            lived_ms: self.now_ms - START_MS,
+            lived_ms: self.clock.lived_ms(),
             jobs: self.nodes.iter().map(|node| node.model.jobs.len() as u64).sum(),
             restarts: self.starts,
             power_losses: self.power_losses,
+            set_back: self.set_back,
             played: Played(played.copied().collect()),
         }
     }
@@ -166,7 +176,18 @@ impl World {
             1 => self.dice.below(70_000),
             _ => self.dice.below(pace_ms),
         };
-        self.now_ms += passed_ms;
+        let jumps = self.settings.clock_jumps;
+        if jumps > 0 && self.dice.one_in(jumps) {
+            self.clock.jump(&mut self.dice);
+            self.trace.note(format_args!("the clock shows {}", self.clock.shown_ms()));
+        }
+        self.pass(passed_ms);
+    }
+
+    /// Time passes.
+    pub fn pass(&mut self, ms: u64) {
+        self.now_ms = self.clock.pass(self.now_ms, ms);
+        self.latest_ms = self.latest_ms.max(self.now_ms);
     }
 
     /// One turn of one shard, as the server's loop takes it.
@@ -216,12 +237,12 @@ impl World {
             let floor = self.ledger.floors.entry(node).or_default();
             *floor = held.records.max(*floor);
             for news in held.news {
-                self.tell(node, news);
+                self.note_event(node, news);
             }
         }
     }
 
-    fn tell(&mut self, from: usize, news: News) {
+    fn note_event(&mut self, from: usize, news: News) {
         self.trace.note(format_args!("  {from}: {news:?}"));
         match news {
             News::Answer { request, answer } => {
@@ -230,11 +251,11 @@ impl World {
             }
             News::Claimed { task, taken } => self.claimed(task, &taken),
             News::Name { name, id, known } => {
-                let way = (true, from as u64, self.keeper_of(&name));
+                let way = (true, from as u64, self.owner_of_name(&name));
                 self.post(way, Mail::Name { name, id, known });
             }
             News::Unclaim { name } => {
-                let way = (true, from as u64, self.keeper_of(&name));
+                let way = (true, from as u64, self.owner_of_name(&name));
                 self.post(way, Mail::Unclaim { name });
             }
             News::Stood { task, standings } => self.stood(task, standings),
@@ -385,12 +406,12 @@ impl World {
         borne.retain(|name, _| !self.contested.contains(name));
         let mut kept = vec![0; self.nodes.len()];
         for (name, jobs) in &borne {
-            let keeper = self.keeper_of(name);
-            let found = self.nodes[keeper].directory.find(name);
+            let owner = self.owner_of_name(name);
+            let found = self.nodes[owner].directory.find(name);
             self.checks.must(Check::Directory, jobs.iter().max() == found.as_ref(), || {
                 format!("{name} is borne by {jobs:?}, the directory says {found:?}")
             });
-            kept[keeper] += 1;
+            kept[owner] += 1;
         }
         for (node, kept) in self.nodes.iter().zip(kept) {
             let names = node.directory.len();

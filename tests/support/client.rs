@@ -30,6 +30,12 @@ impl Client {
         Ok(Self { socket, next_request: 0 })
     }
 
+    /// From now on this connection speaks that version of the protocol, whatever it sends.
+    pub(crate) fn speaking(mut self, version: u64) -> Self {
+        self.ok("Hello", serde_json::json!({"protocolVersion": version}));
+        self
+    }
+
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.socket
     }

@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod client;
+pub(crate) mod common;
 mod http;
 mod mount;
 mod port;
@@ -22,7 +23,7 @@ pub(crate) use http::{Answer, Http};
 pub(crate) use mount::Mount;
 pub(crate) use port::free_port;
 pub(crate) use receiver::{Habit, Post, Receiver};
-pub(crate) use server::{Server, Start, get, segments};
+pub(crate) use server::{Server, Start, get, program, segments};
 
 /// How long a condition may take. Generous, because a loaded machine is not a broken server.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(5);

@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 pub(crate) enum Habit {
     /// A status and nothing else; the connection stays.
     Status(u16),
+    /// A status, and the seconds after which to come again.
+    Later(u16, u8),
+    /// A good status, and as a collector of traces that one span was not taken.
+    TakenButOne,
     /// To somewhere else.
     Redirect(u16),
     /// Nothing, for as long as the sender waits.
@@ -162,6 +166,17 @@ fn say(socket: &mut TcpStream, answer: Habit) -> Option<()> {
         Habit::Status(status) => {
             let text = format!("HTTP/1.1 {status} Told\r\nContent-Length: 2\r\n\r\nok");
             socket.write_all(text.as_bytes()).ok()
+        }
+        Habit::Later(status, seconds) => {
+            let text = format!(
+                "HTTP/1.1 {status} Later\r\nRetry-After: {seconds}\r\nContent-Length: 0\r\n\r\n"
+            );
+            socket.write_all(text.as_bytes()).ok()
+        }
+        Habit::TakenButOne => {
+            let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 9\r\n\r\n";
+            socket.write_all(head).ok()?;
+            socket.write_all(b"\x0a\x07\x08\x01\x12\x03old").ok()
         }
         Habit::Redirect(port) => {
             let text = format!(

@@ -3,9 +3,11 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,18 +30,27 @@ pub(crate) struct Start {
     /// How many files it may have open.
     open_files: Option<u64>,
     program: Option<PathBuf>,
+    /// Sockets that it inherits: for frames and for HTTP.
+    inherited: Option<Arc<[TcpListener; 2]>>,
 }
+
+/// Hands its standard input and output on as the descriptors that a service manager hands over.
+const AS_MANAGER: &str = "exec 3<&0 4<&1 0</dev/null 1>&2; \
+    LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=tcp:http exec \"$@\"";
 
 impl Start {
     /// Two shards, so that what crosses shards is tried everywhere; `CORQ_TEST_SHARDS` says another number.
     pub(crate) fn new() -> Self {
         let shards = std::env::var("CORQ_TEST_SHARDS").unwrap_or_else(|_| "2".to_owned());
         let arguments = vec!["serve".to_owned()];
-        Self { env: Vec::new(), arguments, memory: false, open_files: None, program: None }
+        let (env, memory, open_files, program, inherited) = (Vec::new(), false, None, None, None);
+        Self { env, arguments, memory, open_files, program, inherited }
             .env("HOST", "127.0.0.1")
             .env("SHARDS", shards)
             // Tests have no time to wait for schedules.
             .env("CRON_MIN_INTERVAL_MS", 1)
+            // Nor for what has expired.
+            .env("DLQ_EXPIRED_KEPT_MS", 50)
             // A client that stands still for a while, as on a busy machine, is not cut off for it. Tests of these say
             // how long it is.
             .env("AUTH_TIMEOUT_MS", LONG_MS)
@@ -84,6 +95,12 @@ impl Start {
         self
     }
 
+    /// Takes connections from these instead of ports of its own, as from a service manager that keeps them open.
+    pub(crate) fn inherits(mut self, sockets: &Arc<[TcpListener; 2]>) -> Self {
+        self.inherited = Some(Arc::clone(sockets));
+        self
+    }
+
     pub(crate) fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
@@ -103,7 +120,13 @@ impl Start {
     }
 
     fn start_on(self, dir: TempDir, data: PathBuf) -> Server {
-        let (tcp, http) = (free_port(), free_port());
+        let (tcp, http) = match &self.inherited {
+            None => (free_port(), free_port()),
+            Some(sockets) => {
+                let [tcp, http] = [0, 1].map(|at: usize| sockets[at].local_addr().unwrap().port());
+                (tcp, http)
+            }
+        };
         let mut server = Server {
             start: self,
             tcp,
@@ -149,6 +172,16 @@ impl Start {
                 shell
             }
         };
+        let (input, output) = match &self.inherited {
+            None => (Stdio::null(), Stdio::from(open())),
+            Some(sockets) => {
+                let mut manager = Command::new("sh");
+                manager.args(["-c", AS_MANAGER, "sh"]).arg(command.get_program());
+                command = manager;
+                let [tcp, http] = [0, 1].map(|at: usize| sockets[at].try_clone().unwrap());
+                (OwnedFd::from(tcp).into(), OwnedFd::from(http).into())
+            }
+        };
         // Nothing of the developer's own environment may decide a test.
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         if !self.memory {
@@ -160,8 +193,8 @@ impl Start {
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .args(&self.arguments)
             .current_dir(log.parent().unwrap_or(Path::new("/")))
-            .stdin(Stdio::null())
-            .stdout(open())
+            .stdin(input)
+            .stdout(output)
             .stderr(open())
             .spawn()
             .expect("the program has been built for this test")

@@ -53,6 +53,13 @@ pub(crate) struct Sse {
     pub(crate) connected: Json,
     /// Comments so far.
     pub(crate) comments: usize,
+    /// Whether messages may have other fields than their data.
+    has_fields: bool,
+    /// The last id, and what the last message was called.
+    pub(crate) id: String,
+    pub(crate) event: String,
+    /// When a browser is to connect again, if that was said.
+    pub(crate) retry_ms: Option<u32>,
 }
 
 impl Sse {
@@ -66,10 +73,37 @@ impl Sse {
         if !head.starts_with("HTTP/1.1 200 ") {
             return Err(body(socket, head));
         }
-        let mut stream = Self { socket, head, connected: Json::Null, comments: 0 };
+        Ok(Self::over(socket, head, false))
+    }
+
+    /// One that asks for ids or names: of its messages the fields are read as a browser reads them.
+    pub(crate) fn open_rich(port: u16, path: &str, headers: &str) -> Self {
+        let (socket, head) = request(port, path, headers);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        Self::over(socket, head, true)
+    }
+
+    fn over(socket: BufReader<TcpStream>, head: String, has_fields: bool) -> Self {
+        let (connected, id, event) = (Json::Null, String::new(), String::new());
+        let (comments, retry_ms) = (0, None);
+        let mut stream =
+            Self { socket, head, connected, comments, has_fields, id, event, retry_ms };
         stream.connected = stream.next();
         assert_eq!(stream.connected["connected"], true);
-        Ok(stream)
+        stream
+    }
+
+    fn take_field(&mut self, line: &str) -> bool {
+        let Some((name, value)) = line.split_once(": ").filter(|_| self.has_fields) else {
+            return false;
+        };
+        match name {
+            "id" => self.id = value.to_owned(),
+            "event" => self.event = value.to_owned(),
+            "retry" => self.retry_ms = Some(value.parse().unwrap_or_else(|_| panic!("{line}"))),
+            _ => return false,
+        }
+        true
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
@@ -84,6 +118,7 @@ impl Sse {
     /// The next message, or `None` if the stream has ended.
     pub(crate) fn try_next(&mut self) -> std::io::Result<Option<Json>> {
         let mut data = None;
+        self.event.clear();
         loop {
             let mut line = String::new();
             if self.socket.read_line(&mut line)? == 0 {
@@ -94,6 +129,7 @@ impl Sse {
                 "" if data.is_none() => {}
                 "" => return Ok(data),
                 line if line.starts_with(':') => self.comments += 1,
+                line if self.take_field(line) => {}
                 line => {
                     let text = line.strip_prefix("data: ").unwrap_or_else(|| panic!("{line:?}"));
                     assert!(data.is_none(), "a message of one line");

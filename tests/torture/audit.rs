@@ -10,14 +10,36 @@ use crate::support::Client;
 
 const PAGE: usize = 1000;
 
-/// Every job of every queue in full, if all figures agree with the lists; else what does not. While
-/// time goes on they may disagree for a moment.
+/// Every job of every queue in full, if all figures agree with the lists, in both versions of the protocol; else what
+/// does not. While time goes on they may disagree for a moment. The client speaks version 2 afterwards.
 pub(crate) fn agree(client: &mut Client) -> Result<Vec<Json>, String> {
+    speak(client, 2);
+    let all = agree_in_version_2(client)?;
+    speak(client, 3);
+    let same = QUEUES.into_iter().try_for_each(|queue| {
+        let of_queue = all.iter().filter(|job| job["queue"] == queue);
+        same_in_version_3(client, queue, &of_queue.collect::<Vec<_>>())
+    });
+    speak(client, 2);
+    same.map(|()| all)
+}
+
+fn speak(client: &mut Client, version: u64) {
+    client.ok("Hello", json!({"protocolVersion": version}));
+}
+
+fn agree_in_version_2(client: &mut Client) -> Result<Vec<Json>, String> {
     let mut all = Vec::new();
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for queue in QUEUES {
         let jobs = list(client, queue, &Json::Null);
-        let counts = client.ok("GetJobCounts", json!({"queue": queue}))["counts"].clone();
+        let mut counts = client.ok("GetJobCounts", json!({"queue": queue}))["counts"].clone();
+        // These are among the ones that wait.
+        for word in ["prioritized", "paused"] {
+            let count = counts.as_object_mut().and_then(|counts| counts.remove(word));
+            let listed = list(client, queue, &json!(word)).len();
+            differs(&format!("{queue}: {word}"), count.unwrap_or_default(), listed)?;
+        }
         same_counts(client, queue, &jobs, &counts)?;
         for (state, count) in counts.as_object().into_iter().flatten() {
             *sums.entry(state.clone()).or_default() += count.as_u64().unwrap_or_default();
@@ -83,6 +105,41 @@ fn same_counts(
         differs(&format!("{queue}: {state} of ListQueues"), listed, counts[state].clone())?;
     }
     Ok(())
+}
+
+/// The figures of a queue as version 3 has them, where they differ, beside these jobs.
+pub(crate) fn same_in_version_3(
+    client: &mut Client,
+    queue: &str,
+    jobs: &[&Json],
+) -> Result<(), String> {
+    let about = json!({"queue": queue});
+    let of_state = |state: &str| jobs.iter().filter(|job| job["state"] == state).count() as u64;
+    let (waiting, delayed) = (of_state("waiting"), of_state("delayed"));
+    let differs = |what: &str, one: u64, other: u64| {
+        differs(&format!("{queue}, version 3: {what}"), one, other)
+    };
+    let counts = client.ok("GetJobCounts", about.clone())["counts"].clone();
+    let counted = |state: &str| counts[state].as_u64().unwrap_or_default();
+    // Each that waits is one of these.
+    let all_waiting = counted("waiting") + counted("prioritized") + counted("paused");
+    differs("waiting", all_waiting, waiting)?;
+    for state in ["delayed", "active", "completed", "failed", "waiting-children"] {
+        differs(state, counted(state), of_state(state))?;
+    }
+    let count = client.ok("Count", about.clone())["count"].as_u64().unwrap_or_default();
+    differs("Count", count, waiting + delayed)?;
+    let by_priority = client.ok("GetCountsPerPriority", about)["counts"].clone();
+    let by_priority = by_priority.as_object().into_iter().flatten();
+    let by_priority = by_priority.filter_map(|(_, count)| count.as_u64()).sum();
+    differs("GetCountsPerPriority", by_priority, waiting + delayed)?;
+    differs("GetJobs", list(client, queue, &Json::Null).len() as u64, jobs.len() as u64)?;
+    let known = client.ok("ListQueues", json!({}))["queues"].clone();
+    let is_named = known.as_array().into_iter().flatten().any(|name| name == queue);
+    if is_named || jobs.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{queue}, version 3: ListQueues has {known} without it"))
 }
 
 fn same_groups(client: &mut Client, queue: &str, jobs: &[Json]) -> Result<(), String> {

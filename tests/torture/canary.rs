@@ -50,6 +50,9 @@ fn canary_a_queue_that_gives_nothing_is_found() {
     let mut client = life.server.client();
     client.ok("Pause", json!({"queue": "t-a"}));
     client.push("t-a", json!({"number": 0}));
+    // In version 3 it is paused, and nothing else.
+    let mut newer = life.server.client().speaking(3);
+    until("the push to be seen", || (newer.counted("t-a", "paused") > 0).then_some(()));
     until("the push to be counted", || (client.counted("t-a", "waiting") > 0).then_some(()));
     let found = life.finish("Resume", Duration::from_secs(3)).unwrap_err();
     assert!(found.contains("not delivered"), "{found}");
@@ -62,6 +65,10 @@ fn canary_a_figure_that_does_not_agree_is_found() {
     let id = client.push("t-a", json!({"number": 0}));
     let listed = until("the figures to agree", || crate::audit::agree(&mut client).ok());
     assert!(listed.iter().any(|job| job["id"] == id.as_str()), "{listed:?}");
+    // A job that lists in version 3 have and those in version 2 had not.
+    let mut newer = life.server.client().speaking(3);
+    let found = crate::audit::same_in_version_3(&mut newer, "t-a", &[]).unwrap_err();
+    assert!(found.contains("t-a, version 3: waiting"), "{found}");
     // A queue that the lists leave out.
     client.push("elsewhere", json!({"number": 1}));
     let found = crate::audit::agree(&mut client).unwrap_err();

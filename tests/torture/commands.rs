@@ -3,15 +3,16 @@
 //!
 //! Names, keys and ids are few, so that commands meet; times are short, so that what they begin
 //! falls due while others work. Every value is within its bounds: a refusal is about the state of a
-//! job, and [`is_expected`] knows all of those that may come.
+//! job, and [`is_expected`](crate::refusals::is_expected) knows all of those that may come.
 
 use corq::api::commands::{
-    BACKOFF_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DEDUP_FIELDS, DLQ_CONFIG_FIELDS,
-    DLQ_CONFIG_NULLABLE, DLQ_FILTER_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS,
-    JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
+    BACKOFF_FIELDS, BULK_FILTER_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DEDUP_FIELDS,
+    DLQ_CONFIG_FIELDS, DLQ_CONFIG_NULLABLE, DLQ_FILTER_FIELDS, FieldSpec, GROUP_PULL_FIELDS,
+    GROUP_RATE_FIELDS, JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
 use serde_json::{Map, Value as Json, json};
 
+use crate::known::Known;
 use crate::support::Dice;
 
 pub(crate) const QUEUES: [&str; 4] = ["t-a", "t-b", "t-c", "t-d"];
@@ -24,7 +25,7 @@ const CRONS: [&str; 4] = ["cron-0", "cron-1", "cron-2", "cron-3"];
 pub(crate) const WRONG_TOKEN: &str = "00000000-0000-4000-8000-000000000000";
 
 /// Commands that take away jobs of a whole queue.
-pub(crate) const REMOVING: [&str; 4] = ["Drain", "Obliterate", "Clean", "PurgeDlq"];
+pub(crate) const REMOVING: [&str; 5] = ["Drain", "Obliterate", "Clean", "PurgeDlq", "Bulk"];
 
 /// Commands after which little moves.
 const STIFLING: [&str; 10] = [
@@ -39,74 +40,6 @@ const STIFLING: [&str; 10] = [
     "SetGroupRateLimit",
     "RateLimitGroup",
 ];
-
-/// What earlier answers have told.
-#[derive(Default)]
-pub(crate) struct Known {
-    ids: Vec<String>,
-    /// Jobs that were pulled, the newest last, with their token if there was one.
-    leases: Vec<(String, Json)>,
-    workers: Vec<String>,
-    webhooks: Vec<String>,
-}
-
-/// So many are remembered of each: the newest meet best.
-const KNOWN_MAX: usize = 48;
-
-fn remember<T>(list: &mut Vec<T>, one: T) {
-    if list.len() >= KNOWN_MAX {
-        list.remove(0);
-    }
-    list.push(one);
-}
-
-impl Known {
-    /// Learns from the answer to a command.
-    pub(crate) fn learn(&mut self, reply: &Json) {
-        let texts = |list: &Json| -> Vec<String> {
-            list.as_array().into_iter().flatten().filter_map(text).collect()
-        };
-        for id in texts(&reply["ids"]).into_iter().chain(text(&reply["id"])) {
-            remember(&mut self.ids, id);
-        }
-        let pulled = [(&reply["job"], &reply["token"])];
-        let jobs = reply["jobs"].as_array().map_or(&[][..], Vec::as_slice);
-        let tokens = (0..jobs.len()).map(|place| &reply["tokens"][place]);
-        for (job, token) in jobs.iter().zip(tokens).chain(pulled) {
-            // A listed job has a state, a pulled one has none.
-            if let (Some(id), true) = (text(&job["id"]), job["state"].is_null()) {
-                remember(&mut self.leases, (id, token.clone()));
-            }
-        }
-        for id in jobs.iter().chain([&reply["job"]]).filter_map(|job| text(&job["id"])) {
-            remember(&mut self.ids, id);
-        }
-        if let Some(id) = text(&reply["data"]["workerId"]) {
-            remember(&mut self.workers, id);
-        }
-        if let Some(id) = text(&reply["data"]["webhookId"]) {
-            remember(&mut self.webhooks, id);
-        }
-    }
-
-    /// These jobs are about to be ended.
-    pub(crate) fn end(&mut self, command: &Command) {
-        if ["ACK", "ACKB", "FAIL"].contains(&command.name) {
-            let named = command.fields.get("ids").and_then(Json::as_array).into_iter().flatten();
-            let named: Vec<&Json> = named.chain(command.fields.get("id")).collect();
-            self.leases.retain(|(id, _)| !named.iter().any(|other| *other == id.as_str()));
-        }
-    }
-
-    /// After a restart no token fits.
-    pub(crate) fn forget_leases(&mut self) {
-        self.leases.clear();
-    }
-}
-
-fn text(value: &Json) -> Option<String> {
-    value.as_str().map(str::to_owned)
-}
 
 /// What a round is like.
 #[derive(Clone)]
@@ -222,6 +155,41 @@ impl Maker<'_> {
                 let runs = 1 + self.roll(20);
                 fields.insert("maxLimit".into(), runs.into());
             }
+            // The jobs of a queue that may lose any, so that no others are lost.
+            "Bulk" => {
+                let queue = self.pick(&self.weather.wild.clone());
+                fields.insert("queue".into(), queue.into());
+                fields.remove("ids");
+                fields.entry("filter").or_insert_with(|| json!({}));
+                let delay = self.pick(&[0, 20, 500]);
+                fields.entry("delay").or_insert_with(|| delay.into());
+                fields.entry("priority").or_insert_with(|| json!(1));
+                if let Some(filter) = fields.get_mut("filter").and_then(Json::as_object_mut) {
+                    if !filter.contains_key("path") {
+                        filter.remove("value");
+                    }
+                    // An empty list is refused: it would mean all.
+                    filter.retain(|_, value| *value != json!([]));
+                }
+            }
+            // Names of events and positions in a stream are no texts of their own choice.
+            "Subscribe" | "Unsubscribe" => {
+                let names = ["job:*", "job:failed", "queue:*", "stats:snapshot", "*"];
+                if fields.contains_key("events") {
+                    fields.remove("types");
+                    let name = self.pick(&names);
+                    fields.insert("events".into(), json!([name]));
+                }
+                if fields.contains_key("queues") {
+                    let queue = self.pick(&["t-*", "t-a", "*", "elsewhere"]);
+                    fields.insert("queues".into(), json!([queue]));
+                }
+                if fields.contains_key("lastEventId") {
+                    fields.insert("lastEventId".into(), json!("0000000000000abc-0.17"));
+                }
+            }
+            "Heatmap" if self.one_in(2) => drop(fields.remove("queue")),
+            "Heatmap" => drop(fields.remove("shard")),
             "RetryDlq" if self.one_in(2) => drop(fields.remove("jobId")),
             "RetryDlq" => drop(fields.remove("filter")),
             "ExtendLocks" => {
@@ -300,6 +268,10 @@ impl Maker<'_> {
             Kind::Queue => self.pick(&QUEUES).into(),
             Kind::Queues { .. } => self.list(1, |maker| maker.pick(&QUEUES).into()),
             Kind::Text { .. } => self.text(known, command, spec.name),
+            Kind::Traceparent => {
+                self.pick(&["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"]).into()
+            }
+            Kind::Tracestate => self.pick(&["", "a=1", "rojo=1,congo=2"]).into(),
             Kind::LongText { .. } => self.pick(&["said", "", "ä\u{10ffff}\0\"\\"]).into(),
             Kind::Texts { .. } if ["dependsOn", "childrenIds"].contains(&spec.name) => {
                 self.list(1, |maker| maker.id(known).into())
@@ -325,6 +297,14 @@ impl Maker<'_> {
             Kind::Backoff => self.object(known, command, BACKOFF_FIELDS),
             Kind::Repeat => {
                 let mut repeat = self.fields(known, command, REPEAT_FIELDS);
+                for name in ["every", "pattern", "startDate", "endDate"] {
+                    repeat.remove(name);
+                }
+                if self.one_in(3) {
+                    repeat.insert("pattern".into(), "* * * * * *".into());
+                } else {
+                    repeat.insert("every".into(), self.pick(&[1, 50, 200, 1000]).into());
+                }
                 // It ends by itself.
                 repeat.insert("limit".into(), (1 + self.roll(4)).into());
                 repeat.into()
@@ -348,6 +328,7 @@ impl Maker<'_> {
             Kind::DlqConfig => self.dlq_config(known, command),
             Kind::StallConfig => self.object(known, command, STALL_CONFIG_FIELDS),
             Kind::DlqFilter => self.object(known, command, DLQ_FILTER_FIELDS),
+            Kind::BulkFilter => self.object(known, command, BULK_FILTER_FIELDS),
             Kind::Flow => self.flow(known),
             // Only within a flow, which makes its jobs itself.
             Kind::FlowJob => Json::Null,
@@ -493,17 +474,24 @@ impl Maker<'_> {
     fn text(&mut self, known: &Known, command: &str, name: &str) -> Json {
         match (command, name) {
             ("Heartbeat", "id") | (_, "workerId") => self.known_or("worker-0", &known.workers),
-            (_, "webhookId") | ("SetWebhookEnabled", "id") => {
+            (_, "webhookId")
+            | ("SetWebhookEnabled" | "TestWebhook" | "WebhookDeliveries", "id") => {
                 self.known_or("webhook-0", &known.webhooks)
             }
+            (_, "task") => self.known_or("b0.1.1", &known.tasks),
             (_, "jobId" | "customId") => self.pick(&CUSTOM_IDS).into(),
             (_, "parentId") if self.one_in(3) => "pending".into(),
             (_, "parentId") => self.id(known).into(),
             (_, "groupId" | "affinity" | "after") => self.pick(&GROUPS).into(),
-            ("Cron" | "CronDelete" | "CronGet", "name") => self.pick(&CRONS).into(),
+            (
+                "Cron" | "CronDelete" | "CronGet" | "CronTrigger" | "SetCronEnabled"
+                | "CronPreview",
+                "name",
+            ) => self.pick(&CRONS).into(),
             (_, "uniqueKey" | "debounceId" | "deduplicationId") => self.pick(&KEYS).into(),
             (_, "schedule") => self.pick(&["* * * * * *", "*/2 * * * * *", "@yearly"]).into(),
-            (_, "timezone") => self.pick(&["UTC", "Europe/Berlin", "Asia/Kathmandu"]).into(),
+            (_, "timezone" | "tz") => self.pick(&["UTC", "Europe/Berlin", "Asia/Kathmandu"]).into(),
+            ("Prometheus", "queues") => self.pick(&["all", "none", "top:2", "prefix:q"]).into(),
             (_, "url") => self.pick(&self.weather.urls.clone()).into(),
             ("Auth", _) => self.weather.token.clone().unwrap_or_default().into(),
             _ => self.pick(&["text", "ä\u{10ffff}", "a b"]).into(),
@@ -522,6 +510,8 @@ impl Maker<'_> {
             (_, "lockTtl" | "duration") => self.pick(&[1, 20, 100, 500, 2000]),
             (_, "timestamp" | "olderThan" | "newerThan") => now_ms() - self.roll(3000) as i64 + 500,
             (_, "repeatEvery" | "every") => self.pick(&[1, 50, 200, 1000]),
+            ("History" | "Heatmap", "until") => now_ms() - self.roll(60_000) as i64,
+            ("History" | "Heatmap", "points") => self.pick(&[1, 60, 1440]),
             (_, "maxAttempts") => self.pick(&[1, 1, 2, 3]),
             (_, "count") if command == "PULLB" => self.pick(&[1, 2, 5, 50]),
             (
@@ -533,7 +523,8 @@ impl Maker<'_> {
             (_, "timeout" | "stallTimeout") => self.pick(&[0, 0, 150, 1000]),
             (_, "ttl" | "debounceTtl") => self.pick(&[0, 1, 50, 500, 2000]),
             ("RateLimit" | "SetConcurrency", "limit") => self.pick(&[1, 2, 20]),
-            (_, "sizeLimit") => 0,
+            // There is one shard at least.
+            (_, "sizeLimit") | ("Heatmap", "shard") => 0,
             (_, "end") => self.pick(&[-1, 0, 5]),
             ("Clean" | "GetJobs", "limit")
             | ("PromoteJobs" | "RetryDlq" | "RetryCompleted", "count") => {
@@ -560,36 +551,4 @@ impl Maker<'_> {
             _ => json!({"number": number}),
         }
     }
-}
-
-/// Refusals that are about the state of jobs, of queues or of the connection. Whatever else is
-/// refused was valid, and should not have been.
-pub(crate) fn is_expected(command: &str, error: &str) -> bool {
-    // A job of a batch or a flow is named before what is wrong with it.
-    let plain = error.strip_prefix("jobs[").and_then(|rest| rest.split_once("]: "));
-    let plain = plain.map_or(error, |(_, rest)| rest);
-    let of_jobs =
-        ["Job not found", "Lock token required for job ", "Invalid or expired lock token for job "];
-    let of_pushes = ["Dependency job not found: ", "Group group-", "The group of a job is full"];
-    let starts = |list: &[&str]| list.iter().any(|text| plain.starts_with(text));
-    starts(&of_jobs)
-        || match command {
-            "PUSH" | "PUSHB" => starts(&of_pushes),
-            "PUSHF" => starts(&of_pushes) || plain.starts_with("Flow job "),
-            "PULL" | "PULLB" => plain.starts_with("group must be one of at most 8 "),
-            "UpdateParent" => {
-                starts(&["Parent job ", "Child job ", "A job cannot be its own parent"])
-            }
-            "RemoveChildDependency" => plain.ends_with(" has no parent"),
-            "Cron" => plain.starts_with("maxLimit must be more than "),
-            "CronGet" | "CronDelete" => plain == "Cron not found",
-            "Heartbeat" | "UnregisterWorker" => plain == "Worker not found",
-            "RemoveWebhook" | "SetWebhookEnabled" => plain == "Webhook not found",
-            "GetGroups" => plain == "Group not found",
-            "AddWebhook" => plain == "Too many webhooks: at most 1000",
-            "SubscribeEvents" | "UnsubscribeEvents" => {
-                plain == "Subscriptions are for connections over TCP"
-            }
-            _ => plain == "Too many long commands wait already",
-        }
 }

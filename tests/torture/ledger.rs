@@ -125,7 +125,13 @@ impl Ledger {
         let queue = fields.get("queue").and_then(Json::as_str).unwrap_or_default().to_owned();
         let says = |name: &str| fields.get(name).is_some_and(|flag| flag == true);
         match command.name {
-            name if REMOVING.contains(&name) => drop(self.emptied.insert(queue)),
+            name if REMOVING.contains(&name) => {
+                // An action on many may let jobs run anew as well.
+                if name == "Bulk" {
+                    self.retried.insert(queue.clone());
+                }
+                self.emptied.insert(queue);
+            }
             "SetDlqConfig" => drop(self.bounded.insert(queue)),
             "RetryCompleted" => drop(self.retried.insert(queue)),
             "RemoveUnprocessedChildren" => self.children_removed = true,
@@ -147,8 +153,12 @@ impl Ledger {
             }
             "Cron" => {
                 let job = Json::Object(fields.clone());
-                if let (Some(key), true) = (key_of(&job), job["dedup"]["replace"] == true) {
-                    self.replaced_by_crons.insert((queue, key.to_owned()));
+                // Without a key its runs have one of their own, if they must not overlap.
+                let own = text(&job, "name").map(|name| format!("cron:{name}"));
+                if let (Some(key), true) =
+                    (key_of(&job).map(str::to_owned).or(own), job["dedup"]["replace"] == true)
+                {
+                    self.replaced_by_crons.insert((queue, key));
                 }
             }
             _ => {}

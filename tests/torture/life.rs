@@ -174,7 +174,10 @@ impl Life {
     }
 
     fn client(&self) -> crate::support::Client {
-        self.door.client().expect("the server lets its friends in")
+        let mut client = self.door.client().expect("the server lets its friends in");
+        // Lists and counts are compared as version 2 of the protocol has them.
+        client.ok("Hello", serde_json::json!({"protocolVersion": 2}));
+        client
     }
 
     /// Load from all clients, then the fault.

@@ -18,9 +18,11 @@ mod audit;
 mod canary;
 mod commands;
 mod face;
+mod known;
 mod ledger;
 mod life;
 mod player;
+mod refusals;
 mod settle;
 mod trace;
 

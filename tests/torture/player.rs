@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::commands::{Command, Known, Maker, QUEUES, Weather, is_expected};
+use crate::commands::{Command, Maker, QUEUES, Weather};
 use crate::face::{Door, Face, Kind, OVER_HTTP, Said, shows_wrong_token};
+use crate::known::Known;
 use crate::ledger::Ledger;
+use crate::refusals::is_expected;
 use crate::support::{Client, Dice};
 use crate::trace::Trace;
 
@@ -151,7 +153,7 @@ impl Player<'_> {
     }
 
     fn heard(&self, event: &Json) {
-        const EVENTS: [&str; 12] = [
+        const EVENTS: [&str; 14] = [
             "pushed",
             "pulled",
             "completed",
@@ -164,7 +166,15 @@ impl Player<'_> {
             "retried",
             "waiting-children",
             "drained",
+            "paused",
+            "resumed",
         ];
+        // Those of a choice may bear the names of dashboards, and say what is missing.
+        let is_named = event["event"].as_str().is_some_and(|name| name.contains(':'));
+        let is_notice = ["missed", "passed-over"].iter().any(|kind| event["eventType"] == *kind);
+        if is_named && event["ts"].is_u64() || is_notice && event["count"].is_u64() {
+            return;
+        }
         let is_known = event["eventType"].as_str().is_some_and(|kind| EVENTS.contains(&kind));
         if !is_known || !event["queue"].is_string() || !event["timestamp"].is_u64() {
             self.shared.found(format!("a strange event: {event}"));
@@ -188,8 +198,7 @@ impl Player<'_> {
             }
         }
         // Those that are for active jobs alone: of others, a token says nothing.
-        let ends =
-            ["ACK", "FAIL", "JobHeartbeat", "ExtendLock", "MoveToWaitingChildren", "MoveToDelayed"];
+        let ends = ["ACK", "FAIL", "JobHeartbeat", "ExtendLock", "MoveToWaitingChildren"];
         let passed = is_ok && reply["data"]["applied"] != false;
         if passed && ends.contains(&command.name) && shows_wrong_token(command) {
             shared.found(format!("a token that fits nothing was taken: {command}"));

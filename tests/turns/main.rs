@@ -13,8 +13,12 @@ mod cases;
 mod world;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use corq::api::commands::{COMMANDS, CommandSpec, Op};
+use rustix::process::Signal;
+use serde_json::json;
+use support::{Start, until};
 use world::{Sizes, World};
 
 /// Steps of one kind of work in one turn.
@@ -122,14 +126,112 @@ impl Run {
     }
 }
 
+/// Whether the bounds themselves are taken, and times are looked at.
+fn is_full() -> bool {
+    std::env::var("CORQ_TURNS").is_ok_and(|sizes| sizes == "full")
+}
+
 #[test]
 fn every_command_at_its_bounds_is_in_slices() {
-    let full = std::env::var("CORQ_TURNS").is_ok_and(|sizes| sizes == "full");
+    let full = is_full();
     let mut run =
         if full { Run::new(u64::MAX, LENGTH_MS_MAX) } else { Run::new(STEPS_MAX, f64::INFINITY) };
     run.play_all(if full { Sizes::FULL } else { Sizes::SMALL });
     run.print();
     assert!(run.findings.is_empty(), "turns that are too long: {:#?}", run.findings);
+}
+
+/// The fear: a machine of workers is gone, and its shard hears of all their connections in the same turn.
+#[test]
+fn connections_that_end_at_once_do_so_a_slice_a_turn() {
+    // Each gives back what it held, and then is gone.
+    const STEPS_PER_END: u64 = 3;
+    let (count, length_ms_max) =
+        if is_full() { (4000, LENGTH_MS_MAX) } else { (600, f64::INFINITY) };
+    let mut world = World::new(Sizes::SMALL);
+    let clients: Vec<_> = (0..count).map(|_| world.server.client()).collect();
+    until("all connections to be there", || (connections(&mut world) > count).then_some(()));
+    // The server hears of all of them at once.
+    world.server.freeze();
+    drop(clients);
+    world.server.signal(Signal::CONT);
+    until("all connections to be gone", || (connections(&mut world) == 1).then_some(()));
+    let longest = turns_of(&mut world)["disconnect"];
+    println!("disconnect: {longest:?}");
+    assert!(longest.steps > 0, "ends are counted");
+    assert!(longest.steps < 1000 + STEPS_PER_END, "{longest:?}");
+    assert!(longest.length_ms <= length_ms_max, "{longest:?}");
+}
+
+fn figure(world: &mut World, family: &str) -> u64 {
+    let text = world.metrics();
+    let line = text.lines().find_map(|line| line.strip_prefix(family));
+    line.unwrap().parse().unwrap()
+}
+
+fn connections(world: &mut World) -> u64 {
+    figure(world, "corq_connections ")
+}
+
+/// The fear: many clients stop within a frame, and all of them are given up in the same turn.
+#[test]
+fn connections_whose_deadlines_pass_together_are_given_up_a_slice_a_turn() {
+    const TIMEOUT: Duration = Duration::from_millis(300);
+    const STEPS_PER_END: u64 = 5;
+    let (count, length_ms_max) =
+        if is_full() { (4000, LENGTH_MS_MAX) } else { (600, f64::INFINITY) };
+    let start = Start::new().env("SHARDS", 1).env("FRAME_TIMEOUT_MS", TIMEOUT.as_millis());
+    let server = start.start();
+    let client = server.client();
+    let mut world = World { server, client, sizes: Sizes::SMALL };
+    let mut clients: Vec<_> = (0..count).map(|_| world.server.client()).collect();
+    until("all connections to be there", || (connections(&mut world) > count).then_some(()));
+    let received = |world: &mut World| figure(world, "corq_received_bytes_total ");
+    let mut beginning = vec![0; 1000];
+    beginning[2] = 0xff;
+    let all = received(&mut world) + count * beginning.len() as u64;
+    world.server.freeze();
+    for client in &mut clients {
+        client.send_bytes(&beginning).unwrap();
+    }
+    world.server.signal(Signal::CONT);
+    until("all beginnings to be there", || (received(&mut world) >= all).then_some(()));
+    // All deadlines have passed when the server goes on.
+    world.server.freeze();
+    let frozen = Instant::now();
+    until("the deadlines to pass", || (frozen.elapsed() > TIMEOUT).then_some(()));
+    world.server.signal(Signal::CONT);
+    until("all connections to be gone", || (connections(&mut world) == 1).then_some(()));
+    let turns = turns_of(&mut world);
+    println!("due: {:?}, disconnect: {:?}", turns["due"], turns.get("disconnect"));
+    assert!(turns["due"].steps > 0, "ends are counted");
+    assert!(turns["due"].steps < 1000 + STEPS_PER_END, "{turns:?}");
+    assert!(turns["due"].length_ms <= length_ms_max, "{turns:?}");
+}
+
+/// The fear: rows of which each is short make a turn of megabytes, or all of them are moved at the end.
+#[test]
+fn a_page_of_dead_letters_with_long_errors_is_written_a_slice_a_turn() {
+    const JOBS: usize = 60;
+    let mut world = World::new(Sizes::SMALL);
+    let error = "e".repeat(60_000);
+    for _ in 0..JOBS {
+        world.client.push_with("dead", 1, json!({"maxAttempts": 1}));
+        let (job, token) = world.client.pull_owned("dead", 60_000);
+        world.ok("FAIL", json!({"id": job["id"], "token": token, "error": error}));
+    }
+    let page = json!({"queue": "dead", "count": JOBS, "filter": {"offset": 0}});
+    let shown = world.ok("Dlq", page);
+    let (jobs, entries) = (shown["jobs"].as_array().unwrap(), shown["entries"].as_array().unwrap());
+    assert_eq!((jobs.len(), entries.len()), (JOBS, JOBS));
+    for (job, entry) in jobs.iter().zip(entries) {
+        assert_eq!((&entry["job"], &entry["error"]), (job, &json!(error)));
+    }
+    let turns = turns_of(&mut world);
+    // A row is 90 steps, and a slice ends with the row that fills it; a turn may begin and go on.
+    let steps = ["Dlq", "due"].map(|work| turns.get(work).map_or(0, |longest| longest.steps));
+    assert!(steps.iter().all(|&steps| steps < 700), "{steps:?}");
+    assert!(steps.iter().any(|&steps| steps > 200), "bytes are counted: {steps:?}");
 }
 
 /// A pull of a thousand jobs is one turn: by a bound below that, it has to be seen.

@@ -26,14 +26,21 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     /// More than a turn may do, and not much more: for slow machines.
-    pub(crate) const SMALL: Self =
-        Self { jobs: 6000, batch: 6000, family: 6000, groups: 6000, names: 5500, payload: 100_000 };
+    pub(crate) const SMALL: Self = Self {
+        jobs: 6000,
+        batch: 6000,
+        family: 6000,
+        groups: 6000,
+        names: 5500,
+        payload: 3_000_000,
+    };
 
     /// The bounds, or what one client can have where there is none.
     pub(crate) const FULL: Self = Self {
         jobs: 1_000_000,
         batch: 100_000,
-        family: 99_000,
+        // As many as a flow may have whose answer, 600 bytes and its names for each job, still fits.
+        family: 90_000,
         groups: 400_000,
         names: 10_000,
         payload: 10_000_000,
@@ -125,8 +132,8 @@ impl World {
     }
 
     pub(crate) fn complete(&mut self, queue: &str, count: usize) {
-        let (ids, _) = self.pull_many(queue, count, false);
-        for ids in ids.chunks(BATCH) {
+        for first in (0..count).step_by(BATCH) {
+            let (ids, _) = self.pull_many(queue, BATCH.min(count - first), false);
             self.ok("ACKB", json!({"ids": ids}));
         }
     }

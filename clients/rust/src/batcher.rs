@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::options::JobOptions;
 use crate::queue::{JobBatch, Queue};
 use crate::raw::Payload;
+use crate::telemetry::Producing;
 
 /// After so many jobs of one batch were refused, the others of it are tried one by one.
 const REFUSALS_MAX: usize = 16;
@@ -147,6 +148,7 @@ impl Flushed {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Batcher {
+    queue: Arc<str>,
     entries: mpsc::Sender<Entry>,
     bytes: Arc<Semaphore>,
     bytes_max: u32,
@@ -197,7 +199,8 @@ impl Batcher {
         let (entries, receiver) = mpsc::channel(options.waiting_max);
         let bytes = Arc::new(Semaphore::new(options.waiting_bytes_max as usize));
         let unheard = Arc::default();
-        let batcher = Self { entries, bytes, bytes_max: options.waiting_bytes_max, unheard };
+        let bytes_max = options.waiting_bytes_max;
+        let batcher = Self { queue: queue.name().into(), entries, bytes, bytes_max, unheard };
         (batcher, run(queue, options, receiver))
     }
 
@@ -238,7 +241,11 @@ impl Batcher {
         receipt: Option<oneshot::Sender<Result<String, Error>>>,
     ) -> Result<(), Error> {
         let mut job = JobBatch::new();
-        job.add_with(data, options)?;
+        // The span of one job: that of the batch would be below none of them.
+        let span = Producing::begin("create", &self.queue, None);
+        let added = job.add_with(data, &options.in_trace(span.context()));
+        span.end(added.as_ref().map(|()| None));
+        added?;
         // One that is larger than all that may wait takes all of the room.
         let bytes = u32::try_from(job.jobs.len()).unwrap_or(u32::MAX).min(self.bytes_max);
         let room = self.bytes.clone().acquire_many_owned(bytes).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::event_choice::EventChoice;
 use crate::events::Events;
 use crate::fields::Fields;
 use crate::handle::JobHandle;
@@ -17,7 +18,9 @@ use crate::net::pool::Pool;
 use crate::net::tls::{Connector, Tls};
 use crate::queue::Queue;
 use crate::raw::Payload;
-use crate::records::{Cron, Job, Metrics, QueueInfo, Stats, Webhook, WorkerInfo};
+use crate::records::{
+    Cron, CronRun, Job, Metrics, QueueInfo, Stats, Webhook, WebhookDelivery, WorkerInfo,
+};
 use crate::wire::reply::Reply;
 use crate::wire::request::{Request, millis};
 
@@ -332,6 +335,40 @@ impl Client {
         }
     }
 
+    /// Pushes a job of a schedule now. Answers its id, or that of the job that holds its key. Neither the next run nor
+    /// the number of runs changes.
+    pub async fn trigger_cron(&self, name: &str) -> Result<String, Error> {
+        self.ask(Request::new("CronTrigger").str("name", name)).await?.read("id")
+    }
+
+    /// A disabled schedule does not run, and keeps its place and its cadence.
+    pub async fn set_cron_enabled(&self, name: &str, enabled: bool) -> Result<Cron, Error> {
+        let request =
+            Request::repeatable("SetCronEnabled").str("name", name).bool("enabled", enabled);
+        self.ask(request).await?.read("cron")
+    }
+
+    /// The next runs of a schedule, at most 100.
+    pub async fn next_runs(&self, name: &str, count: u64) -> Result<Vec<CronRun>, Error> {
+        let request = Request::repeatable("CronPreview").str("name", name).uint("count", count);
+        self.ask(request).await?.within("data", "runs")
+    }
+
+    /// The next runs of a schedule that is not set, at most 100, in a zone by its IANA name.
+    pub async fn preview_cron(
+        &self,
+        every: Every,
+        timezone: Option<&str>,
+        count: u64,
+    ) -> Result<Vec<CronRun>, Error> {
+        let request = Request::repeatable("CronPreview").uint("count", count);
+        let request = match &every {
+            Every::Expression(schedule) => request.str("schedule", schedule),
+            Every::Interval(interval) => request.uint("repeatEvery", millis(*interval)),
+        };
+        self.ask(request.opt_str("timezone", timezone)).await?.within("data", "runs")
+    }
+
     /// Has events posted to a URL: those named (`job.completed`, `job.failed`, ...; none means all), of one queue or
     /// of all, signed if there is a secret. Answers its id.
     pub async fn add_webhook(
@@ -370,9 +407,29 @@ impl Client {
         self.done(request).await
     }
 
+    /// Posts a sample to a webhook at once, and tells what came of it.
+    pub async fn test_webhook(&self, id: &str) -> Result<WebhookDelivery, Error> {
+        self.ask(Request::new("TestWebhook").str("id", id)).await?.read("data")
+    }
+
+    /// The last attempts to deliver to a webhook, newest first: at most 50, and none from before the start of the server.
+    pub async fn webhook_deliveries(
+        &self,
+        id: &str,
+        limit: u64,
+    ) -> Result<Vec<WebhookDelivery>, Error> {
+        let request = Request::repeatable("WebhookDeliveries").str("id", id).uint("limit", limit);
+        self.ask(request).await?.within("data", "deliveries")
+    }
+
     /// Listens to what happens in a queue, on a connection of its own.
     pub async fn events(&self, queue: &str) -> Result<Events, Error> {
-        Events::listen(self.pool.settings.clone(), queue).await
+        Events::listen(self.pool.settings.clone(), EventChoice::new().queues([queue])).await
+    }
+
+    /// Listens to the events of a choice, on a connection of its own.
+    pub async fn events_of(&self, choice: EventChoice) -> Result<Events, Error> {
+        Events::listen(self.pool.settings.clone(), choice).await
     }
 
     /// Sends nothing more, from this clone and all others: commands answer [`Error::Closed`] from now on. What was

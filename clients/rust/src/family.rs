@@ -9,6 +9,7 @@ use crate::options::JobOptions;
 use crate::pulled::Pulled;
 use crate::raw::{Payload, Raw};
 use crate::records::Job;
+use crate::telemetry::Producing;
 use crate::wire::encode::Encoder;
 use crate::wire::request::Request;
 
@@ -106,11 +107,16 @@ impl Client {
             count += 1;
             next.extend(job.children.iter().rev().map(|child| (child, Some(job.id.as_str()))));
         }
+        let queue = roots.first().map_or("", |root| &root.queue);
+        let span = Producing::begin("send", queue, Some(count));
         let mut request = Request::new("PUSHF");
         let encoder = request.field("jobs");
         encoder.array(count);
         encoder.append(&jobs);
-        self.ask(request).await?.within("data", "jobs")
+        let request = request.trace(span.context());
+        let pushed = async { self.ask(request).await?.within("data", "jobs") }.await;
+        span.end(pushed.as_ref().map(|_: &Vec<Job>| None));
+        pushed
     }
 }
 

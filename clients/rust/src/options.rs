@@ -1,5 +1,7 @@
 //! With what a job is pushed.
 
+#[cfg(feature = "tokio")]
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -53,6 +55,8 @@ pub struct JobOptions {
     keep_logs: Option<u32>,
     size_limit: Option<u64>,
     timestamp_ms: Option<u64>,
+    traceparent: Option<String>,
+    tracestate: Option<String>,
 }
 
 impl JobOptions {
@@ -233,6 +237,25 @@ impl JobOptions {
         self
     }
 
+    /// The trace that it belongs to: the `traceparent` and the `tracestate` of W3C Trace Context. Workers get them with
+    /// the job.
+    pub fn trace(mut self, traceparent: impl Into<String>, tracestate: Option<String>) -> Self {
+        self.traceparent = Some(traceparent.into());
+        self.tracestate = tracestate.filter(|state| !state.is_empty());
+        self
+    }
+
+    /// The same in a trace, unless it names one itself.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn in_trace(&self, context: Option<(String, Option<String>)>) -> Cow<'_, Self> {
+        match context {
+            Some((parent, state)) if self.traceparent.is_none() => {
+                Cow::Owned(self.clone().trace(parent, state))
+            }
+            _ => Cow::Borrowed(self),
+        }
+    }
+
     /// As a part of a flow: its id stands elsewhere, its family is that of the flow.
     pub(crate) fn in_flow<'f>(
         mut self,
@@ -302,6 +325,8 @@ impl JobOptions {
         fields.uint("keepLogs", self.keep_logs.map(u64::from));
         fields.uint("sizeLimit", self.size_limit);
         fields.uint("timestamp", self.timestamp_ms);
+        fields.text("traceparent", self.traceparent.as_deref());
+        fields.text("tracestate", self.tracestate.as_deref());
         Ok(fields.count)
     }
 }
@@ -532,7 +557,8 @@ mod tests {
             .stack_trace_limit(11)
             .keep_logs(12)
             .size_limit(13)
-            .timestamp_ms(1 << 41);
+            .timestamp_ms(1 << 41)
+            .trace("00-1-2-01", Some("a=1".to_owned()));
         let value = encoded(&options);
         let json = serde_json::json!({
             "data": 7, "jobId": "a", "name": "b", "priority": -5, "delay": 1000, "maxAttempts": 4,
@@ -543,7 +569,8 @@ mod tests {
             "lifo": true, "removeOnComplete": true, "removeOnFail": true, "durable": true,
             "dependsOn": ["h", "i"], "childrenIds": ["i"], "parentId": "j",
             "ignoreDependencyOnFailure": true, "repeat": {"every": 9000, "count": 1, "limit": 10},
-            "stackTraceLimit": 11, "keepLogs": 12, "sizeLimit": 13, "timestamp": 1_u64 << 41,
+            "stackTraceLimit": 11, "keepLogs": 12, "sizeLimit": 13, "timestamp": 1_u64 << 41, "traceparent": "00-1-2-01",
+            "tracestate": "a=1",
         });
         assert_eq!(value_as_json(&value), json);
     }

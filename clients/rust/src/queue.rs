@@ -10,6 +10,7 @@ use crate::options::JobOptions;
 use crate::pulled::{PullOptions, Pulled};
 use crate::raw::Payload;
 use crate::records::{CountsPerPriority, GroupInfo, Job, JobCounts, JobState, QueueLimits};
+use crate::telemetry::Producing;
 use crate::wire::encode::Encoder;
 use crate::wire::request::Request;
 
@@ -195,9 +196,16 @@ impl Queue {
         data: &P,
         options: &JobOptions,
     ) -> Result<String, Error> {
-        let request = self.changing("PUSH").repeats(options.is_repeatable());
-        let request = request.fields(|encoder| options.encode(data, "jobId", encoder))?;
-        self.client.ask(request).await?.read("id")
+        let span = Producing::begin("send", &self.name, None);
+        let options = options.in_trace(span.context());
+        let pushed = async {
+            let request = self.changing("PUSH").repeats(options.is_repeatable());
+            let request = request.fields(|encoder| options.encode(data, "jobId", encoder))?;
+            self.client.ask(request).await?.read::<String>("id")
+        };
+        let pushed = pushed.await;
+        span.end(pushed.as_deref().map(Some));
+        pushed
     }
 
     /// Pushes many jobs with one command, all or none; answers their ids in order. At most 100,000 of them, and 64 MB.
@@ -206,7 +214,11 @@ impl Queue {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        self.client.ask(jobs.request(&self.name)).await?.read("ids")
+        let span = Producing::begin("send", &self.name, Some(jobs.len()));
+        let request = jobs.request(&self.name).trace(span.context());
+        let pushed = async { self.client.ask(request).await?.read("ids") }.await;
+        span.end(pushed.as_ref().map(|_: &Vec<String>| None));
+        pushed
     }
 
     /// Gathers jobs that come one by one, and pushes many at a time. It works in a task of the runtime in which this is

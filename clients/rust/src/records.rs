@@ -2,71 +2,14 @@
 //! epoch.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Deserialize;
 
 use crate::error::Error;
 use crate::raw::Raw;
-use crate::wire::read::{Read, Reader};
-use crate::wire::record::{FromWire, record};
+use crate::wire::record::record;
 
-/// Where a job is in its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum JobState {
-    /// It may be delivered.
-    Waiting,
-    /// It waits for its time.
-    Delayed,
-    /// A worker has it.
-    Active,
-    /// It is done.
-    Completed,
-    /// It lies in the dead-letter queue.
-    Failed,
-    /// It waits for other jobs.
-    WaitingChildren,
-    /// The server knows no such job, or has not said.
-    #[default]
-    Unknown,
-}
-
-impl JobState {
-    /// The name of the state in the protocol.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Delayed => "delayed",
-            Self::Active => "active",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::WaitingChildren => "waiting-children",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-impl fmt::Display for JobState {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
-
-impl FromWire for JobState {
-    fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        let name = reader.str()?;
-        let states = [
-            Self::Waiting,
-            Self::Delayed,
-            Self::Active,
-            Self::Completed,
-            Self::Failed,
-            Self::WaitingChildren,
-        ];
-        Ok(states.into_iter().find(|state| state.as_str() == name).unwrap_or_default())
-    }
-}
+pub use crate::job_state::JobState;
 
 record! {
     /// A job as the server tells of it. One that was pulled has the fields up to `progress`, its group and its family; the others are
@@ -138,6 +81,10 @@ record! {
         failed_at_ms: Option<u64> = "failedAt",
         /// The stack of its failure.
         stacktrace: Vec<String> = "stacktrace",
+        /// The trace that it belongs to: the span it was pushed in.
+        traceparent: Option<String> = "traceparent",
+        /// What vendors add to that.
+        tracestate: Option<String> = "tracestate",
         /// How it is repeated.
         repeat: Option<RepeatState> = "repeat",
         /// When it came, when its last attempt began, when it ended.
@@ -254,8 +201,10 @@ record! {
         schedule: Option<String> = "schedule",
         /// Its interval, in milliseconds.
         repeat_every_ms: Option<u64> = "repeatEvery",
-        /// When it runs next.
+        /// When it runs next; 0 if it is disabled.
         next_run_ms: u64 = "nextRun",
+        /// Whether it runs: `Some(false)` if it is disabled.
+        enabled: Option<bool> = "enabled",
         /// How often it has run.
         executions: u64 = "executions",
         /// How often it runs in all.
@@ -264,6 +213,16 @@ record! {
         timezone: Option<String> = "timezone",
         /// What its jobs are called.
         job_name: Option<String> = "jobName",
+    }
+}
+
+record! {
+    /// A run of a schedule that is to come.
+    CronRun {
+        /// When it is due.
+        at_ms: u64 = "at",
+        /// The same in the zone of the schedule, as `2026-03-29T03:00:00+02:00`.
+        local: String = "local",
     }
 }
 
@@ -310,6 +269,30 @@ record! {
         failure_count: u64 = "failureCount",
         /// Whether it gets events.
         enabled: bool = "enabled",
+    }
+}
+
+record! {
+    /// An attempt to deliver an event to a webhook.
+    WebhookDelivery {
+        /// When it began.
+        at_ms: u64 = "timestamp",
+        /// The event; `webhook.test` for a sample.
+        event: String = "event",
+        /// The job that the event is about.
+        job_id: String = "jobId",
+        /// Which attempt for the event it was, from 1.
+        attempt: u64 = "attempt",
+        /// Whether the receiver took it.
+        delivered: bool = "delivered",
+        /// The status of the response, if there was one.
+        status: Option<u64> = "status",
+        /// Why it failed, if it did.
+        error: Option<String> = "error",
+        /// How long it took.
+        duration_ms: u64 = "duration",
+        /// Whether it is a sample that was asked for.
+        test: bool = "test",
     }
 }
 
@@ -486,8 +469,98 @@ record! {
         prev: Option<String> = "prev",
         /// How long it is held back, in milliseconds.
         delay_ms: Option<u64> = "delay",
+        /// Its id, which tells the server where this client is.
+        id: Option<String> = "id",
+        /// Events of other jobs that a sample has passed over before it.
+        passed_over: Option<u64> = "passedOver",
+        /// Of what is no event: how many it is about.
+        count: Option<u64> = "count",
     }
 }
 
 /// Jobs by their priority.
 pub type CountsPerPriority = BTreeMap<String, u64>;
+
+record! {
+    /// One thing that the server does with many jobs, as far as it is: from [`Client::task`](crate::Client::task).
+    Task {
+        /// Its id.
+        id: String = "id",
+        /// What is done: `retry`, `remove` and the like.
+        action: String = "action",
+        /// The queue of the jobs, if they are of one.
+        queue: Option<String> = "queue",
+        /// Whether nothing is changed.
+        dry_run: bool = "dryRun",
+        /// `running`, `done`, `cancelled` or `failed`.
+        state: String = "state",
+        /// Whether it waits until the server takes commands again.
+        paused: bool = "paused",
+        /// Why it failed.
+        error: Option<String> = "error",
+        /// Jobs that there are to look at, as known at its beginning.
+        total: u64 = "total",
+        /// Jobs looked at.
+        counted: u64 = "counted",
+        /// Those that are meant.
+        matched: u64 = "matched",
+        /// Those that were changed; in a dry run, that would be.
+        changed: u64 = "changed",
+        /// Those that were not.
+        skipped: Skipped = "skipped",
+        /// Payloads that were searched in part.
+        partly: u64 = "partly",
+        /// When it began.
+        started_at_ms: u64 = "startedAt",
+        /// When it ended.
+        ended_at_ms: Option<u64> = "endedAt",
+        /// The role of its client.
+        started_by: String = "startedBy",
+    }
+}
+
+record! {
+    /// How many jobs a task left as they were, and why.
+    Skipped {
+        /// There is no job of that id.
+        not_found: u64 = "notFound",
+        /// A worker has it.
+        active: u64 = "active",
+        /// It is in no state in which that can be done.
+        state: u64 = "state",
+        /// What is stored of it cannot be read.
+        damaged: u64 = "damaged",
+    }
+}
+
+record! {
+    /// Dead letters by their errors: from [`Queue::dead_letter_groups`](crate::Queue::dead_letter_groups).
+    ErrorGroups {
+        /// The largest groups.
+        groups: Vec<ErrorGroup> = "groups",
+        /// All dead letters.
+        total: u64 = "total",
+        /// Those that are in none of the groups.
+        others: u64 = "others",
+        /// Those whose error cannot be read.
+        damaged: u64 = "damaged",
+    }
+}
+
+record! {
+    /// Dead letters that say the same but for numbers and ids.
+    ErrorGroup {
+        /// What they say, with `#` for each number and id.
+        error: String = "error",
+        /// How many.
+        count: u64 = "count",
+        /// When the first of them failed.
+        oldest_ms: u64 = "oldest",
+        /// When the last of them failed.
+        newest_ms: u64 = "newest",
+        /// The id of that.
+        sample: String = "sample",
+        /// And its queue.
+        queue: String = "queue",
+    }
+}

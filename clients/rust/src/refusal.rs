@@ -54,6 +54,8 @@ codes! {
     Unauthorized = "unauthorized";
     /// The request seems to come from a web page that is not allowed.
     CrossOrigin = "cross-origin";
+    /// The token is valid, but not for this command or this queue.
+    Forbidden = "forbidden";
     /// The job, schedule, worker, webhook or group does not exist.
     NotFound = "not_found";
     /// The request was not complete in time.

@@ -53,6 +53,9 @@ pub struct LogConfig {
     pub is_begun: bool,
     /// The segment that a log without any begins with.
     pub first_segment: u64,
+    /// What the first file of a log without records takes of the file system before more is asked for; 0: all of it, and
+    /// the reserve as well.
+    pub first_bytes: u64,
     /// Room that is kept ready for records, in files made before they are needed. 0: the next segment
     /// is made when the one before is half full.
     pub reserve_bytes: u64,
@@ -74,6 +77,7 @@ impl LogConfig {
             bytes_max: u64::MAX,
             is_begun: false,
             first_segment: 0,
+            first_bytes: 0,
             reserve_bytes: 0,
         }
     }

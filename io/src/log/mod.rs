@@ -48,6 +48,7 @@ pub use data_dir::refusal::LockError;
 pub use data_dir::watch::{Change, Presence, Watch};
 pub use data_dir::{DataDir, Leftover, make_directory};
 pub use disk::blocking::BlockingDisk;
+pub(crate) use disk::directory::Directory;
 pub use disk::faulty::{Faults, FaultyDisk};
 pub use disk::file::FileDisk;
 pub use disk::memory::MemoryDisk;
@@ -72,6 +73,7 @@ pub use read::cold_read::{ReadDone, ReadError};
 pub use read::recovery::{Dropped, Recovery};
 pub use reclaim::scan_oldest::{Scan, ScanError};
 pub use write::segment_pool::Lack;
+pub use write::staged::Staged;
 
 use format::address::Geometry;
 use format::chain::BLOCK_ALIGN_BYTES;
@@ -112,6 +114,8 @@ pub struct Counters {
     pub dropped_bytes: u64,
     /// Failed attempts to get room for another segment: the disk is full, or nearly.
     pub segment_failures: u64,
+    /// Failed attempts to remove a file, which are made again.
+    pub removal_failures: u64,
     /// Block writes that found no room in the place that they have, and are tried again.
     pub held_writes: u64,
     /// Records asked for that were no longer in memory.
@@ -174,16 +178,31 @@ impl<D: Disk> Log<D> {
             }
             _ => OpenError::Io { what: "making a segment".into(), source },
         };
-        let spares = disk.spares(config.segment_bytes).map_err(making)?;
+        let mut spares = disk.spares(config.segment_bytes).map_err(making)?;
+        // A log without records has nothing that they would be for.
+        let is_bare = config.first_bytes > 0 && from.segments.is_empty();
+        while is_bare && spares > 0 {
+            disk.drop_spare().map_err(making)?;
+            spares -= 1;
+        }
         // What was set aside is used first: there may be no other room.
         let recycled = from.resumed.is_none() && spares > 0;
         let fresh = SegmentHeader { recycled, ..header };
         let header = from.resumed.as_ref().map_or(fresh, |resumed| resumed.header);
         if from.resumed.is_none() {
-            disk.create(from.fresh, config.segment_bytes, &header.encode(), recycled)
-                .and_then(|()| disk.settle(from.fresh))
-                .map_err(making)?;
+            let (bytes, header) = (config.segment_bytes, header.encode());
+            let made = if is_bare {
+                disk.begin(from.fresh, bytes, config.first_bytes, &header)
+            } else {
+                disk.create(from.fresh, bytes, &header, recycled)
+            };
+            made.and_then(|()| disk.settle(from.fresh)).map_err(making)?;
         }
+        let taken = match &from.resumed {
+            None => is_bare.then(|| geometry.start_of(current).plus(config.first_bytes)),
+            // It may be one that had not taken all of its room. Without more, there is none that is sure.
+            Some(_) => disk.take_room(current, config.segment_bytes).is_err().then_some(from.end),
+        };
         let ending = |source| OpenError::Io { what: "retiring the last segment".into(), source };
         from.rest.end(&mut disk).map_err(ending)?;
         let mut segments = from.segments;
@@ -195,7 +214,9 @@ impl<D: Disk> Log<D> {
         let mut pool = SegmentPool::new(geometry, segments, config.bytes_max);
         // A fresh one was one of them, or has been made beside them.
         pool.spares = spares - u64::from(recycled);
-        let disk_bytes = pool.used_bytes + pool.spares * config.segment_bytes;
+        pool.taken = taken;
+        let disk_bytes =
+            pool.used_bytes + pool.spares * config.segment_bytes - pool.untaken_bytes();
 
         let chain = Chain {
             shard: config.shard,
@@ -276,6 +297,20 @@ impl<D: Disk> Log<D> {
             "a record of {body_bytes} bytes is over the limit"
         );
         self.buffer.append(body_bytes)
+    }
+
+    /// The same for a record of so many bytes of which the end has been staged: what is before that is to be filled. It gets
+    /// a block of its own.
+    ///
+    /// # Panics
+    /// When the record is larger than `record_bytes_max`, or its head longer than what was staged takes.
+    pub fn append_staged(&mut self, head_bytes: usize, staged: Staged) -> (Position, &mut [u8]) {
+        let body_bytes = head_bytes + staged.len();
+        assert!(
+            body_bytes <= self.record_bytes_max - RECORD_HEADER_BYTES && staged.takes(head_bytes),
+            "a record of {body_bytes} bytes is over the limit"
+        );
+        self.buffer.append_staged(head_bytes, staged)
     }
 
     /// All that was appended must be on the disk before what comes counts as released, and before the record appended
@@ -364,9 +399,15 @@ impl<D: Disk> Log<D> {
         Some(start..oldest.end)
     }
 
-    /// Whether there is a segment besides the one that is being written, be it on its way out.
+    /// Whether there is a segment besides the one that is being written, be it on its way out, and segments can go.
     pub fn has_older(&self) -> bool {
-        self.writer.pool.segments.len() > 1 || self.writer.retiring.is_some()
+        let is_stuck = self.writer.stuck().is_some();
+        !is_stuck && (self.writer.pool.segments.len() > 1 || self.writer.retiring.is_some())
+    }
+
+    /// The oldest segment that could not be removed at the last attempt, and why. It is tried again, and none goes before it.
+    pub fn stuck_removal(&self) -> Option<LogError> {
+        self.writer.stuck()
     }
 
     /// Nothing of the oldest segment is needed any more but what has been appended since. It goes once
@@ -424,6 +465,11 @@ impl<D: Disk> Log<D> {
     /// Bytes of all files that are no room: what is needed, and what is not.
     pub fn filled_bytes(&self) -> u64 {
         self.counters.disk_bytes.saturating_sub(self.writer.pool.room_bytes(self.head()))
+    }
+
+    /// Bytes of files that are set aside and, for want of descriptors or memory, cannot be opened.
+    pub fn unopened_bytes(&self) -> u64 {
+        self.writer.pool.unopened_bytes()
     }
 
     /// Bytes that the file system, or the bound, still had when it gave no more room: too few for a

@@ -37,6 +37,16 @@ impl Reactor {
         self.push_listener(socket.into(), tag, (Some(acceptor), true));
     }
 
+    /// The same for other shards as well, as [`Reactor::add_shared_listener`]: what is placed has agreed on keys.
+    pub fn add_shared_tls_listener(
+        &mut self,
+        socket: impl Into<OwnedFd>,
+        tag: u32,
+        acceptor: Acceptor,
+    ) {
+        self.push_listener(socket.into(), tag, (Some(acceptor), false));
+    }
+
     fn push_listener(
         &mut self,
         socket: OwnedFd,

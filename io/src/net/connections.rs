@@ -227,7 +227,8 @@ impl Connections {
     /// `Event::GivenAway`. A peer that ends before calls it off: then `Event::Ended` comes instead, and
     /// the connection stays.
     pub fn give_away(&mut self, id: ConnId) {
-        self.with(id, |conn, _| conn.leaving = true);
+        // Of one that has ended already the shard has yet to learn.
+        self.with(id, |conn, _| conn.leaving = !conn.half_closed && !conn.broken);
     }
 
     /// Takes in a connection that another shard has given away.

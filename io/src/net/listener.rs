@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use crate::tls::Acceptor;
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// Connections that the kernel completes and keeps until they are accepted.
 pub(super) const BACKLOG: i32 = 4096;
@@ -26,16 +26,26 @@ pub fn listen(addr: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(reuse_port)?;
+    prepare(&SockRef::from(&socket))?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Whether an address cannot be listened at because the machine has none of its family.
+pub fn lacks_family(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+}
+
+/// Sets what the sockets that a listening one accepts shall inherit.
+pub(super) fn prepare(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(
         &TcpKeepalive::new()
             .with_time(KEEPALIVE_IDLE)
             .with_interval(KEEPALIVE_INTERVAL)
             .with_retries(KEEPALIVE_PROBES),
-    )?;
-    socket.bind(&addr.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    )
 }
 
 /// A listener of a reactor.
@@ -58,7 +68,6 @@ pub(super) struct Listener {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use socket2::SockRef;
     use std::net::TcpStream;
 
     #[test]

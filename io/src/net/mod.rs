@@ -8,8 +8,17 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `accept` | accepts connections |
+//! | `buffers` | receive buffers that the kernel fills |
+//! | `connection` | one connection: its descriptor, and how far it is in its life |
+//! | `connections` | the connections of a shard |
 //! | `handshake_memory` | the memory of handshakes that are not over |
+//! | `inherited` | listening sockets that a service manager has opened |
+//! | `listener` | listening sockets |
 //! | `op_token` | what a completion belongs to |
+//! | `output` | what one connection is to send |
+//! | `permits` | how many connections a process may have |
+//! | `reactor` | completions become events, wishes become operations |
+//! | `shared` | bytes that many outputs send |
 //! | `tls_handshake` | handshakes, in turns |
 //! | `tls_session` | TLS over our buffers |
 //! | `unix_socket` | sockets in the file system |
@@ -20,6 +29,7 @@ mod buffers;
 mod connection;
 mod connections;
 mod handshake_memory;
+mod inherited;
 mod listener;
 mod op_token;
 mod output;
@@ -35,7 +45,8 @@ use std::io;
 
 pub use buffers::{Buffers, Chunk};
 pub use connections::{Connections, Socket};
-pub use listener::listen;
+pub use inherited::{Inherited, Place, inherited};
+pub use listener::{lacks_family, listen};
 pub use permits::Permits;
 pub use reactor::Reactor;
 pub use shared::{Counted, Shared, Tally};

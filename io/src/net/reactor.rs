@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use io_uring::types::Fd;
-use io_uring::{cqueue, opcode};
+use io_uring::{cqueue, opcode, squeue};
 
 use super::buffers::{Buffers, GROUP};
 use super::connection::{Life, Receive};
@@ -125,11 +125,10 @@ impl Reactor {
     pub unsafe fn submit_disk(&mut self, op: DiskOpKind, tag: u64) {
         assert!(tag < TAG_MAX, "tag {tag} is too large");
         let entry = match op {
-            DiskOpKind::Write { fd, offset, ptr, len, dsync } => {
-                opcode::Write::new(Fd(fd), ptr, len)
-                    .offset(offset)
-                    .rw_flags(if dsync { libc::RWF_DSYNC } else { 0 })
-                    .build()
+            DiskOpKind::Write { fd, offset, ptr, len, dsync, apart } => {
+                let write = opcode::Write::new(Fd(fd), ptr, len).offset(offset);
+                let write = write.rw_flags(if dsync { libc::RWF_DSYNC } else { 0 }).build();
+                if apart { write.flags(squeue::Flags::ASYNC) } else { write }
             }
             DiskOpKind::Sync { fd, data_only } => {
                 let flags = io_uring::types::FsyncFlags::DATASYNC;
@@ -139,6 +138,8 @@ impl Reactor {
             DiskOpKind::Read { fd, offset, ptr, len } => {
                 opcode::Read::new(Fd(fd), ptr, len).offset(offset).build()
             }
+            DiskOpKind::Allocate { fd, bytes } => opcode::Fallocate::new(Fd(fd), bytes).build(),
+            DiskOpKind::Unlink { fd, name } => opcode::UnlinkAt::new(Fd(fd), name).build(),
         };
         // SAFETY: as the caller promises.
         unsafe { self.ring.push(entry.user_data(Token::Disk(tag).pack())) };

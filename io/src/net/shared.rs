@@ -29,7 +29,7 @@ impl Tally {
     /// Bytes to be shared, counted here.
     pub fn share(&self, bytes: impl Into<Bytes>) -> Shared {
         let bytes = bytes.into();
-        let count = bytes.get().len();
+        let count = bytes.held_bytes();
         self.each(|sum| sum.fetch_add(count, Ordering::Relaxed));
         Shared(Arc::new(Held { bytes, tally: self.clone() }))
     }
@@ -77,6 +77,8 @@ pub enum Bytes {
     Own(Vec<u8>),
     /// Others may.
     Common(Arc<Vec<u8>>),
+    /// They are part of the program, and take no memory that a client could ask for.
+    Static(&'static [u8]),
 }
 
 impl Bytes {
@@ -84,6 +86,15 @@ impl Bytes {
         match self {
             Self::Own(bytes) => bytes,
             Self::Common(bytes) => bytes,
+            Self::Static(bytes) => bytes,
+        }
+    }
+
+    /// Memory that is held for them.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Static(_) => 0,
+            Self::Own(_) | Self::Common(_) => self.get().len(),
         }
     }
 }
@@ -101,6 +112,12 @@ impl From<Arc<Vec<u8>>> for Bytes {
     }
 }
 
+impl From<&'static [u8]> for Bytes {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self::Static(bytes)
+    }
+}
+
 #[derive(Debug)]
 struct Held {
     bytes: Bytes,
@@ -109,7 +126,7 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let count = self.bytes.get().len();
+        let count = self.bytes.held_bytes();
         self.tally.each(|sum| sum.fetch_sub(count, Ordering::Relaxed));
     }
 }
@@ -128,6 +145,15 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_part_of_the_program_counts_as_nothing() {
+        let tally = Tally::default();
+        let shared = tally.share(&b"page"[..]);
+        assert_eq!((shared.bytes(), tally.bytes()), (&b"page"[..], 0));
+        drop(shared);
+        assert_eq!(tally.bytes(), 0);
+    }
 
     #[test]
     fn what_grows_counts_in_the_whole_until_it_is_dropped() {

@@ -1,16 +1,18 @@
 //! The one thread that knows all queues: takes events in, hands queues to threads, and decides what
 //! follows from each outcome. Posts nothing itself and waits for nobody.
 
-use super::client::{Client, Settings, system_roots};
+use super::client::{Client, Settings, now_ms, system_roots};
 use super::config::{Config, Report};
 use super::event::{Hook, Notice};
 use super::feed::{Input, Load};
 use super::queue::{EventQueue, State};
+use super::trials::Trials;
+use super::work::{Done, Message, Post, Work};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How long an idle queue keeps its connection.
 const IDLE_MAX: Duration = Duration::from_mins(1);
@@ -23,45 +25,8 @@ const THREAD_PAUSE: Duration = Duration::from_secs(1);
 /// Events taken in before outcomes and timers are looked at again.
 const INPUTS_PER_ROUND: usize = 256;
 
-/// A post for a thread.
-struct Work {
-    hook: Arc<Hook>,
-    notice: Arc<Notice>,
-    client: Client,
-}
-
-/// What a thread tells of its post.
-enum Message {
-    /// Its body is rendered and takes so much memory.
-    Rendered { hook: u128, bytes: usize },
-    /// It is over.
-    Done(Done),
-}
-
-/// How a post went.
-struct Done {
-    hook: u128,
-    outcome: Result<(), String>,
-    /// Whether its thread has ended with it.
-    thread_ends: bool,
-}
-
-/// A post under way. However it ends, the dispatcher gets its outcome, so that its queue goes on.
-struct Post<'t> {
-    outcomes: &'t Sender<Message>,
-    hook: u128,
-    outcome: Option<Result<(), String>>,
-}
-
-impl Drop for Post<'_> {
-    fn drop(&mut self) {
-        let outcome = self.outcome.take();
-        let thread_ends = outcome.is_none();
-        let outcome = outcome.unwrap_or_else(|| Err("the thread that posted it has failed".into()));
-        // The dispatcher may have ended.
-        let _ = self.outcomes.send(Message::Done(Done { hook: self.hook, outcome, thread_ends }));
-    }
-}
+/// The part of the threads that may be busy with posts that people ask for.
+const TRIALS_PART: usize = 4;
 
 /// The thread between shards and posting threads: queues, retries, limits.
 pub(super) struct Dispatcher {
@@ -72,6 +37,7 @@ pub(super) struct Dispatcher {
     outcomes: (Sender<Message>, Receiver<Message>),
     work: (Sender<Work>, Receiver<Work>),
     queues: HashMap<u128, EventQueue>,
+    trials: Trials,
     timers: BTreeSet<(Instant, u128)>,
     /// Queues to be served: those that are well, and those that are shaky.
     ready: [VecDeque<u128>; 2],
@@ -107,6 +73,7 @@ impl Dispatcher {
             outcomes: unbounded(),
             work,
             queues: HashMap::new(),
+            trials: Trials::default(),
             timers: BTreeSet::new(),
             ready: [VecDeque::new(), VecDeque::new()],
             threads: 0,
@@ -133,6 +100,9 @@ impl Dispatcher {
                 return;
             }
             let mut next = self.timers.first().map_or(IDLE_MAX, |(at, _)| *at - now);
+            if let Some(until) = self.trials.next_until() {
+                next = next.min(until.saturating_duration_since(now));
+            }
             if self.lacks_thread {
                 next = next.min(THREAD_PAUSE);
             }
@@ -170,6 +140,7 @@ impl Dispatcher {
                     self.enqueue(hook, &notice);
                 }
             }
+            Input::Try(asked) => self.trials.ask(asked),
             Input::Stop => self.stop(),
         }
     }
@@ -275,6 +246,7 @@ impl Dispatcher {
     }
 
     fn fire_timers(&mut self, now: Instant) {
+        self.trials.break_off(now);
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
         {
@@ -300,6 +272,7 @@ impl Dispatcher {
     /// Hands queues to threads, as long as there are both. Shaky queues get no more than half of the
     /// threads: however many receivers hang, there is room for those that are known to answer.
     fn serve(&mut self, now: Instant) {
+        self.serve_trials(now);
         let mut may = [true; 2];
         while self.busy < self.config.threads_max {
             may[1] &= self.busy_shaky < self.config.threads_max.div_ceil(2);
@@ -332,6 +305,28 @@ impl Dispatcher {
         }
     }
 
+    /// Hands posts that were asked for to threads: some at a time, so that receivers that hang leave threads to the queues.
+    fn serve_trials(&mut self, now: Instant) {
+        let most = (self.config.threads_max / TRIALS_PART).max(1);
+        while self.busy < self.config.threads_max && self.trials.running() < most {
+            let Some(hook) = self.trials.next() else { return };
+            if hook.target().is_secure() && !self.has_roots {
+                self.load_roots();
+            }
+            if self.busy == self.threads && !self.start_thread() {
+                return;
+            }
+            let client = Client::new(&self.settings);
+            let until = now + self.config.timeout + OVERDUE;
+            let Some((number, hook, notice)) = self.trials.begin(client.clone(), until) else {
+                return;
+            };
+            self.busy += 1;
+            // Its receiver is right here.
+            let _ = self.work.0.send(Work { hook, notice, client, trial: Some(number) });
+        }
+    }
+
     /// Whether one more body may be rendered. Of the memory each kind of queues has a part, so that receivers that hang
     /// hold up no others; one body is always let through.
     fn has_room_for_body(&self, is_shaky: usize, bytes: usize) -> bool {
@@ -358,7 +353,7 @@ impl Dispatcher {
             queue.hook.note_triggered(now_ms());
         }
         let client = queue.client.get_or_insert_with(|| Client::new(&self.settings)).clone();
-        let work = Work { hook: Arc::clone(&queue.hook), notice, client };
+        let work = Work { hook: Arc::clone(&queue.hook), notice, client, trial: None };
         let body_bytes_max = work.notice.body_bytes_max();
         self.busy += 1;
         self.busy_shaky += usize::from(queue.shaky);
@@ -384,12 +379,14 @@ impl Dispatcher {
         let (work, outcomes) = (self.work.1.clone(), self.outcomes.0.clone());
         let thread = std::thread::Builder::new().name(format!("webhook-{}", self.threads));
         let spawned = thread.spawn(move || {
-            for Work { hook, notice, client } in work {
-                let mut post = Post { outcomes: &outcomes, hook: hook.id(), outcome: None };
+            for Work { hook, notice, client, trial } in work {
+                let mut post = Post { outcomes: &outcomes, hook: hook.id(), trial, outcome: None };
                 let body = notice.body();
-                // The dispatcher may have ended.
-                let rendered = Message::Rendered { hook: hook.id(), bytes: body.capacity() };
-                let _ = outcomes.send(rendered);
+                if trial.is_none() {
+                    let rendered = Message::Rendered { hook: hook.id(), bytes: body.capacity() };
+                    // The dispatcher may have ended.
+                    let _ = outcomes.send(rendered);
+                }
                 post.outcome = Some(client.post(&hook, &notice, &body));
                 drop((body, client));
             }
@@ -406,21 +403,29 @@ impl Dispatcher {
     fn finish(&mut self, done: &Done, now: Instant) {
         self.busy -= 1;
         self.threads -= usize::from(done.thread_ends);
+        if let Some(number) = done.trial {
+            self.trials.end(number, &done.outcome);
+            return;
+        }
         let id = done.hook;
         self.settle_body(id, 0);
         self.give_up_stale(id, now);
         // A queue that is running is never dropped.
         let Some(queue) = self.queues.get_mut(&id) else { return };
         self.busy_shaky -= usize::from(queue.shaky);
-        queue.note_outcome(done.outcome.is_ok());
+        queue.note_outcome(done.outcome.failure.is_none());
+        if let Some(notice) = queue.first() {
+            let about = (notice.event(), notice.job());
+            queue.hook.note_delivery(done.outcome.delivery(about, queue.attempts, false));
+        }
         let last = queue.attempts >= self.config.attempts_max || queue.is_doomed();
-        match &done.outcome {
-            Ok(()) => {
+        match &done.outcome.failure {
+            None => {
                 queue.hook.note_delivered();
                 self.load.delivered.fetch_add(1, Relaxed);
                 self.pop(id);
             }
-            Err(reason) => {
+            Some(reason) => {
                 self.load.failed_attempts.fetch_add(1, Relaxed);
                 if last && !queue.hook.is_removed() {
                     let (attempts, notice) = (queue.attempts, queue.first());
@@ -482,6 +487,7 @@ impl Dispatcher {
         if std::mem::replace(&mut self.stopping, true) {
             return;
         }
+        self.trials.stop();
         // Nobody feeds it any more, but there may be events on their way.
         let left: Vec<Input> = self.inputs.try_iter().collect();
         for input in left {
@@ -508,10 +514,6 @@ impl Dispatcher {
             self.refused = (refused, Some(now));
         }
     }
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 #[cfg(test)]

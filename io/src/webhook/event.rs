@@ -1,5 +1,6 @@
 //! One webhook as its deliveries see it, and one event on its way.
 
+use super::deliveries::{Deliveries, Delivery};
 use super::target::Target;
 use ring::hmac;
 use std::fmt;
@@ -31,6 +32,7 @@ pub struct Hook {
     triggered_at_ms: AtomicU64,
     delivered: AtomicU64,
     failed: AtomicU64,
+    deliveries: Deliveries,
 }
 
 /// What became of a webhook's events since this process began.
@@ -60,6 +62,7 @@ impl Hook {
             triggered_at_ms: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            deliveries: Deliveries::default(),
         }
     }
 
@@ -99,6 +102,25 @@ impl Hook {
             delivered: self.delivered.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
         }
+    }
+
+    /// The last posts to it, newest first.
+    pub fn deliveries(&self, limit: usize) -> Vec<Delivery> {
+        self.deliveries.newest(limit, |_| true)
+    }
+
+    /// Those of the last posts to it that were about a job, newest first.
+    pub fn deliveries_about(&self, job: &str) -> Vec<Delivery> {
+        self.deliveries.newest(usize::MAX, |one| !one.is_test && *one.job == *job)
+    }
+
+    /// How many posts are remembered, and what they take in memory.
+    pub fn remembered(&self) -> (usize, usize) {
+        self.deliveries.size()
+    }
+
+    pub(super) fn note_delivery(&self, delivery: Delivery) {
+        self.deliveries.note(delivery);
     }
 
     pub(super) fn is_removed(&self) -> bool {
@@ -161,8 +183,12 @@ pub struct Notice {
     job: Box<str>,
     bytes: usize,
     body_bytes_max: usize,
+    headers: Box<[Header]>,
     render: Render,
 }
+
+/// A header of a post: its name and its value.
+pub type Header = (&'static str, Box<str>);
 
 impl Notice {
     /// An event of the kind whose bit is `kind` (see [`Hook::wants`]), called `event`, of `job`, at
@@ -177,7 +203,19 @@ impl Notice {
         body_bytes_max: usize,
         render: impl Fn() -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
-        Self { kind, event, at_ms, job, bytes, body_bytes_max, render: Box::new(render) }
+        let (headers, render) = (Box::default(), Box::new(render));
+        Self { kind, event, at_ms, job, bytes, body_bytes_max, headers, render }
+    }
+
+    /// The same with headers of its own, each of which must be one.
+    #[must_use]
+    pub fn with_headers(self, headers: Box<[Header]>) -> Self {
+        Self { headers, ..self }
+    }
+
+    /// Headers of its own.
+    pub(super) fn headers(&self) -> &[Header] {
+        &self.headers
     }
 
     /// The name of the event.

@@ -1,6 +1,7 @@
 //! The way in for events, bounded by number and by bytes, and the counters that say how deliveries stand.
 
 use super::event::{Hook, Notice};
+use super::trials::{Asked, Trial};
 use crossbeam_channel::{Sender, TrySendError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,6 +44,8 @@ pub type Hooks = [Arc<[Arc<Hook>]>; 2];
 pub(super) enum Input {
     /// An event for those of `hooks` that want its kind.
     Event { hooks: Hooks, notice: Notice },
+    /// A post that was asked for.
+    Try(Asked),
     /// No more events come.
     Stop,
 }
@@ -72,6 +75,14 @@ impl Feed {
                 self.refuse(&hooks, notice.kind());
             }
         }
+    }
+
+    /// Posts to a webhook at once and only once, whether it is enabled or not. None if there is no room.
+    pub fn try_out(&self, hook: &Arc<Hook>, notice: Notice) -> Option<Trial> {
+        let trial = Trial::default();
+        let (hook, notice) = (Arc::clone(hook), Arc::new(notice));
+        let asked = Asked { hook, notice, trial: trial.clone() };
+        self.inputs.try_send(Input::Try(asked)).is_ok().then_some(trial)
     }
 
     /// Counts an event that is lost to those of `hooks` that want its kind.

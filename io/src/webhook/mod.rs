@@ -14,6 +14,7 @@
 //! | `address` | which hosts and addresses may be posted to |
 //! | `client` | one post by HTTP |
 //! | `config` | how to deliver, and what operators should know |
+//! | `deliveries` | what became of the last posts |
 //! | `dispatch` | the thread that knows all queues |
 //! | `event` | what is posted |
 //! | `feed` | the way in, bounded |
@@ -21,10 +22,13 @@
 //! | `queue` | the posts of one webhook, in order |
 //! | `resolve` | names to addresses |
 //! | `target` | the URL of a webhook |
+//! | `trials` | posts that people ask for |
+//! | `work` | from the dispatcher to threads, and back |
 
 mod address;
-mod client;
+pub(crate) mod client;
 mod config;
+mod deliveries;
 mod dispatch;
 mod event;
 mod feed;
@@ -32,10 +36,15 @@ mod pool;
 mod queue;
 mod resolve;
 mod target;
+mod trials;
+mod work;
 
+pub(crate) use client::system_roots;
 pub use config::{Config, Report};
-pub use event::{Counts, Hook, Notice};
+pub use deliveries::{DELIVERIES_MAX, Delivery};
+pub use event::{Counts, Header, Hook, Notice};
 pub use feed::{Feed, Hooks, Load};
 pub use pool::Pool;
 pub use resolve::Lookup;
 pub use target::{Refusal, Target};
+pub use trials::Trial;

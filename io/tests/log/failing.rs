@@ -17,6 +17,8 @@ struct Handle {
     failed: Rc<Cell<Option<&'static str>>>,
     /// Syncs since.
     syncs_after: Rc<Cell<u32>>,
+    /// No file can be set aside or removed, for this reason; 0 for none.
+    stuck: Rc<Cell<i32>>,
 }
 
 /// A disk of which one operation fails with EIO, and does nothing; all others are done.
@@ -29,6 +31,7 @@ impl Handle {
             left: Rc::new(Cell::new(left)),
             failed: Rc::default(),
             syncs_after: Rc::default(),
+            stuck: Rc::default(),
         }
     }
 
@@ -71,11 +74,23 @@ impl Disk for Failing {
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
         self.now("create", |disk| disk.create(segment, bytes, header, spare))
     }
+    fn begin(&mut self, segment: u64, bytes: u64, taken: u64, header: &[u8]) -> io::Result<()> {
+        self.now("begin", |disk| disk.begin(segment, bytes, taken, header))
+    }
+    fn take_room(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.now("take room", |disk| disk.take_room(segment, bytes))
+    }
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
         self.now("spares", |disk| disk.spares(bytes))
     }
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         self.now("set aside", |disk| disk.set_aside(bytes))
+    }
+    fn begin_aside(&mut self, bytes: u64, tag: u64) -> Started {
+        self.started("begin aside", |disk| disk.begin_aside(bytes, tag))
+    }
+    fn end_aside(&mut self, result: i32) -> io::Result<bool> {
+        self.now("end aside", |disk| disk.end_aside(result))
     }
     fn drop_spare(&mut self) -> io::Result<()> {
         self.now("drop spare", Disk::drop_spare)
@@ -87,7 +102,20 @@ impl Disk for Failing {
         self.0.disk.borrow_mut().free_bytes()
     }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
-        self.now("retire", |disk| disk.retire(segment, keep))
+        // A file that cannot be renamed is removed, if that can be.
+        match self.0.stuck.get() {
+            0 => self.now("retire", |disk| disk.retire(segment, keep)),
+            errno if keep => Err(io::Error::from_raw_os_error(errno)),
+            _ => Ok(false),
+        }
+    }
+    fn unlink(&mut self, segment: u64, tag: u64) -> Started {
+        if self.0.stuck.get() != 0 {
+            return Started::Done(-self.0.stuck.get());
+        }
+        // It goes when it is retired, which was said without it.
+        let _ = self.0.disk.borrow_mut().retire(segment, false);
+        self.started("unlink", |disk| disk.unlink(segment, tag))
     }
     fn retired(&mut self) {
         self.0.disk.borrow_mut().retired();
@@ -247,7 +275,10 @@ fn whichever_operation_of_a_running_log_fails_it_stops_or_says_so_and_loses_noth
             match what {
                 // Others come by what is read; room that is not to be had now may be later.
                 "read" => assert!(!life.stopped && life.reads_failed > 0, "{told}"),
-                "set aside" => assert!(!life.stopped && life.reads_failed == 0, "{told}"),
+                // A file that is needed no more may go later.
+                "set aside" | "begin aside" | "retire" | "unlink" | "drop spare" => {
+                    assert!(!life.stopped && life.reads_failed == 0, "{told}");
+                }
                 _ => assert!(life.stopped, "{told}: it went on"),
             }
             if life.stopped {
@@ -256,7 +287,8 @@ fn whichever_operation_of_a_running_log_fails_it_stops_or_says_so_and_loses_noth
             let disk = life.handle.disk.borrow().copy();
             all_is_there(mode, disk, &life.kept, &told);
         }
-        let expected: &[&str] = &["create", "read", "retire", "set aside", "sync of the directory"];
+        let expected: &[&str] =
+            &["create", "read", "retire", "begin aside", "sync of the directory"];
         let also = ["sync", "write"];
         for what in expected.iter().chain(&also) {
             assert!(seen.contains_key(what), "{mode:?}: no {what} in {seen:?}");
@@ -324,6 +356,62 @@ fn whichever_operation_of_a_start_fails_it_is_refused_and_the_next_one_finds_eve
         }
         for what in ["list", "len", "read at", "settle", "truncate", "remove", "create", "spares"] {
             assert!(seen.contains(what), "{mode:?}: no {what} in {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_removed_is_tried_again_and_the_log_goes_on() {
+    let nothing = |_: Position, _: &[u8]| Ok::<_, Infallible>(());
+    for (errno, reserve_bytes) in
+        [(libc::EPERM, 0), (libc::EIO, 0), (libc::EROFS, 1 << 16), (libc::EBUSY, 1 << 16)]
+    {
+        for restarts in [false, true] {
+            let mode = Mode::Written;
+            let settings = LogConfig { reserve_bytes, ..settings(mode) };
+            let handle = Handle::new(begun(mode), 0);
+            let (mut log, _) = Log::open(&settings, Failing(handle.clone()), nothing).unwrap();
+            let (mut written, mut now_ms) = (Records::new(), 0);
+            let mut turn = |log: &mut Log<Failing>, now_ms: &mut u64| {
+                let (position, body) = log.append(1500);
+                body.fill(7);
+                written.push((position, vec![7; 1500]));
+                *now_ms += 20;
+                log.flush(*now_ms).unwrap();
+            };
+            while log.oldest().is_none() {
+                turn(&mut log, &mut now_ms);
+            }
+            let end = log.oldest().unwrap().end;
+            handle.stuck.set(errno);
+            log.drop_oldest();
+            for _ in 0..200 {
+                turn(&mut log, &mut now_ms);
+            }
+            let told = format!("{errno}, reserve {reserve_bytes}, restarts {restarts}");
+            let stuck = log.stuck_removal().expect("it is known");
+            assert_eq!((stuck.errno, log.failure()), (errno, None), "{told}");
+            assert!((1..=5).contains(&log.counters().removal_failures), "{told}: each second");
+            assert!(log.oldest().is_none() && !log.has_older(), "{told}: no other goes before it");
+            let files = handle.disk.borrow().files();
+            if restarts {
+                while !log.close(now_ms).unwrap() {
+                    now_ms += 20;
+                }
+                drop(log);
+                written.retain(|(at, _)| *at >= end);
+                all_is_there(mode, handle.disk.borrow().copy(), &written, &told);
+                continue;
+            }
+            handle.stuck.set(0);
+            while log.stuck_removal().is_some() {
+                turn(&mut log, &mut now_ms);
+            }
+            assert!(handle.disk.borrow().files() < files || reserve_bytes > 0, "{told}");
+            assert!(log.oldest().is_some(), "{told}: the next may go");
+            written.retain(|(at, _)| *at >= end);
+            drop(log);
+            all_is_there(mode, handle.disk.borrow().copy(), &written, &told);
         }
     }
 }

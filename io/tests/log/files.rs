@@ -3,10 +3,10 @@
 #![allow(unsafe_code)] // Stands in for the ring: system calls on the log's memory.
 
 use super::*;
-use corq_io::log::{Disk, DiskOpKind, FileDisk, MemoryDisk};
+use corq_io::log::{Disk, DiskOpKind, FileDisk, MemoryDisk, Staged};
 use std::io;
 
-fn run_ops(log: &mut Log<FileDisk>) -> usize {
+pub(super) fn run_ops(log: &mut Log<FileDisk>) -> usize {
     let mut ops = Vec::new();
     log.disk_mut().take_ops(&mut ops);
     for op in &ops {
@@ -14,7 +14,7 @@ fn run_ops(log: &mut Log<FileDisk>) -> usize {
         // open (the contract of `DiskOp`).
         let result = unsafe {
             match op.kind {
-                DiskOpKind::Write { fd, offset, ptr, len, dsync } => {
+                DiskOpKind::Write { fd, offset, ptr, len, dsync, .. } => {
                     let part =
                         libc::iovec { iov_base: ptr.cast_mut().cast(), iov_len: len as usize };
                     let flags = if dsync { libc::RWF_DSYNC } else { 0 };
@@ -25,6 +25,10 @@ fn run_ops(log: &mut Log<FileDisk>) -> usize {
                 DiskOpKind::Read { fd, offset, ptr, len } => {
                     libc::pread(fd, ptr.cast(), len as usize, offset as libc::off_t)
                 }
+                DiskOpKind::Allocate { fd, bytes } => {
+                    libc::fallocate(fd, 0, 0, bytes as libc::off_t) as isize
+                }
+                DiskOpKind::Unlink { fd, name } => libc::unlinkat(fd, name, 0) as isize,
             }
         };
         let errno = || io::Error::last_os_error().raw_os_error().unwrap();
@@ -34,7 +38,10 @@ fn run_ops(log: &mut Log<FileDisk>) -> usize {
     ops.len()
 }
 
-fn open_files(config: &LogConfig, path: &std::path::Path) -> (Log<FileDisk>, Recovery, Records) {
+pub(super) fn open_files(
+    config: &LogConfig,
+    path: &std::path::Path,
+) -> (Log<FileDisk>, Recovery, Records) {
     let disk = FileDisk::open(path, config.shard, config.mode).unwrap();
     let mut records = Records::new();
     let (log, recovery) = Log::open(config, disk, |position, body| {
@@ -112,6 +119,110 @@ fn real_files_keep_a_log() {
     }
 }
 
+/// A log with room for records of megabytes.
+fn large_config(mode: Mode) -> LogConfig {
+    LogConfig {
+        segment_bytes: 1 << 23,
+        record_bytes_max: 4 << 20,
+        cache_bytes: 16 << 20,
+        ..config(mode)
+    }
+}
+
+/// Bytes of which no two places look alike.
+fn uneven(bytes: usize, seed: u8) -> Vec<u8> {
+    (0..bytes).map(|n| (n * 31 + n / 251) as u8 ^ seed).collect()
+}
+
+#[test]
+fn long_blocks_are_written_by_the_ring_and_short_ones_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = large_config(Mode::Written);
+    let (mut log, ..) = open_files(&config, dir.path());
+    log.append(1 << 20).1.fill(1);
+    log.flush(1).unwrap();
+    assert!(log.released() < log.head(), "the kernel has not copied it within the turn");
+    let (short, bytes) = log.append(100);
+    bytes.fill(2);
+    log.flush(1).unwrap();
+    assert!(log.released() < short, "nothing overtakes it");
+    while log.released() < log.head() {
+        run_ops(&mut log);
+        log.flush(1).unwrap();
+    }
+    log.append(100).1.fill(3);
+    log.flush(1).unwrap();
+    assert_eq!(log.released(), log.head());
+    run_ops(&mut log);
+    drop(log);
+    let (_, recovery, found) = open_files(&config, dir.path());
+    let lengths: Vec<usize> = found.iter().map(|(_, body)| body.len()).collect();
+    assert_eq!((lengths, recovery.dropped), (vec![1 << 20, 100, 100], None));
+}
+
+#[test]
+fn a_long_block_that_was_not_written_before_a_kill_is_as_if_it_had_not_been() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = large_config(Mode::Written);
+    let (mut log, ..) = open_files(&config, dir.path());
+    log.append(100).1.fill(1);
+    log.flush(1).unwrap();
+    log.append(2 << 20).1.fill(2);
+    log.flush(1).unwrap();
+    // The ring never ran.
+    log.disk_mut().take_ops(&mut Vec::new());
+    drop(log);
+    let (_, recovery, found) = open_files(&config, dir.path());
+    assert_eq!((found.len(), recovery.dropped), (1, None));
+}
+
+#[test]
+fn a_record_whose_end_was_staged_is_one_like_any_other() {
+    for mode in [Mode::Written, Mode::Synced] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = large_config(mode);
+        let (mut log, ..) = open_files(&config, dir.path());
+        let mut written = Records::new();
+        for (nth, (head, tail)) in
+            [(10, 300_000), (0, 1), (2000, 3 << 20), (7, 3 << 20), (9000, 2_999_999)]
+                .into_iter()
+                .enumerate()
+        {
+            let short = uneven(50 * nth, 1);
+            let (position, body) = log.append(short.len());
+            body.copy_from_slice(&short);
+            written.push((position, short));
+            let whole = uneven(head + tail, nth as u8);
+            let mut staged = Staged::new(tail);
+            whole[head..].chunks(100_000).for_each(|some| staged.extend(some));
+            assert!(staged.takes(head) && !staged.takes(1 << 20));
+            let (position, bytes) = log.append_staged(head, staged);
+            bytes.copy_from_slice(&whole[..head]);
+            written.push((position, whole));
+            // Into the room that is left behind it, and beyond.
+            for _ in 0..100 {
+                let (position, body) = log.append(69);
+                body.fill(9);
+                written.push((position, vec![9; 69]));
+            }
+            for (position, body) in written.iter().rev().take(103) {
+                assert_eq!(log.read(*position, body.len()), Some(&body[..]));
+            }
+            log.flush(nth as u64).unwrap();
+            if nth % 2 == 0 {
+                run_ops(&mut log);
+            }
+        }
+        while !log.close(100).unwrap() {
+            run_ops(&mut log);
+        }
+        drop(log);
+        let (_, recovery, found) = open_files(&config, dir.path());
+        assert!(found == written);
+        assert!(recovery.clean && recovery.segments >= 2);
+    }
+}
+
 #[test]
 fn a_killed_process_loses_nothing_written() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,6 +281,9 @@ fn files_set_aside_for_needs_that_have_gone_are_removed() {
         let config = LogConfig { reserve_bytes: 10 << 16, ..config(mode) };
         let (mut log, ..) = open_files(&config, dir.path());
         log.flush(1).unwrap();
+        while run_ops(&mut log) > 0 {
+            log.flush(1).unwrap();
+        }
         let (before, made) = (log.counters().disk_bytes, log.segments().1);
         assert!(made >= 9 && log.has_room(10 << 16));
         for now_ms in 2..20 {
@@ -183,6 +297,9 @@ fn files_set_aside_for_needs_that_have_gone_are_removed() {
         assert_eq!(before - log.counters().disk_bytes, (made - spares) << 16);
         log.reserve(4 << 16);
         log.flush(20).unwrap();
+        while run_ops(&mut log) > 0 {
+            log.flush(20).unwrap();
+        }
         assert!(log.has_room(4 << 16));
     }
 }

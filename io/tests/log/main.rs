@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod adversary;
+mod aside;
 mod away;
 mod failing;
 mod files;
+mod first_file;
 mod forget;
 mod giving_up;
 mod handles;
@@ -14,6 +16,7 @@ mod missing;
 mod model;
 mod named;
 mod newest;
+mod pipes;
 mod recovery;
 mod resume;
 mod writing;

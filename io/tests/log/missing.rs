@@ -194,11 +194,23 @@ impl Disk for Recording {
         }
         self.after(|disk| disk.create(segment, bytes, header, spare))
     }
+    fn begin(&mut self, segment: u64, bytes: u64, taken: u64, header: &[u8]) -> io::Result<()> {
+        self.disk.begin(segment, bytes, taken, header)
+    }
+    fn take_room(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.disk.take_room(segment, bytes)
+    }
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
         self.disk.spares(bytes)
     }
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         self.after(|disk| disk.set_aside(bytes))
+    }
+    fn begin_aside(&mut self, bytes: u64, tag: u64) -> Started {
+        self.after(|disk| disk.begin_aside(bytes, tag))
+    }
+    fn end_aside(&mut self, result: i32) -> io::Result<bool> {
+        self.after(|disk| disk.end_aside(result))
     }
     fn drop_spare(&mut self) -> io::Result<()> {
         self.after(Disk::drop_spare)
@@ -208,6 +220,9 @@ impl Disk for Recording {
     }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.after(|disk| disk.retire(segment, keep))
+    }
+    fn unlink(&mut self, segment: u64, tag: u64) -> Started {
+        self.disk.unlink(segment, tag)
     }
     fn retired(&mut self) {
         self.disk.retired();

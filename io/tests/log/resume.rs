@@ -78,14 +78,16 @@ fn a_segment_that_the_last_start_has_made_is_used_by_the_next_one() {
         let (disk, mut written) = full(mode);
         let (mut log, ..) = open(&bounded(mode, 20), disk);
         assert_eq!(log.segments(), (9 - SPARES, SPARES), "there was room");
+        // Nothing is written for a while, which gives back what is too much for that.
         settle(&mut log, 10_000);
+        let left = log.segments();
         // Notes lie in it, and say that they are the end.
         close(&mut log, 20_000);
         let mut disk = log.into_disk();
         for start in 0..4 {
             let (mut log, recovery, found) = open(&bounded(mode, 8), disk);
             assert!(found == written && recovery.dropped.is_none(), "{mode:?}");
-            assert_eq!(log.segments(), (9 - SPARES, SPARES), "{mode:?}: start {start}");
+            assert_eq!(log.segments(), left, "{mode:?}: start {start}");
             if start > 1 {
                 written.push(append(&mut log, 10, start));
             }

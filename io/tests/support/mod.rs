@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use corq_io::host::allowed_cpus;
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{Config, ConnId, Counters, Event, Reactor, listen};
+use corq_io::placement::Placement;
 use corq_io::runtime::{Shards, spawn_shards};
 
 /// No step of a test takes this long; a wait beyond it has failed.
@@ -128,8 +129,11 @@ impl Server {
         let stopping = Arc::clone(&stop);
         let (report, counters) = std::sync::mpsc::channel();
         let seeds: Vec<_> = sockets.into_iter().zip(mesh).collect();
-        let running =
-            spawn_shards(&allowed_cpus().unwrap(), seeds, move |_, (socket, endpoint)| {
+        let running = spawn_shards(
+            &allowed_cpus().unwrap(),
+            Placement::Pinned,
+            seeds,
+            move |_, (socket, endpoint)| {
                 let mut handler = handler.clone();
                 async move {
                     let mut reactor = Reactor::new(config).map_err(|error| error.to_string())?;
@@ -145,7 +149,8 @@ impl Server {
                     }
                     report.send(reactor.counters).map_err(|error| error.to_string())
                 }
-            });
+            },
+        );
         Self { addr, stop, wakers, shards: Some(running.unwrap()), counters }
     }
 

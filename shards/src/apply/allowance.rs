@@ -19,6 +19,8 @@ pub(crate) struct Allowance {
     pub(crate) looks: u64,
     /// Jobs that go to pulls which have waited for them.
     pub(crate) deliveries: u64,
+    /// Groups whose time has come.
+    pub(crate) wakes: u64,
 }
 
 /// Groups looked at between two steps of time.
@@ -31,6 +33,7 @@ impl Default for Allowance {
             tells: SLICE,
             ends: SLICE,
             releases: SLICE,
+            wakes: SLICE,
             looks: LOOKS,
             deliveries: 2 * SLICE,
         }

@@ -20,6 +20,7 @@ impl Shard {
     /// Does what is due at `now_ms`, at most a slice of each kind, and returns when to come again,
     /// in milliseconds since the epoch: `now_ms` if there is more to do, `u64::MAX` for never.
     pub fn tick<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) -> u64 {
+        self.log_clock.show(now_ms);
         self.allowance = Allowance::default();
         self.bulk_steps = None;
         if self.next_deadline_ms() > now_ms {
@@ -142,6 +143,7 @@ impl Shard {
             self.retention.due_ms = now_ms;
         }
         self.recovering = false;
+        self.begin_history(now_ms);
         self.line_up_groups();
         self.resume_slices();
         let leases: Vec<u32> = self

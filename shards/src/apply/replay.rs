@@ -1,9 +1,11 @@
 //! Recovery: applies records in the order they were written, through [`crate::apply::transitions`].
 
+use crate::apply::log_clock::SetBack;
 use crate::flow::Slice;
 use crate::job::State;
 use crate::job::id::JobId;
 use crate::log_record::codec::Malformed;
+use crate::log_record::job_change::Changed;
 use crate::log_record::location::LogRef;
 use crate::log_record::snapshot::Kept;
 use crate::log_record::{Limited, Pushed, Record, Revived, Ruled};
@@ -22,6 +24,7 @@ impl Shard {
             payload_bytes: record.payload_len() as u32,
         };
         self.unknown.note_record(position, self.config.span_bits);
+        self.note_clock(&record);
         match &record {
             Record::Pushed(pushed) => self.replay_push(pushed, stored)?,
             Record::Leased(leased) => {
@@ -32,42 +35,42 @@ impl Shard {
                 }
             }
             Record::Completed(ended) => {
-                if let Some(job) = self.find_told(ended.id) {
+                if let Some(job) = self.find_recorded(ended.id) {
                     self.complete(job, ended, stored);
                 }
             }
             Record::Retried(retried) => {
-                if let Some(job) = self.find_told(retried.id) {
-                    self.retry(job, retried);
+                if let Some(job) = self.find_recorded(retried.id) {
+                    self.retry(job, retried, stored);
                 }
             }
             Record::Buried(buried) => {
-                if let Some(job) = self.find_told(buried.id) {
+                if let Some(job) = self.find_recorded(buried.id) {
                     self.inter(job, buried, stored);
                 }
             }
             Record::Stalled { id } => {
-                if let Some(job) = self.find_told(*id) {
+                if let Some(job) = self.find_recorded(*id) {
                     self.stall(job);
                 }
             }
             Record::Released { id } => {
-                if let Some(job) = self.find_told(*id) {
+                if let Some(job) = self.find_recorded(*id) {
                     self.release(job);
                 }
             }
             Record::Revived(Revived { id, run_at_ms, by_itself }) => {
-                if let Some(job) = self.find_told(*id) {
+                if let Some(job) = self.find_recorded(*id) {
                     self.revive(job, *run_at_ms, *by_itself);
                 }
             }
             Record::Removed { id } => {
-                if let Some(job) = self.find_told(*id) {
+                if let Some(job) = self.find_recorded(*id) {
                     self.remove(job);
                 }
             }
             Record::Changed(changed) => {
-                if let Some(job) = self.find_told(changed.id()) {
+                if let Some(job) = self.find_recorded(changed.id()) {
                     self.apply_change(job, changed, stored);
                 }
             }
@@ -87,18 +90,18 @@ impl Shard {
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. } => self.replay_cron(&record, stored)?,
             Record::Met { id, dependency, at_ms } => {
-                if let Some(job) = self.find_told(*id) {
+                if let Some(job) = self.find_recorded(*id) {
                     self.meet(job, *dependency, *at_ms);
                 }
             }
             Record::ChildEnded(ended) => {
-                if let Some(job) = self.find_told(ended.parent) {
+                if let Some(job) = self.find_recorded(ended.parent) {
                     self.end_child(job, ended, stored);
                 }
             }
             Record::Settled { child } => self.drop_unreported(*child),
             Record::Adopted(adopted) => {
-                if let Some(job) = self.find_told(adopted.parent) {
+                if let Some(job) = self.find_recorded(adopted.parent) {
                     self.adopt(job, adopted);
                 }
             }
@@ -116,7 +119,7 @@ impl Shard {
                 self.meet_slice(Slice { flow: *flow, first: *first, last: *last, come: *come });
             }
             Record::Blocked { id } => {
-                if let Some(job) = self.find_told(*id) {
+                if let Some(job) = self.find_recorded(*id) {
                     self.block(job);
                 }
             }
@@ -128,7 +131,7 @@ impl Shard {
                 }
                 self.ids.rise_above(next);
                 self.unknown.note_new(next);
-                let job = self.find_told(repeated.ended.id);
+                let job = self.find_recorded(repeated.ended.id);
                 self.repeat(job, repeated, stored);
             }
             Record::Kept(kept) => {
@@ -139,9 +142,29 @@ impl Shard {
             }
             Record::WebhookAdded(added) => self.add_webhook(added, stored),
             Record::WebhookRemoved { id } => self.remove_webhook(*id),
+            &Record::ClockSetBack { from_ms, to_ms, stuck_ms } => {
+                self.follow_clock_back(SetBack { from_ms, to_ms, stuck_ms });
+            }
         }
         self.queues.sweep(0);
         Ok(())
+    }
+
+    /// What a record tells of the clock.
+    fn note_clock(&mut self, record: &Record<'_>) {
+        let made = match record {
+            Record::Pushed(pushed) => Some(pushed.id),
+            Record::CronRan(ran) => Some(ran.pushed.id),
+            Record::Repeated(repeated) => Some(repeated.next.pushed.id),
+            Record::Staged(staged) => Some(staged.pushed.id),
+            _ => None,
+        };
+        if let Some(id) = made {
+            self.log_clock.note_made(id);
+        }
+        if let Some(at_ms) = time_of(record) {
+            self.log_clock.show(at_ms);
+        }
     }
 
     pub(crate) fn replay_push(
@@ -161,7 +184,7 @@ impl Shard {
 
     /// The job that a record is about.
     #[inline]
-    fn find_told(&mut self, id: JobId) -> Option<u32> {
+    fn find_recorded(&mut self, id: JobId) -> Option<u32> {
         let job = self.jobs.find(id);
         if job.is_none() {
             self.unknown.note_unknown(id);
@@ -176,8 +199,28 @@ impl Shard {
     }
 
     fn pending(&mut self, id: JobId) -> Option<u32> {
-        let job = self.find_told(id)?;
+        let job = self.find_recorded(id)?;
         matches!(self.jobs.slab[job].state, State::Waiting | State::Delayed | State::Active)
             .then_some(job)
     }
+}
+
+/// When a record was written, if it tells.
+fn time_of(record: &Record<'_>) -> Option<u64> {
+    Some(match record {
+        Record::Leased(leased) => leased.at_ms,
+        Record::Completed(ended) => ended.at_ms,
+        Record::Repeated(repeated) => repeated.ended.at_ms,
+        Record::Retried(retried) => retried.at_ms,
+        Record::Buried(buried) => buried.at_ms,
+        Record::Revived(revived) => revived.run_at_ms,
+        Record::ChildEnded(ended) => ended.at_ms,
+        Record::Met { at_ms, .. }
+        | Record::Changed(
+            Changed::Promoted { at_ms, .. }
+            | Changed::PutOff { at_ms, .. }
+            | Changed::Logged { at_ms, .. },
+        ) => *at_ms,
+        _ => return None,
+    })
 }

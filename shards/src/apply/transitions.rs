@@ -3,20 +3,24 @@
 //!
 //! Nothing here refuses, reads a clock or answers anybody.
 
+use crate::caller::{ClientId, Token};
 use crate::collections::count::Count;
 use crate::collections::slab::NONE;
-use crate::command::{ClientId, Token};
 use crate::dead_letter::reason::Cause;
 use crate::effect::{Ending, NameChange};
 use crate::family::{End, Family};
 use crate::job::name_table::NameRef;
+use crate::job::series::Series;
+use crate::job::trace::Trace;
 use crate::job::{Job, Options, Outcome, Redelivered, State, flags};
 use crate::lease::Lease;
+use crate::log_record::completed::Evicts;
 use crate::log_record::location::LogRef;
 use crate::log_record::{Buried, Ended, Pushed, Retried};
-use crate::queue::retention::Evicts;
-use crate::repeat::Series;
 use crate::shard::{Client, Shard};
+
+/// Steps that a job takes whose cron expression is read and searched.
+const PLAN_STEPS: u64 = 8;
 
 impl Shard {
     /// Applies [`crate::log_record::Record::Pushed`].
@@ -24,6 +28,7 @@ impl Shard {
         let given = &pushed.job;
         let name = self.take_name(queue, given.name);
         let options = self.store_options(queue, pushed, name);
+        self.steps += u64::from(given.recurrence.is_some()) * PLAN_STEPS;
         let index = self.jobs.insert(Job { options, name, ..Job::of(pushed, queue, stored) });
         self.live.add(&stored);
         self.queues[queue].push_order.insert(&self.jobs.slab, index);
@@ -72,6 +77,7 @@ impl Shard {
             && given.unmet.is_empty()
             && given.repeat.is_none()
             && given.extras.is_none()
+            && given.trace.is_none()
             && given.group_id.is_none()
             && given.family.is_none()
             && name != NameRef::APART;
@@ -93,6 +99,7 @@ impl Shard {
             series: Series::of(pushed).map(Box::new),
             name: given.name.filter(|_| name == NameRef::APART).map(Into::into),
             extras: given.extras.clone(),
+            trace: given.trace.as_deref().map(|trace| Box::new(Trace::of(trace))),
             group,
             family: given.family.as_deref().map(|family| Box::new(Family::of(family))),
             ..Options::default()
@@ -149,7 +156,7 @@ impl Shard {
         self.leave(job);
         self.unique.release(&self.jobs, job);
         self.unwatch_dependencies(job);
-        self.tell_end(job, Ending::Completed(stored));
+        self.answer_end_waiters(job, Ending::Completed(stored));
         let goes = match ended.evicts {
             Evicts::Itself => true,
             Evicts::Unsaid => self.config.unsaid_completed_max == 0,
@@ -157,7 +164,7 @@ impl Shard {
         };
         let goes = goes || self.jobs.slab[job].has(flags::REMOVE_ON_COMPLETE);
         self.report_end(job, End::Completed, goes, stored);
-        self.tell_watchers(job, true);
+        self.notify_watchers(job, true);
         if goes {
             self.forget(job, true);
             return;
@@ -173,7 +180,14 @@ impl Shard {
     }
 
     /// Applies [`crate::log_record::Record::Retried`].
-    pub(crate) fn retry(&mut self, job: u32, retried: &Retried<'_>) {
+    pub(crate) fn retry(&mut self, job: u32, retried: &Retried<'_>, stored: LogRef) {
+        if retried.attempt.is_some() {
+            self.note_failure(job, stored);
+        }
+        if retried.is_stall() {
+            self.stall(job);
+            return;
+        }
         self.leave(job);
         let about = &mut self.jobs.slab[job];
         about.attempts += 1;
@@ -182,12 +196,35 @@ impl Shard {
         self.enter(job, if later { State::Delayed } else { State::Waiting });
     }
 
+    /// An attempt has failed, and a record tells how.
+    fn note_failure(&mut self, job: u32, stored: LogRef) {
+        self.live.add(&stored);
+        self.live.add_lines(1);
+        let forgotten = self.jobs.failures.note(job, stored);
+        self.drop_failures(&forgotten);
+    }
+
+    /// What earlier attempts of a job came to is of no use any more.
+    fn forget_failures(&mut self, job: u32) {
+        if self.jobs.slab[job].attempts > 0 {
+            let forgotten = self.jobs.failures.take(job);
+            self.drop_failures(&forgotten);
+        }
+    }
+
+    fn drop_failures(&mut self, forgotten: &[LogRef]) {
+        for stored in forgotten {
+            self.live.sub(stored);
+        }
+        self.live.sub_lines(forgotten.len());
+    }
+
     /// Applies [`crate::log_record::Record::Buried`].
     pub(crate) fn inter(&mut self, job: u32, buried: &Buried<'_>, stored: LogRef) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
         self.unwatch_dependencies(job);
-        self.tell_end(job, Ending::Failed(stored));
+        self.answer_end_waiters(job, Ending::Failed(stored));
         if let Some(policy) = self.policy_of(job) {
             let goes = self.jobs.slab[job].has(flags::REMOVE_ON_FAIL);
             self.report_end(job, End::Failed(policy), goes, stored);
@@ -222,6 +259,7 @@ impl Shard {
 
     /// Applies [`crate::log_record::Record::Revived`].
     pub(crate) fn revive(&mut self, job: u32, run_at_ms: u64, by_itself: bool) {
+        self.forget_failures(job);
         self.leave(job);
         let about = &mut self.jobs.slab[job];
         about.attempts = 0;
@@ -252,8 +290,8 @@ impl Shard {
         self.leave(job);
         self.unique.release(&self.jobs, job);
         self.unwatch_dependencies(job);
-        self.tell_end(job, Ending::Removed);
-        self.tell_watchers(job, false);
+        self.answer_end_waiters(job, Ending::Removed);
+        self.notify_watchers(job, false);
         self.forget(job, completed);
     }
 
@@ -261,7 +299,8 @@ impl Shard {
     pub(crate) fn set_paused(&mut self, name: &str, paused: bool, stored: LogRef) -> u32 {
         let queue = self.queues.find_or_insert(name);
         let set = paused.then_some(stored);
-        let before = std::mem::replace(&mut self.queues[queue].paused, set);
+        let before =
+            self.queues.change_settings(queue, |about| std::mem::replace(&mut about.paused, set));
         self.live.replace(before, set);
         queue
     }
@@ -271,14 +310,8 @@ impl Shard {
             let about = &self.jobs.slab[job];
             let (id, told_from) = (about.id, about.stored.position);
             self.completed_ids.note(id, told_from);
-        }
-        // Live, the directory of custom ids follows by itself; recovery has to report these, too.
-        if self.recovering
-            && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())
-        {
-            let id = self.jobs.slab[job].id;
-            if completed || self.unreported.get(id).is_some() {
-                self.completed_ids.note_name(name, id);
+            if let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone()) {
+                self.completed_ids.names.note(name, id, told_from);
             }
         }
         self.note_name(job, false);
@@ -290,6 +323,7 @@ impl Shard {
         self.steps += 1;
         self.unshare(job);
         self.quit_group(job);
+        self.forget_failures(job);
         let options = self.jobs.options_of_mut(job);
         let (notes, family) =
             options.map_or((None, None), |has| (has.notes.take(), has.family.take()));
@@ -338,7 +372,7 @@ impl Shard {
         );
         let queue = about.queue;
         about.state = state;
-        self.queues.enter(queue, state);
+        self.queues.enter(queue, state, about.priority);
         if self.queues[queue].groups.is_some()
             && let Some(group) = self.group_of(job)
         {
@@ -383,7 +417,7 @@ impl Shard {
         if state == State::Vacant {
             return;
         }
-        self.queues.leave(queue, state);
+        self.queues.leave(queue, state, about.priority);
         if timer != NONE {
             self.job_timers.remove(timer, &mut self.jobs.slab);
             assert!(self.jobs.slab[job].timer == NONE, "the deadline that goes is the job's own");
@@ -407,7 +441,8 @@ impl Shard {
                     self.leases[detail].timer == NONE,
                     "the deadline that goes is the lease's own"
                 );
-                self.leases.remove(detail);
+                let lease = self.leases.remove(detail);
+                self.owners.give_back(lease.owner);
                 self.note_room(queue);
             }
             State::Completed | State::Failed => {

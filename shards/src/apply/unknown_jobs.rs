@@ -16,7 +16,7 @@ pub(crate) struct Unknown {
     /// Where the part of the log begins that holds its first record.
     begins_at: Option<u64>,
     /// All that was needed of what lies before has been told again.
-    told_until: u64,
+    recorded_until: u64,
     /// The first job that the log brings as new.
     first_new: Option<JobId>,
 }
@@ -40,14 +40,14 @@ impl Unknown {
 
     /// All that was needed of what lies before `until` has been told again.
     pub(crate) fn note_given_up(&mut self, until: u64) {
-        self.told_until = self.told_until.max(until);
+        self.recorded_until = self.recorded_until.max(until);
     }
 
     /// A record is about a job that is not known.
     #[cold]
     pub(crate) fn note_unknown(&mut self, id: JobId) {
-        let all_told = self.begins_at.is_none_or(|begins_at| begins_at <= self.told_until);
-        if all_told || self.first_new.is_some_and(|first| id >= first) {
+        let all_recorded = self.begins_at.is_none_or(|begins_at| begins_at <= self.recorded_until);
+        if all_recorded || self.first_new.is_some_and(|first| id >= first) {
             self.records += 1;
         }
     }

@@ -11,9 +11,9 @@
 //! must decide nothing.
 #![allow(clippy::disallowed_types)] // The parts are small: this is what bounds them.
 
+use crate::caller::ClientId;
 use crate::collections::chunked_vec::ChunkedVec;
 use crate::collections::hash_key::HashKey;
-use crate::command::ClientId;
 use crate::job::id::JobId;
 use hashbrown::HashTable;
 

@@ -2,6 +2,7 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `audit` | what is needed of the log, counted anew |
 //! | `evict_history` | history gives way on a full disk |
 //! | `live_bytes` | how much of each part of the log is needed |
 //! | `replay` | what was written again is replayed |
@@ -9,6 +10,7 @@
 //! | `rewrite` | what of the oldest segment is still needed |
 //! | `space_forecast` | how much room the ends of all jobs may come to take |
 
+mod audit;
 pub(crate) mod evict_history;
 pub mod live_bytes;
 pub(crate) mod replay;

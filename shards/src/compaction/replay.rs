@@ -7,10 +7,11 @@ use crate::compaction::rewrite::evicted_bytes;
 use crate::family::{Family, NewFamily};
 use crate::job::id::JobId;
 use crate::job::name_table::NameRef;
+use crate::job::series::Series;
+use crate::job::trace::Trace;
 use crate::job::{Job, Options, State};
 use crate::log_record::location::LogRef;
 use crate::log_record::snapshot::{Kept, KeptJob, Place, Rare};
-use crate::repeat::Series;
 use crate::shard::Shard;
 
 impl Shard {
@@ -24,6 +25,7 @@ impl Shard {
                     self.erase(known);
                 }
                 self.ids.rise_above(kept.pushed.id);
+                self.log_clock.note_ids(kept.pushed.id);
                 self.place_kept(kept, stored);
             }
             Kept::Moved(moved) => self.relocate(moved.id, moved.from, stored),
@@ -35,11 +37,11 @@ impl Shard {
                     self.remove(oldest);
                 }
                 let about = &mut self.queues[queue];
-                let told = !about.has_evictions_to_tell();
+                let told = !about.has_unrecorded_evictions();
                 about.evicted_below = about.evicted_below.max(*below);
                 about.evicted_noted = about.evicted_noted.max(*below);
-                if !told && !about.has_evictions_to_tell() {
-                    self.evictions_to_tell.take_out(evicted_bytes(&about.name));
+                if !told && !about.has_unrecorded_evictions() {
+                    self.unrecorded_evictions.take_out(evicted_bytes(&about.name));
                 }
             }
             Kept::CompletedIds(ids) => {
@@ -49,8 +51,17 @@ impl Shard {
                     }
                 }
             }
+            Kept::CompletedNames(names) => {
+                for (name, id) in names.iter() {
+                    self.completed_ids.names.note(name.into(), id, stored.position);
+                }
+            }
             Kept::Unreported(left) => self.take_unreported(left.child, left.unreported(stored)),
-            Kept::Ids { highest } => self.ids.rise_above(*highest),
+            Kept::Ids { highest } => {
+                self.ids.rise_above(*highest);
+                self.log_clock.note_ids(*highest);
+            }
+            Kept::Clock { at_ms, stuck_ms } => self.log_clock.learn(*at_ms, *stuck_ms),
             Kept::GivenUp { until } => self.unknown.note_given_up(*until),
         }
     }
@@ -70,11 +81,17 @@ impl Shard {
         }
         let Some(job) = self.jobs.find(id) else { return };
         let about = &self.jobs.slab[job];
+        let about_attempts = about.attempts;
         if about.state.is_end() {
             let outcome = &mut self.jobs.outcomes[about.detail];
             self.ends_unmoved.take_out(u64::from(outcome.is_unmoved()));
             follow(&mut outcome.stored);
             self.ends_unmoved += u64::from(outcome.is_unmoved());
+        }
+        if about_attempts > 0
+            && let Some(mut failure) = self.jobs.failures.relocate(job, from, to)
+        {
+            follow(&mut failure);
         }
         let Some(options) = self.jobs.options_of_mut(job) else { return };
         if let Some(family) = options.family.as_deref_mut()
@@ -112,6 +129,10 @@ impl Shard {
             .for_each(|end| self.live.add(&end.stored));
         self.child_ends += family.map_or(0, |family| family.ends.len() as u64);
         self.live.add_lines(notes.map_or(0, |notes| notes.logs.len()));
+        let failures: Box<[LogRef]> = kept.failures.iter().collect();
+        failures.iter().for_each(|stored| self.live.add(stored));
+        self.live.add_lines(failures.len());
+        self.jobs.failures.set(index, failures);
         self.queues[queue].push_order.insert(&self.jobs.slab, index);
         if let Some(data) = kept.shared {
             self.share(index, data);
@@ -166,6 +187,7 @@ impl Shard {
             series,
             name: apart,
             extras: given.extras.clone(),
+            trace: given.trace.as_deref().map(|trace| Box::new(Trace::of(trace))),
             group,
             redelivered: rare.redelivered,
             family: given

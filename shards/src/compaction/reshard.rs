@@ -15,19 +15,21 @@
 
 use crate::compaction::space_forecast::SpaceForecast;
 use crate::dependency::completed_ids::COMPLETED_IDS_MAX;
+use crate::dependency::completed_names::COMPLETED_NAMES_MAX;
 use crate::job::State;
 use crate::job::id::{JobId, SLOTS, Slot};
 use crate::log_record::codec::Malformed;
 use crate::log_record::cron::CronSet;
 use crate::log_record::location::LogRef;
-use crate::log_record::snapshot::{CompletedIdBytes, Kept, Moved};
+use crate::log_record::remembered::{CompletedIdBytes, CompletedNameBytes};
+use crate::log_record::snapshot::{Kept, Moved};
 use crate::log_record::{Journal, Limited, Record, Ruled};
 use crate::shard::Shard;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 /// The shard that has what belongs to no queue.
-const KEEPER: usize = 0;
+const REGISTRY_SHARD: usize = 0;
 
 /// Ids of forgotten jobs written by one record.
 const COMPLETED_ID_BATCH: usize = 256;
@@ -127,6 +129,10 @@ impl Journal for OneRecord {
         true
     }
 
+    fn can_append_spare(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
+        true
+    }
+
     fn can_append_completion(
         &mut self,
         _bytes: u64,
@@ -154,7 +160,11 @@ pub struct Reshard {
     crons: BTreeMap<Box<str>, HeldCron>,
     /// Of each old shard, the newest first.
     completed_ids: Vec<Vec<JobId>>,
+    /// Of each old shard, the newest first.
+    completed_names: Vec<Vec<(Box<str>, JobId)>>,
     highest: JobId,
+    /// What the old logs tell of the clock: the latest time, and up to where ids say nothing of it.
+    clock: (u64, u64),
     contents: Contents,
 }
 
@@ -167,7 +177,9 @@ impl Reshard {
             floor,
             crons: BTreeMap::new(),
             completed_ids: Vec::new(),
+            completed_names: Vec::new(),
             highest: JobId::default(),
+            clock: (0, 0),
             contents: Contents::default(),
         }
     }
@@ -213,6 +225,7 @@ impl Reshard {
             Record::Repeated(repeated) => repeated.next.pushed.id.slot(),
             Record::Completed(ended) => ended.id.slot(),
             Record::Buried(buried) => buried.id.slot(),
+            Record::Retried(retried) => retried.id.slot(),
             Record::Changed(changed) => changed.id().slot(),
             Record::ChildEnded(ended) => ended.parent.slot(),
             Record::Staged(staged) => staged.pushed.id.slot(),
@@ -222,7 +235,7 @@ impl Reshard {
             | Record::Limited(Limited { queue, .. })
             | Record::Ruled(Ruled { queue, .. }) => Slot::of_name(queue),
             Record::Grouped(grouped) => Slot::of_name(grouped.queue),
-            Record::WebhookAdded(_) => return Ok(KEEPER),
+            Record::WebhookAdded(_) => return Ok(REGISTRY_SHARD),
             _ => return Err(Malformed("nothing can need a record of this kind")),
         };
         Ok(self.owner(slot))
@@ -257,7 +270,13 @@ impl Reshard {
             return Err(format!("{bytes} bytes are still needed of part {span} of its old log"));
         }
         self.completed_ids.push(shard.completed_ids.newest_first().collect());
+        let names = shard.completed_names().map(|(name, id)| (name.into(), id));
+        let mut names: Vec<_> = names.collect();
+        names.reverse();
+        self.completed_names.push(names);
         self.highest = self.highest.max(shard.ids.highest());
+        let (at_ms, stuck_ms) = shard.log_clock.told();
+        self.clock = (self.clock.0.max(at_ms), self.clock.1.max(stuck_ms));
         self.contents += shard.contents();
         Ok(())
     }
@@ -278,30 +297,50 @@ impl Reshard {
                     ids, &mut bytes,
                 ))));
             }
+            for names in self.names_of(shard).chunks(COMPLETED_ID_BATCH) {
+                let names = CompletedNameBytes::new(names, &mut bytes);
+                log.append(&Record::Kept(Kept::CompletedNames(names)));
+            }
             log.append(&Record::Kept(Kept::Ids { highest: self.highest }));
+            // All new shards go on with the ids of all old ones, so what is known of those holds for each.
+            let (at_ms, stuck_ms) = self.clock;
+            log.append(&Record::Kept(Kept::Clock { at_ms, stuck_ms }));
             // Nothing of what is in the old logs is missing in this one.
             log.append(&Record::Kept(Kept::GivenUp { until: self.floor }));
         }
         Ok(self.contents)
     }
 
-    /// What a new shard remembers of jobs that were completed and are forgotten, the newest last. When
-    /// they were is known only for those of one old shard; of more than a shard remembers, it gets the
-    /// newest of each in turn.
+    /// What a new shard remembers of jobs that were completed and are forgotten, the newest last.
     fn completed_of(&self, shard: usize) -> Vec<JobId> {
         let own = |id: &&JobId| self.owner(id.slot()) == shard;
-        let mut rows: Vec<_> =
-            self.completed_ids.iter().map(|row| row.iter().filter(own)).collect();
-        let mut ids = Vec::new();
-        loop {
-            let before = ids.len();
-            ids.extend(rows.iter_mut().filter_map(Iterator::next).copied());
-            if ids.len() == before || ids.len() >= COMPLETED_IDS_MAX {
-                break;
-            }
-        }
-        ids.truncate(COMPLETED_IDS_MAX);
-        ids.reverse();
-        ids
+        let rows = self.completed_ids.iter().map(|row| row.iter().filter(own).copied());
+        newest_of_each(rows.collect(), COMPLETED_IDS_MAX)
     }
+
+    /// The same of their custom ids.
+    fn names_of(&self, shard: usize) -> Vec<(&str, JobId)> {
+        let own = |(_, id): &&(Box<str>, JobId)| self.owner(id.slot()) == shard;
+        let rows = self
+            .completed_names
+            .iter()
+            .map(|row| row.iter().filter(own).map(|(name, id)| (&**name, *id)));
+        newest_of_each(rows.collect(), COMPLETED_NAMES_MAX)
+    }
+}
+
+/// Of rows that each have the newest first, the newest of each in turn, as many as are remembered: when something was
+/// completed is known only in relation to others of its row. The newest last.
+fn newest_of_each<T>(mut rows: Vec<impl Iterator<Item = T>>, most: usize) -> Vec<T> {
+    let mut found = Vec::new();
+    loop {
+        let before = found.len();
+        found.extend(rows.iter_mut().filter_map(Iterator::next));
+        if found.len() == before || found.len() >= most {
+            break;
+        }
+    }
+    found.truncate(most);
+    found.reverse();
+    found
 }

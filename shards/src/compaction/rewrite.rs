@@ -17,18 +17,20 @@ use crate::dependency::Unmet;
 use crate::effect::KnownAs;
 use crate::family::unreported::KeptUnreported;
 use crate::family::{Ends, NewFamily};
+use crate::job::failures::Remembered;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
+use crate::job::series::Series;
 use crate::job::{State, flags};
 use crate::log_record::codec::Malformed;
 use crate::log_record::cron::CronSet;
-use crate::log_record::job_change::Changed;
 use crate::log_record::location::LogRef;
+use crate::log_record::remembered::{CompletedIdBytes, CompletedNameBytes};
+use crate::log_record::settings::Grouped;
 use crate::log_record::snapshot::{
-    CompletedIdBytes, Kept, KeptJob, KeptNotes, Lines, Moved, Place, Rare,
+    FailedAttempts, Kept, KeptJob, KeptNotes, Lines, Moved, Place, Rare,
 };
 use crate::log_record::{Journal, Limited, Pushed, Record, Ruled};
-use crate::repeat::Series;
 use crate::shard::{SLICE, Shard};
 
 /// Records of forgotten jobs written at a time.
@@ -70,6 +72,7 @@ struct Lent {
     lines: Vec<u8>,
     ends: Vec<u8>,
     children: Vec<u8>,
+    failures: Vec<u8>,
 }
 
 /// What the record takes that tells of the evictions of a queue.
@@ -92,6 +95,11 @@ impl Shard {
     /// Bytes of all records that are needed.
     pub fn needed_bytes(&self) -> u64 {
         self.live.total()
+    }
+
+    /// The failed attempts that are remembered, which are part of them.
+    pub fn remembered_attempts(&self) -> Remembered {
+        self.jobs.failures.remembered()
     }
 
     pub(crate) fn needs_of(&mut self, position: u64, record: &Record<'_>) -> Needs {
@@ -132,11 +140,11 @@ impl Shard {
                 let word = self.flows.open_at(*flow);
                 needs.flow = word.is_some_and(|at| at.position == position);
             }
+            Record::Retried(retried) => needs.text = text(retried.id),
             Record::ChildEnded(ended) => needs.text = text(ended.parent),
             Record::Kept(Kept::Unreported(left)) => needs.unreported = unreported(left.child),
-            Record::Changed(changed @ (Changed::Progressed { .. } | Changed::Logged { .. })) => {
-                needs.text = text(changed.id());
-            }
+            // Where it brought no text, the job has none there: what it says stands in the job.
+            Record::Changed(changed) => needs.text = text(changed.id()),
             Record::Kept(Kept::Moved(moved)) => needs.text = text(moved.id),
             Record::Paused { queue, .. } => {
                 let set = self.queues.find(queue).and_then(|queue| self.queues[queue].paused);
@@ -168,21 +176,10 @@ impl Shard {
             }
             // What these say stands in the job that they are about, or is over.
             Record::Leased(_)
-            | Record::Retried(_)
             | Record::Stalled { .. }
             | Record::Released { .. }
             | Record::Revived(_)
             | Record::Removed { .. }
-            | Record::Changed(
-                Changed::Prioritized(_)
-                | Changed::Promoted { .. }
-                | Changed::PutOff { .. }
-                | Changed::Flagged { .. }
-                | Changed::LogCut { .. }
-                | Changed::KeyFreed { .. }
-                | Changed::KeyExtended { .. }
-                | Changed::Renewed { .. },
-            )
             | Record::GroupsCleared { .. }
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. }
@@ -192,10 +189,13 @@ impl Shard {
             | Record::Blocked { .. }
             | Record::FlowSlice { .. }
             | Record::WebhookRemoved { .. }
+            | Record::ClockSetBack { .. }
             | Record::Kept(
                 Kept::Evicted { .. }
                 | Kept::CompletedIds(_)
+                | Kept::CompletedNames(_)
                 | Kept::Ids { .. }
+                | Kept::Clock { .. }
                 | Kept::GivenUp { .. },
             ) => {}
         }
@@ -207,6 +207,7 @@ impl Shard {
         let notes = self.jobs.options_of(job).and_then(|has| has.notes.as_deref());
         let family = self.jobs.options_of(job).and_then(|has| has.family.as_deref());
         self.jobs.outcome_of(job).is_some_and(|outcome| at(&outcome.stored))
+            || self.jobs.failures_of(job).iter().any(at)
             || family.is_some_and(|family| family.ends.contains_key(&position))
             || notes.is_some_and(|notes| {
                 notes.message.as_ref().is_some_and(at)
@@ -295,7 +296,10 @@ impl Shard {
         }
         let family = options.and_then(|has| has.family.as_deref());
         lent.children = family.map_or_else(Vec::new, |family| family.children.array());
-        let Lent { unmet, open, lines, ends, children } = lent;
+        for stored in self.jobs.failures_of(job) {
+            FailedAttempts::push(&mut lent.failures, stored);
+        }
+        let Lent { unmet, open, lines, ends, children, failures } = lent;
         pushed.job.unmet = Unmet::new(unmet);
         let depends_on_children =
             pushed.job.family.as_deref().is_some_and(|given| given.is_same(pushed.job.depends_on));
@@ -309,11 +313,13 @@ impl Shard {
         let ends = family.map(|family| Ends::of(family, ends));
         pushed.run_at_ms = about.run_at_ms;
         let series = options.and_then(|has| has.series.as_deref());
+        let trace = options.and_then(|has| has.trace.as_deref());
         // Of a run, the record that it shares tells the options of the first one.
         pushed.job = NewJob {
             name: self.name_of(job),
             group_id: self.group_name_of(job).or(pushed.job.group_id),
             extras: options.and_then(|has| has.extras.clone()),
+            trace: trace.map(|trace| Box::new(trace.given())),
             priority: about.priority,
             max_attempts: about.max_attempts,
             backoff_ms: about.backoff_ms,
@@ -325,6 +331,7 @@ impl Shard {
             unique_key: options.and_then(|has| has.unique_key.as_deref()),
             custom_id: options.and_then(|has| has.custom_id.as_deref()),
             repeat: series.map(Series::repeat),
+            recurrence: series.and_then(Series::given_recurrence),
             ..pushed.job
         };
         if let Some(series) = series {
@@ -357,7 +364,9 @@ impl Shard {
             redelivered: has.redelivered,
             family: ends,
         });
-        KeptJob { pushed, attempts: about.attempts, stalls: about.stalls, place, rare, shared }
+        let (attempts, stalls, failures) =
+            (about.attempts, about.stalls, FailedAttempts::new(failures));
+        KeptJob { pushed, attempts, stalls, place, rare, shared, failures }
     }
 
     fn keep_setting<J: Journal>(&mut self, record: &Record<'_>, journal: &mut J) {
@@ -366,15 +375,24 @@ impl Shard {
                 let stored = journal.append(record);
                 self.set_paused(queue, *paused, stored);
             }
-            Record::Limited(Limited { queue, limit }) => {
-                let stored = journal.append(record);
-                if let Some(queue) = self.queues.find(queue) {
-                    self.note_limit(queue, *limit, stored);
-                }
+            Record::Limited(Limited { queue: name, limit }) => {
+                let Some(queue) = self.queues.find(name) else { return };
+                let Some(limits) = self.queues[queue].limits.as_deref() else { return };
+                // As it stands: when it ends may have been moved since.
+                let limit = match limit {
+                    Limit::Rate(_) => Limit::Rate(limits.rate()),
+                    Limit::Active(_) => Limit::Active(limits.active_max()),
+                };
+                let stored = journal.append(&Record::Limited(Limited { queue: name, limit }));
+                self.note_limit(queue, limit, stored);
             }
             Record::Grouped(grouped) => {
-                let stored = journal.append(record);
-                self.set_group(grouped, stored);
+                let Some(settings) = self.group_settings(grouped.queue, grouped.group) else {
+                    return;
+                };
+                let grouped = Grouped { settings, ..*grouped };
+                let stored = journal.append(&Record::Grouped(grouped));
+                self.set_group(&grouped, stored);
             }
             Record::Ruled(Ruled { queue, rule }) => {
                 let stored = journal.append(record);
@@ -403,7 +421,7 @@ impl Shard {
     /// To be called when all records before `until` have been handed to [`Shard::keep`], until it says
     /// true: then they may go.
     pub fn end_keeping<J: Journal>(&mut self, until: u64, journal: &mut J) -> bool {
-        if !self.keep_completed_ids(until, journal) {
+        if !self.clear_detached_groups() || !self.keep_completed_ids(until, journal) {
             return false;
         }
         for _ in 0..SLICE {
@@ -415,6 +433,8 @@ impl Shard {
                 }
                 self.keep_cursor = 0;
                 journal.append(&Record::Kept(Kept::Ids { highest: self.ids.highest() }));
+                let (at_ms, stuck_ms) = self.log_clock.told();
+                journal.append(&Record::Kept(Kept::Clock { at_ms, stuck_ms }));
                 journal.append(&Record::Kept(Kept::GivenUp { until }));
                 return true;
             }
@@ -429,35 +449,47 @@ impl Shard {
     fn keep_completed_ids<J: Journal>(&mut self, until: u64, journal: &mut J) -> bool {
         let mut bytes = Vec::new();
         for _ in 0..COMPLETED_ID_BATCHES {
-            let ids = self.completed_ids.told_before(until);
+            let ids = self.completed_ids.recorded_before(until);
             if ids.is_empty() {
-                return true;
+                return self.keep_completed_names(until, journal);
             }
             let ids = CompletedIdBytes::new(&ids, &mut bytes);
             let stored = journal.append(&Record::Kept(Kept::CompletedIds(ids)));
-            self.completed_ids.told_at(stored.position);
+            self.completed_ids.recorded_at(stored.position);
         }
         false
+    }
+
+    /// The same with the custom ids of those that had any, some at a time.
+    fn keep_completed_names<J: Journal>(&mut self, until: u64, journal: &mut J) -> bool {
+        let mut bytes = Vec::new();
+        let (names, last) = self.completed_ids.names.told_before(until);
+        if !names.is_empty() {
+            let names = CompletedNameBytes::new(&names, &mut bytes);
+            let stored = journal.append(&Record::Kept(Kept::CompletedNames(names)));
+            self.completed_ids.names.told_at(stored.position);
+        }
+        last
     }
 
     /// Says which completed jobs of a queue were forgotten without a record, if any were since that
     /// was said last.
     pub(crate) fn note_evicted<J: Journal>(&mut self, queue: u32, journal: &mut J) {
         // There may be no queue of that number.
-        if !self.queues[queue].has_evictions_to_tell() {
+        if !self.queues[queue].has_unrecorded_evictions() {
             return;
         }
         let about = &mut self.queues[queue];
         about.evicted_noted = about.evicted_below;
-        self.evictions_to_tell.take_out(evicted_bytes(&about.name));
+        self.unrecorded_evictions.take_out(evicted_bytes(&about.name));
         let (queue, below) = (&*about.name, about.evicted_below);
         journal.append(&Record::Kept(Kept::Evicted { queue, below }));
     }
 
     /// A detached queue is empty and goes.
     pub(crate) fn remove_detached(&mut self, queue: u32) {
-        if self.queues[queue].has_evictions_to_tell() {
-            self.evictions_to_tell.take_out(evicted_bytes(&self.queues[queue].name));
+        if self.queues[queue].has_unrecorded_evictions() {
+            self.unrecorded_evictions.take_out(evicted_bytes(&self.queues[queue].name));
         }
         self.queues.remove_detached(queue);
     }
@@ -466,10 +498,10 @@ impl Shard {
     pub(crate) fn evict(&mut self, job: u32) {
         let (queue, order) = (self.jobs.slab[job].queue, self.jobs.end_order(job));
         let about = &mut self.queues[queue];
-        let told = !about.has_evictions_to_tell();
+        let told = !about.has_unrecorded_evictions();
         about.evicted_below = about.evicted_below.max(order + 1);
-        if told && about.has_evictions_to_tell() {
-            self.evictions_to_tell += evicted_bytes(&about.name);
+        if told && about.has_unrecorded_evictions() {
+            self.unrecorded_evictions += evicted_bytes(&about.name);
         }
         self.remove(job);
     }
@@ -491,6 +523,9 @@ impl Shard {
         let (queue, end) = (&*left.queue, left.end);
         let kept = KeptUnreported { child, queue, custom_id, end, value };
         let stored = journal.append(&Record::Kept(Kept::Unreported(kept)));
+        if let KnownAs::Custom(name) = &left.known_as {
+            self.completed_ids.names.note(name.clone(), child, stored.position);
+        }
         if let Some(before) = self.unreported.relocate(child, stored) {
             self.live.replace(Some(before), Some(stored));
         }
@@ -501,87 +536,5 @@ impl Shard {
         let Some(limits) = self.queues[queue].limits.as_deref_mut() else { return };
         let before = limits.note_set(limit, Some(stored));
         self.live.replace(before, Some(stored));
-    }
-
-    /// Recounts what is needed, and says what does not agree.
-    pub(crate) fn audit_needed(&self) -> Result<(), String> {
-        let mut counted = crate::compaction::live_bytes::Live::new(self.config.span_bits);
-        let mut sharing = 0;
-        for job in self.jobs.indices() {
-            counted.add(&self.jobs.slab[job].stored);
-            sharing += u64::from(self.jobs.slab[job].has(flags::SHARED));
-            if let Some(outcome) = self.jobs.outcome_of(job) {
-                counted.add(&outcome.stored);
-            }
-            let notes = self.jobs.options_of(job).and_then(|has| has.notes.as_deref());
-            notes.iter().flat_map(|notes| notes.texts()).for_each(|text| counted.add(text));
-            let family = self.jobs.options_of(job).and_then(|has| has.family.as_deref());
-            family
-                .iter()
-                .flat_map(|family| family.ends.values())
-                .for_each(|end| counted.add(&end.stored));
-        }
-        self.orphaned.iter().for_each(|end| counted.add(&end.stored));
-        self.unreported.iter().for_each(|(_, left)| counted.add(&left.stored));
-        self.flows.records().for_each(|stored| counted.add(&stored));
-        self.shares.records().for_each(|shared| counted.add(&shared));
-        self.crons.iter().for_each(|cron| counted.add(&cron.set_in));
-        self.webhooks().for_each(|webhook| counted.add(&webhook.set_in));
-        let groups = self.groups.indices().filter_map(|at| self.groups.slab[at].own.as_deref());
-        groups.for_each(|own| counted.add(&own.set_in));
-        for queue in 0..self.queues.end() {
-            let about = &self.queues[queue];
-            let limits = about.limits.as_deref();
-            let limits = limits.into_iter().flat_map(crate::queue::rate_limit::Limits::all_set_in);
-            let rules = about.rules.as_deref();
-            let rules = rules.into_iter().flat_map(crate::dead_letter::policy::Rules::all_set_in);
-            let settings = about.paused.into_iter().chain(limits).chain(rules);
-            settings.for_each(|stored| counted.add(&stored));
-        }
-        let (found, kept) =
-            (counted.spans().collect::<Vec<_>>(), self.live.spans().collect::<Vec<_>>());
-        if found != kept {
-            return Err(format!("needed of the log, by span: {found:?}, counted as {kept:?}"));
-        }
-        let lines =
-            self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.notes.as_deref());
-        let lines: usize = lines.map(|notes| notes.logs.len()).sum();
-        let ends =
-            self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.family.as_deref());
-        let ends = ends.map(|family| family.ends.len() as u64).sum::<u64>();
-        let ends = ends + self.orphaned.iter().count() as u64;
-        if ends != self.child_ends {
-            return Err(format!("{ends} ends of children, counted as {}", self.child_ends));
-        }
-        if (lines as u64, counted.large()) != (self.live.lines(), self.live.large()) {
-            return Err(format!(
-                "{lines} lines of logs and {} bytes of large records, counted as {} and {}",
-                counted.large(),
-                self.live.lines(),
-                self.live.large()
-            ));
-        }
-        let ended =
-            || self.jobs.indices().filter_map(|job| self.jobs.outcome_of(job).map(|it| (job, it)));
-        let unmoved = ended().filter(|(_, outcome)| outcome.is_unmoved()).count() as u64;
-        let unkept = ended().filter(|&(job, _)| !self.jobs.slab[job].has(flags::KEPT_ENDED));
-        let unkept = unkept.count() as u64;
-        if (unmoved, unkept) != (self.ends_unmoved, self.ends_unkept) {
-            return Err(format!(
-                "{unmoved} ends never moved and {unkept} not kept, counted as {} and {}",
-                self.ends_unmoved, self.ends_unkept
-            ));
-        }
-        let queues = (0..self.queues.end()).map(|queue| &self.queues[queue]);
-        let untold = queues.filter(|queue| queue.has_evictions_to_tell());
-        let untold: u64 = untold.map(|queue| evicted_bytes(&queue.name)).sum();
-        if untold != self.evictions_to_tell {
-            let counted = self.evictions_to_tell;
-            return Err(format!("{untold} bytes of evictions to tell, counted as {counted}"));
-        }
-        if sharing != self.shares.jobs() {
-            return Err(format!("{sharing} jobs share a payload, not {}", self.shares.jobs()));
-        }
-        Ok(())
     }
 }

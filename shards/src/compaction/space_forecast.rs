@@ -64,12 +64,13 @@ impl Shard {
             + self.ends_unkept * KEPT_END
             + self.ends_unmoved * MOVED
             + more
-            + self.evictions_to_tell;
+            + self.unrecorded_evictions
+            + self.completed_ids.names.bytes();
         let growth = (jobs - ended) * GROWTH + ended * GROWTH_ENDED + 2 * more;
         SpaceForecast {
             live: self.live.total(),
             rewriting,
-            growth: growth + self.evictions_to_tell,
+            growth: growth + self.unrecorded_evictions + self.completed_ids.names.bytes(),
             // All that is not large is no larger than that; what is, no larger than all of it.
             largest: self.live.largest().min(self.live.large().max(LARGE_BYTES)),
             large: self.live.large(),

@@ -59,6 +59,19 @@ impl Plan {
     }
 }
 
+/// A time in a zone, as people read it: local date and time with their distance from UTC.
+pub fn local_text(at_ms: u64, zone: Option<&str>) -> Option<String> {
+    let at = DateTime::from_timestamp_millis(i64::try_from(at_ms).ok()?)?;
+    let local = at.with_timezone(&parse_zone(zone).ok()?).fixed_offset();
+    let offset = local.offset().local_minus_utc();
+    let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs() / 60);
+    let date = format!("{:04}-{:02}-{:02}", local.year(), local.month(), local.day());
+    let time = format!("{:02}:{:02}:{:02}", local.hour(), local.minute(), local.second());
+    let ms = at_ms % 1000;
+    let fraction = if ms > 0 { format!(".{ms:03}") } else { String::new() };
+    Some(format!("{date}T{time}{fraction}{sign}{:02}:{:02}", minutes / 60, minutes % 60))
+}
+
 fn parse_zone(name: Option<&str>) -> Result<Tz, BadPlan> {
     let unknown = |_| BadPlan("timezone must be the name of an IANA time zone".into());
     name.map_or(Ok(Tz::UTC), |name| name.parse().map_err(unknown))

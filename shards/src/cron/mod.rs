@@ -7,95 +7,32 @@
 //! |---|---|
 //! | `expression` | cron expressions and intervals |
 //! | `push_rate` | how much schedules and repeats push a second |
+//! | `schedule` | one schedule: its next runs, what its jobs are pushed with |
 //! | `runs` | what is due: runs, put off, passed over or made up for |
 //! | `worker_presence` | whether a worker attends to a queue |
 
 pub mod expression;
 pub(crate) mod push_rate;
 pub(crate) mod runs;
+pub(crate) mod schedule;
 pub(crate) mod worker_presence;
+
+pub use crate::cron::schedule::{Cron, LATE_MS_MAX, job_of};
 
 use crate::collections::deadline_heap::{Timed, Timers};
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{NONE, Slab};
 use crate::collections::table::Table;
-use crate::command::SetCron;
+use crate::command::{CronStanding, SetCron};
 use crate::cron::expression::Plan;
 use crate::effect::Reply;
+use crate::event::Extra;
 use crate::job::new_job::NewJob;
 use crate::log_record::codec::Malformed;
-use crate::log_record::cron::{CronRules, CronSet, job_of_template, template_of};
+use crate::log_record::cron::{CronRules, CronSet, template_of};
 use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
-
-/// A run that is later than this, because the machine was stopped or the shard could not keep up, is
-/// passed over, as is one that the log has no room for, like those that fell due while the server was down.
-pub const LATE_MS_MAX: u64 = 10_000;
-
-/// One schedule.
-#[derive(Debug)]
-pub struct Cron {
-    /// Its name, unique on the server. Empty: a free entry.
-    pub name: Box<str>,
-    /// Where its jobs go.
-    pub queue: Box<str>,
-    /// The payload of its jobs, kept in memory: a run must not wait for the disk.
-    pub data: Box<[u8]>,
-    /// The expression, if it has one.
-    pub schedule: Option<Box<str>>,
-    /// The interval, if it has one.
-    pub repeat_every_ms: Option<u64>,
-    /// The zone, as given.
-    pub timezone: Option<Box<str>>,
-    /// Priority of its jobs.
-    pub priority: i32,
-    /// Runs after which it ends.
-    pub runs_max: Option<u64>,
-    /// Runs so far.
-    pub executions: u64,
-    /// Times it has been set; the higher of two schedules of one name is the true one.
-    pub version: u64,
-    /// Its next run, in milliseconds since the epoch.
-    pub next_run_ms: u64,
-    /// What else its jobs are pushed with, as in [`CronSet::template`].
-    pub(crate) template: Box<[u8]>,
-    /// By which rules it runs.
-    pub rules: CronRules,
-    /// The record that set it, or told all of it since.
-    pub(crate) set_in: LogRef,
-    plan: Plan,
-    /// On its way to another shard: it runs no more here.
-    held: bool,
-    /// It was due when too many were, and its time has been put off: that is kept for it.
-    put_off: bool,
-    timer: u32,
-}
-
-impl Default for Cron {
-    fn default() -> Self {
-        Self {
-            name: Box::default(),
-            queue: Box::default(),
-            data: Box::default(),
-            schedule: None,
-            repeat_every_ms: None,
-            timezone: None,
-            priority: 0,
-            runs_max: None,
-            executions: 0,
-            version: 0,
-            next_run_ms: 0,
-            template: Box::default(),
-            rules: CronRules::default(),
-            set_in: LogRef::default(),
-            plan: Plan::default(),
-            held: false,
-            put_off: false,
-            timer: NONE,
-        }
-    }
-}
 
 impl Timed for Slab<Cron> {
     fn place(&mut self, key: u32, place: u32) {
@@ -160,6 +97,15 @@ impl Crons {
         self.timers.insert(at_ms, index, &mut self.slab);
     }
 
+    /// Waits for the next run of a schedule, if it runs.
+    fn arm(&mut self, index: u32) {
+        if self.slab[index].runs() {
+            self.set_timer(index, self.slab[index].next_run_ms);
+        } else {
+            self.clear_timer(index);
+        }
+    }
+
     fn clear_timer(&mut self, index: u32) {
         let timer = self.slab[index].timer;
         if timer != NONE {
@@ -178,10 +124,10 @@ impl Crons {
             if self.find(&cron.name) != Some(index) {
                 return Err(format!("the schedule {} is not found by its name", cron.name));
             }
-            if cron.held == (cron.timer != NONE) {
-                return Err(format!("the schedule {} is held and has a deadline", cron.name));
+            if cron.runs() != (cron.timer != NONE) {
+                return Err(format!("the schedule {} runs without a deadline", cron.name));
             }
-            timed += usize::from(!cron.held);
+            timed += usize::from(cron.runs());
         }
         if timed != self.timers.len() || self.by_name.len() != self.slab.len() {
             return Err(format!("{} schedules, {timed} of them timed", self.slab.len()));
@@ -210,8 +156,8 @@ impl Shard {
             return;
         }
         let known = self.crons.find(command.name).map(|index| &self.crons.slab[index]);
-        let before = known.map(|cron| (cron.executions, cron.version)).max(command.moved);
-        let (executions, version) = before.unwrap_or_default();
+        let before = known.map(Cron::standing).max(command.moved);
+        let CronStanding { executions, version, disabled } = before.unwrap_or_default();
         let spent = command.runs_max.is_some_and(|most| executions >= most);
         let immediately = command.rules.immediately && before.is_none();
         let next = command.plan.next(now_ms, now_ms).filter(|_| !spent);
@@ -219,7 +165,7 @@ impl Shard {
         let index = next.map(|next_run_ms| {
             let set = CronSet {
                 template: &template,
-                rules: CronRules { immediately, ..command.rules },
+                rules: CronRules { immediately, disabled, ..command.rules },
                 name: command.name,
                 queue: command.queue,
                 data: command.data,
@@ -235,6 +181,10 @@ impl Shard {
             let stored = out.journal.append(&Record::CronSet(set));
             self.set_cron(&set, command.plan, stored)
         });
+        if index.is_some() {
+            let extra = if before.is_some() { Extra::CronUpdated } else { Extra::CronCreated };
+            self.emit_of_cron(now_ms, (command.queue, command.name), extra, out.effects);
+        }
         out.effects.replies.push((caller.request, Reply::Cron(index)));
     }
 
@@ -249,17 +199,54 @@ impl Shard {
         let index = self.crons.find(name);
         if let Some(index) = index {
             self.crons.slab[index].held = held;
-            if held {
-                self.crons.clear_timer(index);
-            } else {
-                self.crons.set_timer(index, self.crons.slab[index].next_run_ms);
-            }
+            self.crons.arm(index);
         }
         out.effects.replies.push((caller.request, Reply::Cron(index)));
     }
 
+    /// Lets a schedule run no more, or again: from its next time on, as if it had run all the while.
+    pub(crate) fn enable_cron<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        (name, enabled): (&str, bool),
+        out: &mut Out<'_, J>,
+    ) {
+        let Some(index) = self.crons.find(name) else {
+            out.effects.replies.push((caller.request, Reply::Cron(None)));
+            return;
+        };
+        let cron = &self.crons.slab[index];
+        if cron.is_enabled() == enabled {
+            out.effects.replies.push((caller.request, Reply::Cron(Some(index))));
+            return;
+        }
+        let next_run_ms =
+            if enabled { cron.first_from_now_ms(now_ms) } else { Some(cron.next_run_ms) };
+        let Some(next_run_ms) = next_run_ms else {
+            out.effects.replies.push((caller.request, Reply::Cron(None)));
+            return;
+        };
+        let texts = cron.name.len() + cron.queue.len() + cron.data.len() + cron.template.len();
+        if !out.journal.can_append_new(2 * texts as u64 + JOB_BYTES, || self.space_forecast()) {
+            out.effects.replies.push((caller.request, FULL));
+            return;
+        }
+        let cron = &self.crons.slab[index];
+        let rules = CronRules { disabled: !enabled, ..cron.rules };
+        // All of it is written again: one record is the whole truth about a schedule.
+        let set = CronSet { next_run_ms, rules, ..cron.told() };
+        let stored = out.journal.append(&Record::CronSet(set));
+        let cron = &mut self.crons.slab[index];
+        (cron.rules, cron.next_run_ms, cron.put_off) = (rules, next_run_ms, false);
+        self.note_cron(index, stored);
+        self.crons.arm(index);
+        out.effects.replies.push((caller.request, Reply::Cron(Some(index))));
+    }
+
     pub(crate) fn remove_cron<J: Journal>(
         &mut self,
+        now_ms: u64,
         caller: Caller,
         name: &str,
         out: &mut Out<'_, J>,
@@ -267,6 +254,11 @@ impl Shard {
         let index = self.crons.find(name);
         if let Some(index) = index {
             out.journal.append(&Record::CronRemoved { name });
+            // One that is held has only moved to the shard of its new queue.
+            let queue = Some(&self.crons.slab[index]).filter(|cron| !cron.held);
+            if let Some(queue) = queue.map(|cron| cron.queue.clone()) {
+                self.emit_of_cron(now_ms, (&queue, name), Extra::CronDeleted, out.effects);
+            }
             self.drop_cron(index);
         }
         out.effects.replies.push((caller.request, Reply::Count(u64::from(index.is_some()))));
@@ -377,7 +369,7 @@ impl Shard {
             }
         };
         self.live.add(&stored);
-        self.crons.set_timer(index, set.next_run_ms);
+        self.crons.arm(index);
         index
     }
 
@@ -399,7 +391,7 @@ impl Shard {
     /// Applies [`Record::CronMissed`].
     pub(crate) fn move_cron(&mut self, index: u32, next_run_ms: u64) {
         self.crons.slab[index].next_run_ms = next_run_ms;
-        self.crons.set_timer(index, next_run_ms);
+        self.crons.arm(index);
     }
 
     /// Applies [`Record::CronRemoved`].
@@ -410,71 +402,5 @@ impl Shard {
         by_name.remove(hash_of(&index), |&other| other == index, hash_of);
         let cron = self.crons.slab.remove(index);
         self.live.sub(&cron.set_in);
-    }
-}
-
-impl Cron {
-    /// The run after the one at `due_ms`: on its cadence, after `after_ms`, and not sooner than runs may follow each
-    /// other. One that was set when they might follow sooner leaves some out.
-    fn next_after(&self, due_ms: u64, after_ms: u64, interval_min_ms: u64) -> Option<u64> {
-        let soonest_ms = match self.plan {
-            Plan::Every(_) => due_ms.saturating_add(interval_min_ms.saturating_sub(1)),
-            Plan::At(..) => due_ms,
-        };
-        self.plan.next(due_ms, after_ms.max(soonest_ms))
-    }
-
-    /// When the next run is to be instead, if it is further away than any rule of this schedule puts it.
-    fn brought_back_ms(&self, now_ms: u64) -> Option<u64> {
-        // Clocks are set back by this much all the time: a run that has been is not to come again.
-        let soon_ms = now_ms.saturating_add(LATE_MS_MAX);
-        let next_run_ms = match self.repeat_every_ms {
-            Some(every_ms) => {
-                // On its cadence.
-                let every_ms = every_ms.max(1);
-                let further_ms = self.next_run_ms.checked_sub(soon_ms.saturating_add(every_ms))?;
-                self.next_run_ms - (further_ms + LATE_MS_MAX).div_ceil(every_ms) * every_ms
-            }
-            None => {
-                let furthest_ms = self.plan.next(soon_ms, soon_ms)?;
-                if self.next_run_ms <= furthest_ms {
-                    return None;
-                }
-                self.plan.next(now_ms, now_ms)?
-            }
-        };
-        (next_run_ms < self.next_run_ms).then_some(next_run_ms.max(now_ms))
-    }
-
-    /// Whether it makes up for runs that fell due while the server was down. That which was promised at once
-    /// comes in any case.
-    fn makes_up(&self) -> bool {
-        self.rules.catch_up || self.rules.immediately && self.executions == 0
-    }
-
-    /// What its jobs are pushed with, beside payload and priority.
-    pub fn job(&self) -> NewJob<'_> {
-        // It was read when it was set.
-        job_of_template(&self.template).unwrap_or_default()
-    }
-
-    /// All that is durable of it, as text.
-    pub(crate) fn facts(&self) -> String {
-        format!(
-            "cron {} to {} {:?} {:?} {:?} priority {} ran {} of {:?} next {} version {} data {:x?} with {:x?} by {:?}",
-            self.name,
-            self.queue,
-            self.schedule,
-            self.repeat_every_ms,
-            self.timezone,
-            self.priority,
-            self.executions,
-            self.runs_max,
-            self.next_run_ms,
-            self.version,
-            self.data,
-            self.template,
-            self.rules,
-        )
     }
 }

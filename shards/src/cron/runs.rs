@@ -1,6 +1,6 @@
 //! What the time of schedules brings: jobs that are pushed, runs that are put off, passed over or made up for.
 
-use crate::cron::LATE_MS_MAX;
+use crate::cron::schedule::LATE_MS_MAX;
 use crate::dedup::Met;
 use crate::job::State;
 use crate::job::new_job::NewJob;
@@ -40,6 +40,7 @@ impl Shard {
             if wanted && !waited {
                 self.scheduled.untake();
             }
+            self.totals.crons_missed += 1;
             let cron = &self.crons.slab[index];
             match cron.next_after(due_ms, now_ms, self.config.interval_min_ms) {
                 Some(next_run_ms) => {
@@ -71,7 +72,7 @@ impl Shard {
         let last = end.min(first.saturating_add(SLICE as u32));
         for index in first..last {
             let cron = self.crons.slab.peek(index);
-            if cron.name.is_empty() || cron.held {
+            if cron.name.is_empty() || !cron.runs() {
                 continue;
             }
             if let Some(next_run_ms) = cron.brought_back_ms(now_ms) {
@@ -91,6 +92,7 @@ impl Shard {
         after_ms: u64,
         out: &mut Out<'_, J>,
     ) -> bool {
+        self.tell_silent_clock(now_ms, out.journal);
         // Out of the table while it lends its texts to the record.
         let cron = std::mem::take(&mut self.crons.slab[index]);
         let due_ms = cron.next_run_ms;
@@ -120,6 +122,7 @@ impl Shard {
             self.emit_push(now_ms, index, out.effects);
         }
         self.totals.pushed += 1;
+        self.queues.count_push(queue, now_ms);
         if next_run_ms.is_none() {
             out.effects.cron_ends.push(cron.name.clone());
         }

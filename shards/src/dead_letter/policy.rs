@@ -10,7 +10,7 @@ use crate::effect::Reply;
 use crate::job::{Redelivered, State};
 use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Record, Ruled};
-use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, SLICE, Shard};
+use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, SLICE, Shard, TOO_MANY_SETTINGS};
 
 /// Stalls after which a job goes to the dead-letter queue, if its queue does not say.
 pub const STALLS_MAX_DEFAULT: u8 = 3;
@@ -39,7 +39,8 @@ pub struct DlqRule {
     pub retry_interval_ms: u64,
     /// How often each.
     pub retries_max: u32,
-    /// How long after their failure they are removed; never, if `None`.
+    /// How long after their failure they have expired: they are tried anew no more, and removed a while later; never, if
+    /// `None`.
     pub age_max_ms: Option<u64>,
     /// How many there may be: beyond that the oldest are removed. At least 1, or any number.
     pub entries_max: Option<u32>,
@@ -227,7 +228,7 @@ impl DlqRule {
         Some(failed_at_ms.saturating_add(wait_ms.min(most_ms)))
     }
 
-    /// When a job is removed that failed then; never, if `None`.
+    /// When a job has expired that failed then; never, if `None`.
     pub fn expires_at_ms(&self, failed_at_ms: u64) -> Option<u64> {
         self.age_max_ms.map(|age_ms| failed_at_ms.saturating_add(age_ms))
     }
@@ -256,6 +257,10 @@ impl Shard {
             return;
         }
         let bytes = SETTING_BYTES + name.len() as u64;
+        if !rule.is_default() && self.queues.refuses_settings(known) {
+            out.effects.replies.push((caller.request, TOO_MANY_SETTINGS));
+            return;
+        }
         if !rule.is_default() && !out.journal.can_append_text(bytes, || self.space_forecast()) {
             out.effects.replies.push((caller.request, FULL));
             return;
@@ -268,12 +273,14 @@ impl Shard {
     /// Applies [`Record::Ruled`].
     pub(crate) fn set_rule(&mut self, name: &str, rule: Rule, stored: LogRef) -> u32 {
         let queue = self.queues.find_or_insert(name);
-        let mut rules = self.queues[queue].rules.take().unwrap_or_default();
+        let mut rules =
+            self.queues.change_settings(queue, |about| about.rules.take()).unwrap_or_default();
         rules.set(rule);
         let set = (!rule.is_default()).then_some(stored);
         let before = rules.note_set(rule, set);
         self.live.replace(before, set);
-        self.queues[queue].rules = Some(rules).filter(|rules| !rules.is_none());
+        let rules = Some(rules).filter(|rules| !rules.is_none());
+        self.queues.change_settings(queue, |about| about.rules = rules);
         queue
     }
 
@@ -309,16 +316,24 @@ impl Shard {
     }
 
     /// When a job in the dead-letter queue is tried anew by itself, as things stand at `now_ms`. One whose life
-    /// is over by then is not: it would only be removed.
+    /// is over by then is not: it would only be removed. Nor is one that has expired.
     pub fn redelivers_at_ms(&self, now_ms: u64, job: u32) -> Option<u64> {
         let failed_at_ms = self.jobs.outcome_of(job)?.finished_at_ms;
         let rule = self.dlq_rule_of(job);
         let life_ms = self.jobs.options_of(job).map_or(0, |options| options.expires_at_ms);
         let at_ms = rule.retry_at_ms(failed_at_ms, self.jobs.redelivered(job))?;
-        (life_ms == 0 || at_ms.max(now_ms) < life_ms).then_some(at_ms)
+        let within = |end_ms: u64| at_ms.max(now_ms) < end_ms;
+        let lives = life_ms == 0 || within(life_ms);
+        (lives && rule.expires_at_ms(failed_at_ms).is_none_or(within)).then_some(at_ms)
     }
 
-    /// When a job in the dead-letter queue is removed for its age.
+    /// When a job in the dead-letter queue is removed since it has expired.
+    fn burial_is_removed_at_ms(&self, job: u32) -> Option<u64> {
+        let expires_at_ms = self.burial_expires_at_ms(job)?;
+        Some(expires_at_ms.saturating_add(self.config.expired_kept_ms))
+    }
+
+    /// When a job in the dead-letter queue has expired.
     pub fn burial_expires_at_ms(&self, job: u32) -> Option<u64> {
         let failed_at_ms = self.jobs.outcome_of(job)?.finished_at_ms;
         self.dlq_rule_of(job).expires_at_ms(failed_at_ms)
@@ -329,7 +344,7 @@ impl Shard {
         if self.queues[self.jobs.slab[job].queue].rules.is_none() {
             return u64::MAX;
         }
-        let (retry, end) = (self.redelivers_at_ms(now_ms, job), self.burial_expires_at_ms(job));
+        let (retry, end) = (self.redelivers_at_ms(now_ms, job), self.burial_is_removed_at_ms(job));
         retry.unwrap_or(u64::MAX).min(end.unwrap_or(u64::MAX))
     }
 
@@ -382,11 +397,11 @@ impl Shard {
     /// The deadline of a job in the dead-letter queue has come.
     pub(crate) fn end_burial<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let queue = self.jobs.slab[job].queue;
-        if self.burial_expires_at_ms(job).is_some_and(|at_ms| at_ms <= now_ms) {
+        if self.burial_is_removed_at_ms(job).is_some_and(|at_ms| at_ms <= now_ms) {
             self.totals.dlq_dropped += 1;
             self.remove_one(now_ms, job, out);
         } else if self.redelivers_at_ms(now_ms, job).is_none_or(|at_ms| at_ms > now_ms) {
-            // The rule has changed since, or the life of the job has ended.
+            // The rule has changed since, or the life of the job has ended, or it has expired.
             self.rearm_burial(now_ms, job);
         } else if self.has_room_to_redeliver(job, out) {
             self.totals.dlq_retried += 1;

@@ -25,7 +25,7 @@ pub struct FailedFilter {
     pub since_ms: Option<u64>,
     /// They will be tried anew by themselves.
     pub retriable: bool,
-    /// They have been there for longer than they may.
+    /// They have expired.
     pub expired: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct FailedStats {
     pub by_cause: [u64; Cause::ALL.len()],
     /// Those that will be tried anew by themselves.
     pub retriable: u64,
-    /// Those that have been there for longer than they may.
+    /// Those that have expired.
     pub expired: u64,
     /// When the first of them failed.
     pub oldest_ms: Option<u64>,
@@ -147,7 +147,7 @@ impl Shard {
         (found, last)
     }
 
-    /// Whether a job in the dead-letter queue will be tried anew by itself, and whether it should be gone.
+    /// Whether a job in the dead-letter queue will be tried anew by itself, and whether it has expired.
     fn prospects(&self, now_ms: u64, job: u32) -> (bool, bool) {
         if self.queues[self.jobs.slab[job].queue].rules.is_none() {
             return (false, false);

@@ -4,11 +4,11 @@
 //! the order in which they came.
 
 use crate::apply::allowance;
+use crate::caller::{ClientId, RequestId};
 use crate::collections::deadline_heap::{Timed, Timers};
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{Linked, Links, List, NONE, Slab};
 use crate::collections::table::Map;
-use crate::command::{ClientId, RequestId};
 use crate::effect::{Ending, Refusal, Reply};
 use crate::job::id::JobId;
 use crate::job::{State, flags};
@@ -175,7 +175,7 @@ impl Shard {
     }
 
     /// A job has ended: those that wait for that learn it, see [`Self::answer_ended`].
-    pub(crate) fn tell_end(&mut self, job: u32, ending: Ending) {
+    pub(crate) fn answer_end_waiters(&mut self, job: u32, ending: Ending) {
         if !self.jobs.slab[job].has(flags::AWAITED) {
             return;
         }

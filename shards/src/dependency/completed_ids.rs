@@ -9,9 +9,8 @@
 //! known by ranges of them, each with the lowest address from which a replay would learn of all.
 
 use crate::collections::hash_key::HashKey;
-use crate::dependency::custom_ids::COMPLETED_NAMES_MAX;
+use crate::dependency::completed_names::CompletedNames;
 use crate::job::id::JobId;
-use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Ids remembered, newest first.
@@ -32,8 +31,8 @@ pub struct CompletedIds {
     key: HashKey,
     /// By hash, the number of the newest id, its lowest 32 bits.
     newest: Vec<u32>,
-    /// Custom ids found at recovery, oldest first.
-    names: VecDeque<(Box<str>, JobId)>,
+    /// The custom ids of those that had any.
+    pub names: CompletedNames,
     /// Ids below this number are told from `closed_from` on, the others from `open_from` on.
     closed: u64,
     closed_from: u64,
@@ -57,7 +56,7 @@ impl CompletedIds {
             noted: 0,
             key,
             newest: Vec::new(),
-            names: VecDeque::new(),
+            names: CompletedNames::new(),
             closed: 0,
             closed_from: u64::MAX,
             open_from: u64::MAX,
@@ -84,19 +83,6 @@ impl CompletedIds {
             None => self.ring.push(noted),
         }
         self.noted += 1;
-    }
-
-    /// Remembers the custom id of such a job, for the directory to be told of after recovery.
-    pub fn note_name(&mut self, name: Box<str>, id: JobId) {
-        if self.names.len() == COMPLETED_NAMES_MAX {
-            self.names.pop_front();
-        }
-        self.names.push_back((name, id));
-    }
-
-    /// Hands out the custom ids.
-    pub fn take_names(&mut self) -> VecDeque<(Box<str>, JobId)> {
-        std::mem::take(&mut self.names)
     }
 
     /// Whether the job was completed, as far as is remembered.
@@ -127,8 +113,8 @@ impl CompletedIds {
     }
 
     /// A few ids of which a replay from `until` on would not learn; none if there are no more. They
-    /// are to be told again, see [`CompletedIds::told_at`].
-    pub fn told_before(&mut self, until: u64) -> Vec<JobId> {
+    /// are to be told again, see [`CompletedIds::recorded_at`].
+    pub fn recorded_before(&mut self, until: u64) -> Vec<JobId> {
         if self.retelling.is_empty() {
             let (closed, open) = (self.closed_from < until, self.open_from < until);
             let first = if closed { 0 } else { self.closed };
@@ -149,8 +135,8 @@ impl CompletedIds {
         (start..end).map(|number| self.ring[number as usize % COMPLETED_IDS_MAX].id).collect()
     }
 
-    /// The record that tells of the ids of the last [`CompletedIds::told_before`] lies there.
-    pub fn told_at(&mut self, position: u64) {
+    /// The record that tells of the ids of the last [`CompletedIds::recorded_before`] lies there.
+    pub fn recorded_at(&mut self, position: u64) {
         self.closed_from = self.closed_from.min(position);
     }
 
@@ -198,12 +184,12 @@ mod tests {
     fn retell(completed_ids: &mut CompletedIds, until: u64, head: u64) -> Vec<u128> {
         let mut told = Vec::new();
         loop {
-            let ids = completed_ids.told_before(until);
+            let ids = completed_ids.recorded_before(until);
             if ids.is_empty() {
                 return told;
             }
             assert!(ids.len() <= BATCH as usize);
-            completed_ids.told_at(head);
+            completed_ids.recorded_at(head);
             told.extend(ids.into_iter().map(|id| id.0));
         }
     }
@@ -211,7 +197,7 @@ mod tests {
     #[test]
     fn what_only_the_beginning_of_the_log_tells_is_told_again_and_nothing_else() {
         let mut completed_ids = CompletedIds::new(KEY);
-        assert!(completed_ids.told_before(u64::MAX).is_empty());
+        assert!(completed_ids.recorded_before(u64::MAX).is_empty());
         for id in 0..1000 {
             completed_ids.note(JobId(id), 100 + id as u64 / 10);
         }
@@ -239,8 +225,8 @@ mod tests {
         for id in 0..600 {
             completed_ids.note(JobId(id), 10);
         }
-        let mut told = completed_ids.told_before(11).len();
-        completed_ids.told_at(20);
+        let mut told = completed_ids.recorded_before(11).len();
+        completed_ids.recorded_at(20);
         for id in 600..700 {
             completed_ids.note(JobId(id), 15);
         }

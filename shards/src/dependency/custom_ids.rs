@@ -3,6 +3,7 @@
 
 use crate::collections::hash_key::HashKey;
 use crate::collections::table::Table;
+use crate::dependency::completed_names::COMPLETED_NAMES_MAX;
 use crate::job::id::JobId;
 use std::collections::VecDeque;
 
@@ -11,9 +12,6 @@ struct Entry {
     /// `None` while claimed for a job that is not yet pushed.
     job: Option<JobId>,
 }
-
-/// Names remembered after their jobs are gone.
-pub const COMPLETED_NAMES_MAX: usize = 20_000;
 
 /// The names of one shard.
 pub struct Directory {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `await_end` | clients that wait for the end of a job |
 //! | `completed_ids` | the newest ids of jobs that completed and went |
+//! | `completed_names` | their custom ids |
 //! | `custom_ids` | custom ids to jobs, on the shard that owns the name |
 //! | `news` | what the shards of other jobs have yet to learn |
 //! | `unmet` | dependencies that a job still waits for |
@@ -16,10 +17,13 @@
 
 pub(crate) mod await_end;
 pub(crate) mod completed_ids;
+pub(crate) mod completed_names;
 pub mod custom_ids;
 pub(crate) mod news;
 pub mod unmet;
 pub(crate) mod watchers;
+
+pub use completed_names::COMPLETED_NAMES_MAX;
 
 use crate::dead_letter::reason::Cause;
 use crate::dependency::unmet::Dependency;
@@ -168,7 +172,7 @@ impl Shard {
     pub(crate) fn give_notices(&mut self, effects: &mut Effects) {
         self.give_own_notices(effects);
         while self.allowance.tells > 0
-            && let Some((dependent, dependency, fate)) = self.watchers.next_told()
+            && let Some((dependent, dependency, fate)) = self.watchers.next_notice()
         {
             self.allowance.tells -= 1;
             self.steps += 1;
@@ -326,7 +330,7 @@ impl Shard {
     }
 
     /// A job is completed or goes for good: those that wait for it learn it.
-    pub(crate) fn tell_watchers(&mut self, job: u32, completed: bool) {
+    pub(crate) fn notify_watchers(&mut self, job: u32, completed: bool) {
         let about = &mut self.jobs.slab[job];
         if about.has(flags::WATCHED) {
             about.flags &= !flags::WATCHED;

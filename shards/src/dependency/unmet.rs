@@ -24,10 +24,12 @@ pub struct UnmetDependencies {
 
 impl UnmetDependencies {
     /// Of these, each job once.
-    pub fn new(mut all: Vec<Dependency>) -> Self {
-        all.sort_by_key(|one| one.id);
-        all.dedup_by_key(|one| one.id);
-        Self { left: all.len(), all: all.into_iter().map(|one| (one, false)).collect() }
+    pub fn new(all: impl Iterator<Item = Dependency>) -> Self {
+        // Filled in place: there may be as many as a flow has jobs.
+        let mut all: Vec<(Dependency, bool)> = all.map(|one| (one, false)).collect();
+        all.sort_by_key(|(one, _)| one.id);
+        all.dedup_by_key(|(one, _)| one.id);
+        Self { left: all.len(), all }
     }
 
     /// How many are left.
@@ -89,17 +91,19 @@ impl UnmetDependencies {
         others
     }
 
-    /// One more is waited for. A step for each that is known.
-    pub fn add(&mut self, one: Dependency) {
+    /// One more is waited for. Says how many it has moved: all of those with a higher id.
+    pub fn add(&mut self, one: Dependency) -> usize {
         match self.all.binary_search_by_key(&one.id, |(known, _)| known.id) {
             Ok(place) => {
                 if std::mem::replace(&mut self.all[place], (one, false)).1 {
                     self.left += 1;
                 }
+                0
             }
             Err(place) => {
                 self.all.insert(place, (one, false));
                 self.left += 1;
+                self.all.len() - 1 - place
             }
         }
     }
@@ -132,9 +136,10 @@ mod tests {
     #[test]
     fn each_is_met_once_and_may_come_again() {
         let mut unmet_dependencies =
-            UnmetDependencies::new(vec![one(3, false), one(1, true), one(3, false)]);
+            UnmetDependencies::new([one(3, false), one(1, true), one(3, false)].into_iter());
         assert_eq!((left(&unmet_dependencies), unmet_dependencies.len()), (vec![1, 3], 2));
-        unmet_dependencies.add(one(2, true));
+        assert_eq!(unmet_dependencies.add(one(2, true)), 1, "it stands before one");
+        assert_eq!(unmet_dependencies.add(one(2, true)), 0, "it is there");
         unmet_dependencies.meet(JobId(1));
         unmet_dependencies.meet(JobId(1));
         unmet_dependencies.meet(JobId(9));

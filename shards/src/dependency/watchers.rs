@@ -97,8 +97,8 @@ impl Watchers {
         if let Some(known) = self.find(dependent, dependency) {
             // What it depends on may become its child.
             let of = self.watches[known].of;
-            let is_told = self.by_dependency.get(dependency) != Some(&of);
-            if !parent || self.watched[of].child || is_told {
+            let is_known = self.by_dependency.get(dependency) != Some(&of);
+            if !parent || self.watched[of].child || is_known {
                 return;
             }
             self.remove(dependent, dependency);
@@ -177,7 +177,7 @@ impl Watchers {
     }
 
     /// The next dependent to be told of an end: dependent, dependency, and what.
-    pub fn next_told(&mut self) -> Option<(JobId, JobId, Fate)> {
+    pub fn next_notice(&mut self) -> Option<(JobId, JobId, Fate)> {
         while let Some(&(of, fate)) = self.ended.front() {
             let dependency = self.watched[of].dependency;
             let watch = self.watched[of].watches.front();
@@ -258,7 +258,7 @@ mod tests {
         watchers.add(JobId(20), job, false);
         assert!(!watchers.remove(JobId(13), job), "may leave though the job has ended");
         let mut told = Vec::new();
-        while let Some((dependent, dependency, fate)) = watchers.next_told() {
+        while let Some((dependent, dependency, fate)) = watchers.next_notice() {
             assert!(dependency == job && fate == Fate::Completed);
             told.push(dependent.0);
         }
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!((watchers.len(), watchers.dependencies().count()), (3, 1));
         assert_eq!(watchers.end_child(job), (Some(JobId(10)), false));
         assert!(watchers.tells_of(job) && watchers.audit().is_ok());
-        assert_eq!(watchers.next_told(), Some((JobId(12), job, Fate::ChildEnded)));
+        assert_eq!(watchers.next_notice(), Some((JobId(12), job, Fate::ChildEnded)));
         assert!(!watchers.tells_of(job) && !watchers.has_news());
         assert!(watchers.remove(JobId(11), job), "nobody waits for it any more");
         assert_eq!((watchers.len(), watchers.dependencies().count()), (0, 0));

@@ -257,8 +257,17 @@ impl Shard {
     }
 
     /// [`crate::log_record::snapshot::Kept::Unreported`]. A job that is still there goes with it.
+    /// The queue of a removed child whose result is kept for its parent.
+    pub fn queue_of_unreported(&self, child: JobId) -> Option<&str> {
+        self.unreported.get(child).map(|unreported| &*unreported.queue)
+    }
+
     pub(crate) fn take_unreported(&mut self, child: JobId, unreported: Unreported) {
         self.drop_unreported(child);
+        if let KnownAs::Custom(name) = &unreported.known_as {
+            // A parent that comes late may name the child.
+            self.completed_ids.names.note(name.clone(), child, unreported.stored.position);
+        }
         self.leave_unreported(child, unreported);
         if let Some(job) = self.jobs.find(child) {
             self.remove(job);

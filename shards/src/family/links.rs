@@ -18,9 +18,13 @@ use crate::log_record::snapshot::Kept;
 use crate::log_record::{Journal, Pushed, Record};
 use crate::query::{AboutParent, LOOKS_PER_STEP};
 use crate::shard::{Out, Shard};
+use crate::traced::Settled;
+
+/// Rows of what a parent waits for that are moved in about the time of a step.
+const MOVES_PER_STEP: u64 = 1024;
 
 impl Shard {
-    /// Carries out a change of kin. Returns how many jobs it was about.
+    /// Carries out a change of parent or children. Returns how many jobs it was about.
     pub(crate) fn change_family<J: Journal>(
         &mut self,
         now_ms: u64,
@@ -68,6 +72,7 @@ impl Shard {
                 if open {
                     self.renew_ttl(now_ms, job, out);
                     out.journal.append(&Record::Blocked { id });
+                    self.trace_settled(now_ms, job, || Settled::GivenBack, out.effects);
                     self.block(job);
                     self.emit(now_ms, job, Step::WaitingChildren, out.effects);
                 }
@@ -114,9 +119,10 @@ impl Shard {
         let options = &mut self.jobs.options[options];
         let family = options.family.get_or_insert_default();
         let name = (family.children.len() < NAMED_CHILDREN_MAX).then(|| adopted.name.into());
-        options.unmet.add(Dependency { id: adopted.child, name, child: true });
+        let moved = options.unmet.add(Dependency { id: adopted.child, name, child: true });
         family.children.push(adopted.name);
         family.freed = !adopted.waits;
+        self.steps += moved as u64 / MOVES_PER_STEP;
         if adopted.waits && matches!(state, State::Waiting | State::Delayed) {
             self.leave(job);
             self.enter(job, State::WaitingChildren);
@@ -179,6 +185,7 @@ impl Shard {
             self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
         }
         self.emit(now_ms, job, Step::Removed { prev }, out.effects);
+        self.trace_settled(now_ms, job, || Settled::Removed, out.effects);
         self.take_unreported(child, unreported);
         true
     }

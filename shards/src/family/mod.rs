@@ -20,11 +20,11 @@ pub mod unreported;
 pub(crate) use child_ends::Orphaned;
 pub use child_ends::{ChildEnd, ChildEnds};
 
-use crate::command::text_len;
 use crate::dependency::Unmet;
 use crate::dependency::unmet::{Dependency, UnmetDependencies};
 use crate::effect::KnownAs;
 use crate::job::id::JobId;
+use crate::job::stack::text_len;
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::location::LogRef;
 use crate::log_record::row::{Body, parts};

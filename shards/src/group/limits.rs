@@ -8,7 +8,7 @@ use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
 use crate::log_record::location::LogRef;
 use crate::log_record::settings::Grouped;
 use crate::log_record::{Journal, Record};
-use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
+use crate::shard::{Caller, FULL, Out, SETTING_BYTES, Shard};
 use std::collections::BTreeMap;
 
 /// One group, as clients see it.
@@ -75,6 +75,9 @@ impl Shard {
         {
             FULL
         } else {
+            if settings.held_until_ms > 0 {
+                self.tell_clock(now_ms, out.journal);
+            }
             let grouped = Grouped { queue, group, settings };
             let stored = out.journal.append(&Record::Grouped(grouped));
             self.set_group(&grouped, stored);
@@ -119,19 +122,46 @@ impl Shard {
         }
     }
 
-    /// [`Record::GroupsCleared`]. A step per group with settings, of which there are at most
-    /// [`GROUP_SETTINGS_MAX`].
+    /// [`Record::GroupsCleared`]. A step per group with settings.
     pub(crate) fn clear_groups(&mut self, name: &str) {
         let Some(queue) = self.queues.find(name) else { return };
-        let first = |shard: &Self| shard.queues[queue].groups.as_deref()?.with_settings.front();
-        while let Some(group) = first(self) {
-            if let Some(own) = self.groups.slab[group].own.take() {
-                self.live.sub(&own.set_in);
-            }
-            self.list_settings(queue, group, true, false);
-            self.refresh_group(group);
-            self.drop_group_if_idle(group);
+        while let Some(group) = self.first_with_settings(queue) {
+            self.clear_group(queue, group);
         }
+    }
+
+    /// A slice of what [`Record::GroupsCleared`] says of queues that have lost their names since they had many groups with
+    /// settings. Its record is in the log, so a start does the same at once. True if nothing is left to do: before that, compaction
+    /// gives up no segment, as the records of these settings still count as needed there.
+    pub fn clear_detached_groups(&mut self) -> bool {
+        for _ in 0..self.config.bulk_slice {
+            let Some(&queue) = self.groups.to_clear.last() else { return true };
+            self.steps += 1;
+            match self.first_with_settings(queue) {
+                Some(group) => self.clear_group(queue, group),
+                None => drop(self.groups.to_clear.pop()),
+            }
+        }
+        self.groups.to_clear.is_empty()
+    }
+
+    fn first_with_settings(&self, queue: u32) -> Option<u32> {
+        self.queues[queue].groups.as_deref()?.with_settings.front()
+    }
+
+    fn clear_group(&mut self, queue: u32, group: u32) {
+        if let Some(own) = self.groups.slab[group].own.take() {
+            self.live.sub(&own.set_in);
+        }
+        self.list_settings(queue, group, true, false);
+        self.refresh_group(group);
+        self.drop_group_if_idle(group);
+    }
+
+    /// What is set for a group, if anything is.
+    pub(crate) fn group_settings(&mut self, queue: &str, group: &str) -> Option<GroupSettings> {
+        let group = self.groups.find(self.queues.find(queue)?, group)?;
+        self.groups.slab[group].own.as_deref().map(|own| own.settings)
     }
 
     /// The record that says what is set for a group, if anything is.
@@ -140,10 +170,12 @@ impl Shard {
         self.groups.slab[group].own.as_deref().map(|own| own.set_in)
     }
 
-    /// Groups that gave no jobs until now may do so again.
+    /// Groups that gave no jobs until now may do so again, as many as there may be between two steps of time, whatever asks for it.
     pub(crate) fn wake_groups<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        for _ in 0..SLICE {
+        while self.allowance.wakes > 0 {
             let Some(group) = self.groups.timers.due(now_ms) else { return };
+            self.allowance.wakes -= 1;
+            self.steps += 1;
             let about = &self.groups.slab[group];
             let (queue, timer) = (about.queue, about.timer);
             self.groups.timers.remove(timer, &mut self.groups.slab);
@@ -153,8 +185,10 @@ impl Shard {
             let about = &self.groups.slab[group];
             let settings = about.settings();
             let over = settings.held_until_ms > 0 && settings.held_until_ms <= now_ms;
-            // What is left of an obliterated queue has no settings.
-            if over {
+            if over && self.queues[queue].detached {
+                // The log has said already that it has no settings.
+                self.clear_group(queue, group);
+            } else if over {
                 let (queue, group) = (self.queues[queue].name.clone(), about.name.clone());
                 let settings = GroupSettings { held_until_ms: 0, ..settings };
                 let grouped = Grouped { queue: &queue, group: &group, settings };

@@ -5,32 +5,16 @@ use crate::collections::count::Count;
 use crate::collections::slab::{List, NONE};
 use crate::command::{GroupPull, Only};
 use crate::effect::Refusal;
+use crate::group::group_ref::GroupRef;
 use crate::group::scheduler::{Rotation, ViewTerms, groups_after};
-use crate::group::{Groups, OfQueue};
+use crate::group::{Groups, Lane, OfQueue};
 use crate::job::State;
-use crate::lease::pull::Place;
-use crate::lease::waiting_pulls::AtQueue;
+use crate::lease::waiting_pulls::{AtQueue, Place};
 use crate::query::JobView;
 use crate::queue::ready::merged;
 use crate::queue::{Queue, Queues};
 use crate::shard::Shard;
 use std::ops::Bound;
-
-/// The index of a job's group, or none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GroupRef(u32);
-
-impl Default for GroupRef {
-    fn default() -> Self {
-        Self(NONE)
-    }
-}
-
-impl GroupRef {
-    fn get(self) -> Option<u32> {
-        (self.0 != NONE).then_some(self.0)
-    }
-}
 
 /// The list that pulls wait in at a place.
 pub(crate) fn waiters_at<'a>(
@@ -70,6 +54,11 @@ impl Queue {
         self.groups.as_deref().map_or(0, |groups| groups.pending)
     }
 
+    /// Groups that have a job in any state, or a setting.
+    pub fn groups_count(&self) -> u64 {
+        self.groups.as_deref().map_or(0, |groups| u64::from(groups.count))
+    }
+
     /// Groups for which something is set.
     pub fn groups_with_settings(&self) -> u64 {
         self.groups.as_deref().map_or(0, |groups| u64::from(groups.set))
@@ -87,6 +76,19 @@ impl Shard {
     #[inline]
     pub(crate) fn group_of(&self, job: u32) -> Option<u32> {
         self.jobs.options_of(job)?.group.get()
+    }
+
+    /// The waiting jobs of some groups of a queue: those that became known first.
+    pub(crate) fn first_groups_of(
+        &self,
+        queue: &Queue,
+        most: usize,
+    ) -> impl Iterator<Item = &Lane> {
+        let rotation = queue.groups.as_deref();
+        let groups = rotation
+            .into_iter()
+            .flat_map(|rotation| groups_after(&self.groups.slab, rotation, None));
+        groups.take(most).map(|group| &self.groups.slab[group].lane)
     }
 
     /// The name of a job's group.
@@ -165,7 +167,7 @@ impl Shard {
         let Some(name) = name else { return GroupRef::default() };
         let group = self.find_or_insert_group(queue, name);
         self.groups.slab[group].jobs += 1;
-        GroupRef(group)
+        GroupRef::new(group)
     }
 
     /// A job of a group is being forgotten.
@@ -404,9 +406,13 @@ impl Shard {
         None
     }
 
-    /// Pulls that wait at a queue whose name is taken from it go on waiting at the one that gets the name.
-    pub(crate) fn move_waiters(&mut self, now_ms: u64, old: u32, name: &str) {
-        while let Some(waiter) = self.any_waiter(old) {
+    /// Pulls that wait at a queue whose name is taken from it go on waiting at the one that gets the name, some at a time. True
+    /// if none is left.
+    pub(crate) fn move_waiters(&mut self, now_ms: u64, old: u32) -> bool {
+        let name = self.queues[old].name.clone();
+        for _ in 0..self.config.bulk_slice {
+            let Some(waiter) = self.any_waiter(old) else { return true };
+            self.steps += 1;
             let place = self.waiters[waiter].at;
             let group = (place.group != NONE).then(|| self.groups.slab[place.group].name.clone());
             let terms = match (place.view, self.queues[old].groups.as_deref()) {
@@ -419,20 +425,21 @@ impl Shard {
                 (None, true) => Only::Ungrouped,
                 (None, false) => Only::Any,
             };
-            let new = self.queues.find_or_insert(name);
+            let new = self.queues.find_or_insert(&name);
             let ViewTerms { active_max, rate, .. } = terms;
             let at = if place == Place::default() {
                 Place::default()
             } else {
                 // The new queue has as much room for views as the old one had.
                 let pull = GroupPull { active_max, rate, only };
-                self.place_of(now_ms, name, &pull, true).ok().flatten().unwrap_or_default()
+                self.place_of(now_ms, &name, &pull, true).ok().flatten().unwrap_or_default()
             };
             self.waiters[waiter].queue = new;
             self.waiters[waiter].at = at;
             self.hang(waiter);
             self.note_ready(new);
         }
+        self.any_waiter(old).is_none()
     }
 
     /// Some pull that waits at a queue.

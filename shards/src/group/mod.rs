@@ -1,15 +1,19 @@
 //! Groups: the jobs of a queue that share a `groupId`, what is set for each group, and who waits for its jobs.
 //!
 //! A queue has none of this until a job with a group comes to it, or something is set for a group; see
-//! `rotation` for whose turn it is. Time and records are not known here.
+//! `scheduler` for whose turn it is. Time and records are not known here.
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `blocks` | what keeps a group from giving a job, for people who ask |
+//! | `group_ref` | which group a job belongs to: data only |
 //! | `limits` | what is set for a group |
 //! | `membership` | jobs and pulls that come into a group and leave it |
 //! | `push_plan` | what a long push will make of the groups of its queue |
 //! | `scheduler` | groups take turns |
 
+pub(crate) mod blocks;
+pub(crate) mod group_ref;
 pub(crate) mod limits;
 pub(crate) mod membership;
 pub(crate) mod push_plan;
@@ -155,6 +159,18 @@ impl Lane {
             }
             (one, other) => one.or(other),
         }
+    }
+
+    /// How many jobs leave it before a waiting one, and whether that is all of them: so many neighbours are looked at.
+    pub(crate) fn ahead(&self, jobs: &Slab<Job>, index: u32, looks: usize) -> (u64, bool) {
+        let own = InGroup::rank(&jobs[index]);
+        let before = |&other: &u32| InGroup::rank(&jobs[other]) < own;
+        let listed =
+            std::iter::successors(self.in_order.front(), |&at| List::<InQueue>::after(jobs, at));
+        let listed = listed.take(looks + 1).take_while(before).count();
+        let strays = self.out_of_order.iter().take(looks).filter(before).count();
+        let exact = listed <= looks && self.out_of_order.len() <= looks;
+        ((listed.min(looks) + strays) as u64, exact)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -350,6 +366,8 @@ pub(crate) struct Groups {
     pub(crate) timers: Timers,
     /// Groups with settings.
     pub(crate) with_settings: u64,
+    /// Detached queues whose groups have settings although the log says that they have none: one for each bulk operation at most.
+    pub(crate) to_clear: Vec<u32>,
     /// Groups that linger.
     pub(crate) lingering: u64,
     /// Groups that would have lingered, and were forgotten since too many did.
@@ -369,6 +387,7 @@ impl Groups {
             by_name: Table::default(),
             timers: Timers::default(),
             with_settings: 0,
+            to_clear: Vec::new(),
             lingering: 0,
             forgotten_early: 0,
         }

@@ -25,7 +25,7 @@ pub const VIEWS_MAX: usize = 8;
 
 /// A set of limits that nobody has pulled with for so long, and nobody waits with, makes room for another, unless its
 /// rate still counts what was pulled with it.
-const VIEW_IDLE_MS: u64 = 10_000;
+pub(super) const VIEW_IDLE_MS: u64 = 10_000;
 
 /// Groups that a new view looks at with each pull until it has seen all.
 const VIEW_SLICE: usize = 64;
@@ -51,11 +51,11 @@ pub(crate) struct View {
     pub(crate) waiters: List<AtQueue>,
     /// These, and those that wait for one group's jobs.
     pub(crate) waiting: u32,
-    used_at_ms: u64,
+    pub(super) used_at_ms: u64,
     /// When the last span ends in which jobs of some group have left, as its rate counts them.
     counts_until_ms: u64,
     /// Tells seats in this view from those in an earlier one at its place.
-    epoch: u32,
+    pub(super) epoch: u32,
     /// The next group that has to be looked at, until all have been.
     unseen: u32,
 }
@@ -309,6 +309,17 @@ impl Groups {
         }
         self.slab[group].timer_at_ms = at_ms;
         self.timers.insert(at_ms, group, &mut self.slab);
+    }
+
+    /// Takes the timer of a group away that stands later than `at_ms`. True if there was one.
+    pub(crate) fn end_timer_after(&mut self, group: u32, at_ms: u64) -> bool {
+        let about = self.slab.peek(group);
+        let (timer, is_later) = (about.timer, about.timer_at_ms > at_ms);
+        let ends = timer != NONE && is_later;
+        if ends {
+            self.timers.remove(timer, &mut self.slab);
+        }
+        ends
     }
 
     /// A job of the group has left for a worker.

@@ -1,10 +1,10 @@
 //! What anybody may do to a single job by its id: cancel it, change it, move it, note something about it.
 
+use crate::caller::Token;
 use crate::collections::slab::NONE;
-use crate::command::Token;
 use crate::dead_letter::reason::Cause;
 use crate::effect::{Refusal, Reply};
-use crate::event::Step;
+use crate::event::{Extra, Step};
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::progress::{LOGS_MAX, LogEntry, Notes};
@@ -14,6 +14,7 @@ use crate::log_record::job_change::{Changed, Level, Prioritized};
 use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
+use crate::traced::Settled;
 
 /// Why a job is in the dead-letter queue that was sent there by hand.
 const DISCARDED: &str = "Job discarded";
@@ -23,6 +24,8 @@ const DISCARDED: &str = "Job discarded";
 pub enum Change<'a> {
     /// Forgets it, unless a worker has it or it has ended.
     Cancel,
+    /// Forgets it, ended or not, unless a worker has it.
+    Remove,
     /// Gives it another payload, unless it has ended.
     Update {
         /// The job as its record holds it, with the new payload.
@@ -37,7 +40,7 @@ pub enum Change<'a> {
     },
     /// Ends its delay.
     Promote,
-    /// Takes it from its worker, to be delivered again after so many milliseconds.
+    /// Takes it from its worker, or from where it waits, to be delivered after so many milliseconds.
     PutOff {
         /// The time.
         delay_ms: u64,
@@ -62,6 +65,17 @@ pub enum Change<'a> {
     Discard {
         /// What the worker shows that has it; needed by none.
         token: Option<Token>,
+    },
+    /// The same for a reason that is given: a dead letter that comes from elsewhere.
+    Bury {
+        /// What the worker shows that has it; needed by none.
+        token: Option<Token>,
+        /// Why, in a word.
+        cause: Cause,
+        /// Why, at length.
+        error: &'a str,
+        /// How many attempts failed, if more than here.
+        attempts: Option<u16>,
     },
     /// Forgets it if it lies in the dead-letter queue of this queue; answered with how many did.
     Bin {
@@ -105,8 +119,8 @@ pub enum Change<'a> {
     Progress {
         /// 0 to 100.
         progress: f64,
-        /// What the worker says.
-        message: Option<&'a str>,
+        /// What the worker says: the bytes of a text, which was checked where it came in.
+        message: Option<&'a [u8]>,
     },
     /// Adds a line to its log.
     Log {
@@ -117,11 +131,27 @@ pub enum Change<'a> {
     },
 }
 
+impl<'a> Change<'a> {
+    /// Sends a job to the dead-letter queue, for `reason` if its text says anything.
+    pub fn discard(
+        token: Option<Token>,
+        (cause, error): (Cause, &'a str),
+        attempts: Option<u64>,
+    ) -> Self {
+        let attempts = attempts.map(|attempts| attempts.min(u64::from(u16::MAX)) as u16);
+        if error.is_empty() && cause == Cause::Unknown && attempts.is_none() {
+            return Self::Discard { token };
+        }
+        let error = if error.is_empty() { DISCARDED } else { error };
+        Self::Bury { token, cause, error, attempts }
+    }
+}
+
 impl Change<'_> {
     /// Why a job that is not known is refused.
     fn refusal(&self) -> Refusal {
         match self {
-            Self::Cancel => Refusal::NotCancellable,
+            Self::Cancel | Self::Remove => Refusal::NotCancellable,
             Self::Update { .. } => Refusal::Ended,
             Self::Prioritize { .. } => Refusal::NotPending,
             Self::Promote => Refusal::NotDelayed,
@@ -129,6 +159,7 @@ impl Change<'_> {
             Self::ToWait { .. } => Refusal::NotMovable,
             Self::Delay { .. } => Refusal::NotDelayable,
             Self::Discard { .. }
+            | Self::Bury { .. }
             | Self::Log { .. }
             | Self::CutLog(_)
             | Self::FreeKey
@@ -162,10 +193,27 @@ impl Change<'_> {
         match self {
             Self::PutOff { token, .. }
             | Self::Discard { token }
+            | Self::Bury { token, .. }
             | Self::ToWait { token }
             | Self::Delay { token, .. }
             | Self::Block { token } => *token,
             _ => None,
+        }
+    }
+
+    /// The same as from a client that must show the token of a job that is locked.
+    #[must_use]
+    pub fn with_token_if_locked(self) -> Self {
+        let shown = |token: Option<Token>| token.or(Some(Token::LACKING));
+        match self {
+            Self::PutOff { delay_ms, token } => Self::PutOff { delay_ms, token: shown(token) },
+            Self::Delay { delay_ms, token } => Self::Delay { delay_ms, token: shown(token) },
+            Self::Discard { token } => Self::Discard { token: shown(token) },
+            Self::Bury { token, cause, error, attempts } => {
+                Self::Bury { token: shown(token), cause, error, attempts }
+            }
+            Self::ToWait { token } => Self::ToWait { token: shown(token) },
+            other => other,
         }
     }
 
@@ -174,32 +222,32 @@ impl Change<'_> {
         match self {
             Self::Adopt { name, .. } => name.len() as u64 + JOB_BYTES,
             Self::Update { job } | Self::Link { job, .. } => job.bytes() + JOB_BYTES,
-            Self::Progress { message: Some(message), .. } | Self::Log { message, .. } => {
-                message.len() as u64 + JOB_BYTES
-            }
+            Self::Progress { message: Some(message), .. } => message.len() as u64 + JOB_BYTES,
+            Self::Log { message, .. } => message.len() as u64 + JOB_BYTES,
+            Self::Bury { error, .. } => error.len() as u64 + JOB_BYTES,
             _ => 0,
         }
     }
 
     /// Whether it can be done to a job in `state`.
-    fn fits(&self, state: State) -> bool {
+    pub fn fits(&self, state: State) -> bool {
         match self {
             Self::Cancel => {
                 matches!(state, State::Waiting | State::Delayed | State::WaitingChildren)
             }
+            Self::Remove => !matches!(state, State::Active | State::Vacant),
             Self::Prioritize { .. } => matches!(state, State::Waiting | State::Delayed),
             Self::Update { .. } | Self::Adopt { .. } => !state.is_end(),
             Self::Promote => state == State::Delayed,
-            Self::PutOff { .. } | Self::Progress { .. } | Self::Block { .. } => {
-                state == State::Active
-            }
+            Self::Progress { .. } | Self::Block { .. } => state == State::Active,
             Self::ToWait { .. } => {
                 !matches!(state, State::Completed | State::WaitingChildren | State::Vacant)
             }
-            Self::Delay { .. } => {
+            Self::PutOff { .. } | Self::Delay { .. } => {
                 matches!(state, State::Waiting | State::Delayed | State::Active)
             }
             Self::Discard { .. }
+            | Self::Bury { .. }
             | Self::Log { .. }
             | Self::CutLog(_)
             | Self::FreeKey
@@ -222,10 +270,9 @@ impl Shard {
     ) {
         let found = self.jobs.find(id).filter(|&job| change.fits(self.jobs.slab[job].state));
         if let (Some(job), Some(token)) = (found, change.token())
-            && self.jobs.slab[job].state == State::Active
-            && !self.fits_hold(now_ms, job, token)
+            && let Err(refusal) = self.check_shown(now_ms, job, token)
         {
-            let refused = Reply::Refused { place: 0, refusal: Refusal::TokenInvalid };
+            let refused = Reply::Refused { place: 0, refusal };
             out.effects.replies.push((caller.request, refused));
             return;
         }
@@ -235,32 +282,46 @@ impl Shard {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
-        let reply =
-            match found.filter(|&job| !change.is_for_worker() || !self.is_overdue(job, now_ms)) {
-                Some(job) if matches!(change, Change::Bin { .. }) => {
-                    Reply::Count(u64::from(self.bin(now_ms, job, change, out)))
-                }
-                // It is not there, as was wanted.
-                None if matches!(change, Change::Bin { .. }) => Reply::Count(0),
-                Some(job) if matches!(change, Change::FreeKey) => {
-                    Reply::Count(u64::from(self.free_key_of(now_ms, job, out)))
-                }
-                Some(job) if change.is_of_family() => {
-                    let queue = self.jobs.slab[job].queue;
-                    let count = self.change_family(now_ms, job, change, out);
-                    self.serve(now_ms, queue, out);
-                    Reply::Count(count)
-                }
-                None if matches!(change, Change::LetGo { .. } | Change::Abandon) => Reply::Count(0),
-                Some(job) => {
-                    let queue = self.jobs.slab[job].queue;
-                    self.change_one(now_ms, job, change, out);
-                    self.serve(now_ms, queue, out);
-                    Reply::Done
-                }
-                None => Reply::Refused { place: 0, refusal: change.refusal() },
-            };
+        let found = found.filter(|&job| !change.is_for_worker() || !self.is_overdue(job, now_ms));
+        let reply = match (found, change) {
+            (Some(job), Change::Bin { queue }) => {
+                Reply::Count(u64::from(self.bin(now_ms, job, queue, out)))
+            }
+            (Some(job), Change::FreeKey) => {
+                Reply::Count(u64::from(self.free_key_of(now_ms, job, out)))
+            }
+            (Some(job), _) if change.is_of_family() => {
+                let queue = self.jobs.slab[job].queue;
+                let count = self.change_family(now_ms, job, change, out);
+                self.serve(now_ms, queue, out);
+                Reply::Count(count)
+            }
+            // It is not there, as was wanted.
+            (None, Change::Bin { .. } | Change::LetGo { .. } | Change::Abandon) => Reply::Count(0),
+            (Some(job), _) => {
+                let queue = self.jobs.slab[job].queue;
+                self.change_one(now_ms, job, change, out);
+                self.serve(now_ms, queue, out);
+                Reply::Done
+            }
+            (None, _) => Reply::Refused { place: 0, refusal: change.refusal() },
+        };
         out.effects.replies.push((caller.request, reply));
+    }
+
+    /// Whether a token that was shown is that of the delivery which holds the job, if one does.
+    fn check_shown(&self, now_ms: u64, job: u32, token: Token) -> Result<(), Refusal> {
+        let about = &self.jobs.slab[job];
+        if about.state != State::Active {
+            return Ok(());
+        }
+        let is_locked = self.leases[about.detail].token.is_some();
+        match token {
+            Token::LACKING if is_locked => Err(Refusal::TokenRequired),
+            Token::LACKING => Ok(()),
+            shown if self.fits_hold(now_ms, job, shown) => Ok(()),
+            _ => Err(Refusal::TokenInvalid),
+        }
     }
 
     fn takes_change<J: Journal>(
@@ -276,6 +337,10 @@ impl Shard {
             }
             _ => match change.text_bytes() {
                 0 => true,
+                // Its caller has seen to it that there is room for what comes; others may have come meanwhile.
+                bytes if matches!(change, Change::Adopt { .. }) => {
+                    out.journal.can_append_text(bytes, space_forecast)
+                }
                 bytes => out.journal.can_append_new(bytes, space_forecast),
             },
         }
@@ -291,16 +356,16 @@ impl Shard {
         let about = &self.jobs.slab[job];
         let id = about.id;
         let changed = match *change {
-            Change::Cancel => {
+            Change::Cancel | Change::Remove => {
                 self.remove_one(now_ms, job, out);
                 return;
             }
             Change::Discard { .. } => {
-                let (attempts, stalls) = (about.attempts, about.stalls);
-                if about.state != State::Failed {
-                    let reason = Reason::new(Cause::Unknown, DISCARDED);
-                    self.bury(now_ms, job, attempts, stalls, reason, out);
-                }
+                self.discard(now_ms, job, None, Reason::new(Cause::Unknown, DISCARDED), out);
+                return;
+            }
+            Change::Bury { cause, error, attempts, .. } => {
+                self.discard(now_ms, job, attempts, Reason::new(cause, error), out);
                 return;
             }
             Change::Update { job: new } => {
@@ -313,6 +378,7 @@ impl Shard {
                 if new.durable {
                     out.journal.require_sync();
                 }
+                self.emit_extra(now_ms, job, Extra::Updated, out.effects);
                 return;
             }
             Change::ToWait { .. } => {
@@ -335,6 +401,7 @@ impl Shard {
             Change::PutOff { delay_ms, .. } | Change::Delay { delay_ms, .. } => {
                 if about.state == State::Active {
                     self.renew_ttl(now_ms, job, out);
+                    self.trace_settled(now_ms, job, || Settled::GivenBack, out.effects);
                 }
                 Changed::PutOff { id, at_ms: now_ms, run_at_ms: now_ms + delay_ms }
             }
@@ -346,32 +413,21 @@ impl Shard {
         };
         self.record_change(job, &Record::Changed(changed), out);
         match *change {
-            Change::PutOff { .. } | Change::Delay { .. } => {
+            Change::PutOff { .. } => self.emit_delay(now_ms, job, out.effects),
+            Change::Delay { delay_ms, .. } => {
+                self.emit_extra(now_ms, job, Extra::DelayChanged { delay_ms }, out.effects);
                 self.emit_delay(now_ms, job, out.effects);
+            }
+            Change::Promote => self.emit_extra(now_ms, job, Extra::Promoted, out.effects),
+            Change::Prioritize { .. } => {
+                let priority = self.jobs.slab[job].priority;
+                self.emit_extra(now_ms, job, Extra::Prioritized { priority }, out.effects);
             }
             Change::Progress { progress, .. } => {
                 self.emit(now_ms, job, Step::Progress(progress), out.effects);
             }
             _ => {}
         }
-    }
-
-    /// Carries out [`Change::Bin`].
-    fn bin<J: Journal>(
-        &mut self,
-        now_ms: u64,
-        job: u32,
-        change: &Change<'_>,
-        out: &mut Out<'_, J>,
-    ) -> bool {
-        let about = &self.jobs.slab[job];
-        let of =
-            matches!(change, Change::Bin { queue } if *queue == &*self.queues[about.queue].name);
-        let dead = of && about.state == State::Failed;
-        if dead {
-            self.remove_one(now_ms, job, out);
-        }
-        dead
     }
 
     /// Carries out [`Change::ToWait`].
@@ -390,6 +446,7 @@ impl Shard {
                 if self.leases[about.detail].token.is_some() {
                     out.journal.append(&Record::Released { id });
                 }
+                self.trace_settled(now_ms, job, || Settled::GivenBack, out.effects);
                 self.release(job);
                 self.emit(now_ms, job, Step::Retried { prev }, out.effects);
             }
@@ -402,6 +459,7 @@ impl Shard {
     pub(crate) fn renew_ttl<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let ttl_ms = self.jobs.options_of(job).map_or(0, |has| has.ttl_ms);
         if ttl_ms > 0 {
+            self.tell_clock(now_ms, out.journal);
             let id = self.jobs.slab[job].id;
             let renewed = Changed::Renewed { id, until_ms: now_ms.saturating_add(ttl_ms) };
             self.record_change(job, &Record::Changed(renewed), out);
@@ -412,6 +470,7 @@ impl Shard {
     pub(crate) fn promote_one<J: Journal>(&mut self, at_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let id = self.jobs.slab[job].id;
         self.record_change(job, &Record::Changed(Changed::Promoted { id, at_ms }), out);
+        self.emit_extra(at_ms, job, Extra::Promoted, out.effects);
     }
 
     pub(crate) fn record_change<J: Journal>(

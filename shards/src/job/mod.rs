@@ -6,22 +6,34 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `change` | commands on one job in any state |
+//! | `discard` | jobs that are sent to the dead-letter queue by hand, and taken out of it |
+//! | `failures` | where the log tells of failed attempts |
 //! | `id` | UUIDv7 with the slot of the queue |
 //! | `index` | ids to places |
 //! | `name_table` | names of jobs, each held once per queue |
 //! | `new_job` | a job as it is pushed |
 //! | `overrides` | rules that a job brings: retries, stalls, logs |
 //! | `progress` | progress and log lines |
+//! | `recurrence` | when the runs of a repeated job are due, beyond a plain interval |
+//! | `series` | what a run knows of the runs before and after it |
 //! | `shared_payload` | the payload of repeated jobs |
+//! | `stack` | the stack trace of a failure |
+//! | `trace` | the trace that a job belongs to |
 
 pub mod change;
+mod discard;
+pub mod failures;
 pub mod id;
 pub(crate) mod index;
 pub mod name_table;
 pub mod new_job;
 pub mod overrides;
 pub mod progress;
+pub mod recurrence;
+pub mod series;
 pub mod shared_payload;
+pub mod stack;
+pub mod trace;
 
 use crate::collections::deadline_heap::Timed;
 use crate::collections::hash_key::HashKey;
@@ -30,16 +42,18 @@ use crate::dead_letter::reason::Cause;
 use crate::dependency::unmet::UnmetDependencies;
 use crate::effect::JobAt;
 use crate::family::Family;
-use crate::group::membership::GroupRef;
+use crate::group::group_ref::GroupRef;
+use crate::job::failures::Failures;
 use crate::job::id::JobId;
 use crate::job::index::JobIndex;
 use crate::job::name_table::NameRef;
 use crate::job::overrides::Extras;
 use crate::job::progress::Notes;
+use crate::job::series::Series;
 use crate::job::shared_payload::ShareRef;
+use crate::job::trace::Trace;
 use crate::log_record::Pushed;
 use crate::log_record::location::LogRef;
-use crate::repeat::Series;
 
 /// Where a job stands. The names on the wire are in [`State::name`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, PartialOrd, Ord)]
@@ -272,6 +286,8 @@ pub struct Options {
     pub family: Option<Box<Family>>,
     /// How often it left the dead-letter queue by itself.
     pub redelivered: Option<Redelivered>,
+    /// The trace that it belongs to.
+    pub trace: Option<Box<Trace>>,
 }
 
 /// How often a job was taken out of the dead-letter queue by the rule of its queue, since it was pushed or
@@ -314,6 +330,8 @@ pub struct Jobs {
     pub options: Slab<Options>,
     /// How the ended ones ended.
     pub outcomes: Slab<Outcome>,
+    /// How earlier attempts of some of them failed.
+    pub(crate) failures: Failures,
     by_id: JobIndex,
 }
 
@@ -321,7 +339,8 @@ impl Jobs {
     /// No jobs.
     pub fn new(key: HashKey) -> Self {
         let (slab, options, outcomes) = (Slab::new(), Slab::new(), Slab::new());
-        Self { slab, options, outcomes, by_id: JobIndex::new(key) }
+        let failures = Failures::default();
+        Self { slab, options, outcomes, failures, by_id: JobIndex::new(key) }
     }
 
     /// The index of a job.
@@ -369,6 +388,11 @@ impl Jobs {
         self.options_of(index)?.extras.as_deref()
     }
 
+    /// The trace that a job belongs to, if its client said so.
+    pub fn trace_of(&self, index: u32) -> Option<&Trace> {
+        self.options_of(index)?.trace.as_deref()
+    }
+
     /// How often a job left the dead-letter queue by itself, if it did.
     pub fn redelivered(&self, index: u32) -> Option<&Redelivered> {
         self.options_of(index)?.redelivered.as_ref()
@@ -384,6 +408,12 @@ impl Jobs {
     pub fn outcome_of(&self, index: u32) -> Option<&Outcome> {
         let job = &self.slab[index];
         job.state.is_end().then(|| &self.outcomes[job.detail])
+    }
+
+    /// The records of the failed attempts of a job that are remembered, oldest first.
+    pub fn failures_of(&self, index: u32) -> &[LogRef] {
+        // Most jobs are done at their first attempt, and need not be looked for.
+        if self.slab[index].attempts == 0 { &[] } else { self.failures.of(index) }
     }
 
     /// The place of an ended job among the ends of its queue.

@@ -6,6 +6,8 @@ use crate::dependency::unmet::{Dependency, UnmetDependencies};
 use crate::family::NewFamily;
 use crate::job::id::JobId;
 use crate::job::overrides::Extras;
+use crate::job::recurrence::Recurrence;
+use crate::job::trace::NewTrace;
 
 /// A job as pushed. Bounds were checked by the caller (`docs/protocol.md`, "Jobs").
 #[derive(Clone, Debug)]
@@ -55,6 +57,10 @@ pub struct NewJob<'a> {
     pub extras: Option<Box<Extras>>,
     /// Its parent and its children, if it has any.
     pub family: Option<Box<NewFamily<'a>>>,
+    /// When its runs are due, if it is repeated and that is more than an interval.
+    pub recurrence: Option<Box<Recurrence<'a>>>,
+    /// The trace that it belongs to, if any.
+    pub trace: Option<Box<NewTrace<'a>>>,
 }
 
 impl NewJob<'_> {
@@ -65,7 +71,9 @@ impl NewJob<'_> {
         let texts = names + text(self.unique_key) + text(self.group_id);
         let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
         let family = self.family.as_deref().map_or(0, NewFamily::encoded_len);
-        (self.data.len() + texts + lists + family) as u64
+        let recurrence = self.recurrence.as_deref().map_or(0, Recurrence::encoded_len);
+        let trace = self.trace.as_deref().map_or(0, NewTrace::encoded_len);
+        (self.data.len() + texts + lists + family + recurrence + trace) as u64
     }
 }
 
@@ -94,6 +102,8 @@ impl Default for NewJob<'_> {
             durable: false,
             extras: None,
             family: None,
+            recurrence: None,
+            trace: None,
         }
     }
 }
@@ -119,9 +129,7 @@ impl NewJob<'_> {
             }
         };
         // Of a job that is given as both, the child counts.
-        UnmetDependencies::new(
-            open.iter().map(one(true)).chain(self.unmet.iter().map(one(false))).collect(),
-        )
+        UnmetDependencies::new(open.iter().map(one(true)).chain(self.unmet.iter().map(one(false))))
     }
 }
 

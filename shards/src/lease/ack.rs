@@ -1,17 +1,20 @@
 //! What a worker may do with a job it holds: complete it, fail it, stay alive.
 
-use crate::command::{Ack, Beat, ClientId, Fail, Stack, Token};
+use crate::caller::{ClientId, Token};
+use crate::command::{Ack, Beat, Fail, Stack};
 use crate::compaction::space_forecast::TEXT_KEPT_BYTES;
 use crate::dead_letter::reason::Cause;
 use crate::effect::{Refusal, Reply};
-use crate::event::Step;
+use crate::event::{Extra, Step};
+use crate::job::failures::{REASON_BYTES_MAX, STACK_BYTES_MAX};
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::Lease;
 use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
 use crate::log_record::job_change::{Changed, Flags};
-use crate::log_record::{Buried, Ended, Journal, Record, Retried};
+use crate::log_record::{Attempt, Buried, Ended, Journal, Record, Retried};
 use crate::shard::{Caller, END_BYTES, FULL, Out, Shard};
+use crate::traced::Settled;
 
 /// Why an attempt failed.
 #[derive(Clone, Copy)]
@@ -77,9 +80,14 @@ impl Shard {
         lease.token == Some(token) && now_ms < lease.expires_at_ms
     }
 
-    pub(crate) fn check_acks(&mut self, now_ms: u64, acks: &[Ack<'_>]) -> Result<(), Reply> {
+    pub(crate) fn check_acks(
+        &mut self,
+        now_ms: u64,
+        acks: &[Ack<'_>],
+    ) -> Result<Vec<usize>, Reply> {
         self.steps += acks.len() as u64 / LOOKS_PER_STEP;
         let mut verdict = Ok(());
+        let mut late = Vec::new();
         let mut checked = 0;
         for (place, ack) in acks.iter().enumerate() {
             match self.held(now_ms, ack.job, ack.token) {
@@ -87,7 +95,7 @@ impl Shard {
                 Ok(job) if !self.lease_of(job).marked => self.lease_of(job).marked = true,
                 Ok(_) => verdict = Err(Reply::Refused { place, refusal: Refusal::NotActive }),
                 // Nothing is left to do for it, and the others are not held up by that.
-                Err(Refusal::TooLate) => {}
+                Err(Refusal::TooLate) => late.push(place),
                 Err(refusal) => verdict = Err(Reply::Refused { place, refusal }),
             }
             if verdict.is_err() {
@@ -102,7 +110,7 @@ impl Shard {
                 self.lease_of(job).marked = false;
             }
         }
-        verdict
+        verdict.map(|()| late)
     }
 
     fn lease_of(&mut self, job: u32) -> &mut Lease {
@@ -121,7 +129,7 @@ impl Shard {
                 .held(now_ms, one.job, one.token)
                 .map(|_| ())
                 .map_err(|refusal| Reply::Refused { place: 0, refusal }),
-            many => self.check_acks(now_ms, many),
+            many => self.check_acks(now_ms, many).map(drop),
         };
         let checked = checked.and_then(|()| self.takes_acks(acks, out).then_some(()).ok_or(FULL));
         match checked {
@@ -162,13 +170,15 @@ impl Shard {
             self.totals.completed += 1;
             let queue = self.jobs.slab[job].queue;
             self.queues.count_done(queue, now_ms, false);
-            if self.has_next_run(job) {
+            self.queues.count_run(queue, taken_ms);
+            if self.has_run_due(now_ms, job) {
                 self.complete_run(now_ms, job, ended, out);
                 self.write_unreported(ack.job, ack.result, out);
                 continue;
             }
             let stored = out.journal.append(&Record::Completed(ended));
             self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
+            self.trace_settled(now_ms, job, || Settled::Completed, out.effects);
             self.complete(job, &ended, stored);
             self.write_unreported(ack.job, ack.result, out);
         }
@@ -275,15 +285,63 @@ impl Shard {
                 None => backoff_ms(about.backoff_ms, attempts, about.id, BACKOFF_MS_MAX),
             };
             let run_at_ms = now_ms + wait_ms;
-            let retried = Retried { id: about.id, at_ms: now_ms, run_at_ms, error: reason.error };
-            let error = out.journal.append(&Record::Retried(retried));
-            self.emit(now_ms, job, Step::Failed { error }, out.effects);
-            self.retry(job, &retried);
-            self.emit(now_ms, job, Step::Retried { prev: State::Active }, out.effects);
+            self.totals.retried += 1;
+            self.end_attempt(now_ms, job, run_at_ms, (reason, false), out);
+            self.emit(now_ms, job, Step::Retried { prev: State::Failed }, out.effects);
         } else {
             let stalls = about.stalls;
             self.bury(now_ms, job, attempts, stalls, reason, out);
         }
+    }
+
+    /// Ends an attempt that another follows: it failed, or its worker went silent. How is remembered if the log has room
+    /// to spare, and while all that is remembered takes no more than it may; that it did is written in any case.
+    pub(crate) fn end_attempt<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        run_at_ms: u64,
+        (reason, stalled): (Reason<'_>, bool),
+        out: &mut Out<'_, J>,
+    ) {
+        let about = &self.jobs.slab[job];
+        let lease = &self.leases[about.detail];
+        let error = &reason.error[..reason.error.floor_char_boundary(REASON_BYTES_MAX)];
+        // Applied to the state that it would borrow from.
+        let worker: Option<Box<str>> = self.owner_of(lease).map(Into::into);
+        let attempt = Attempt {
+            number: about.attempts + 1,
+            started_at_ms: lease.started_at_ms,
+            stalled,
+            // That it was the last one is not said of it.
+            cause: match reason.cause {
+                Cause::Attempts => Cause::Explicit,
+                cause => cause,
+            },
+            worker: worker.as_deref(),
+            stack: reason.stack.within(STACK_BYTES_MAX),
+        };
+        let retried =
+            Retried { id: about.id, at_ms: now_ms, run_at_ms, attempt: Some(attempt), error };
+        let bytes = Record::Retried(retried).encoded_len() as u64;
+        let settled = || Settled::failed(reason.cause, reason.error, false);
+        self.trace_settled(now_ms, job, settled, out.effects);
+        let remembered = self.jobs.failures.remembered().bytes;
+        let lasts = remembered + bytes <= self.config.remembered_bytes_max
+            && out.journal.can_append_spare(bytes, || self.space_forecast());
+        if stalled && !lasts {
+            out.journal.append(&Record::Stalled { id: retried.id });
+            self.stall(job);
+            return;
+        }
+        let retried =
+            if lasts { retried } else { Retried { attempt: None, error: reason.error, ..retried } };
+        let stored = out.journal.append(&Record::Retried(retried));
+        if !stalled {
+            let step = Step::Failed { error: stored, terminal: false };
+            self.emit(now_ms, job, step, out.effects);
+        }
+        self.retry(job, &retried, stored);
     }
 
     /// Moves a job to the dead-letter queue, or forgets it if it was pushed so.
@@ -296,6 +354,10 @@ impl Shard {
         reason: Reason<'_>,
         out: &mut Out<'_, J>,
     ) {
+        let stalled = stalls > self.jobs.slab[job].stalls;
+        let cause = if stalled { Cause::Stalled } else { reason.cause };
+        let settled = || Settled::failed(cause, reason.error, true);
+        self.trace_settled(now_ms, job, settled, out.effects);
         let about = &self.jobs.slab[job];
         let (id, queue) = (about.id, about.queue);
         let removed = about.has(flags::REMOVE_ON_FAIL);
@@ -303,8 +365,8 @@ impl Shard {
         // was completed is to be forgotten as one that failed.
         let was_completed = about.state == State::Completed;
         // So does its parent, if that wants to.
-        let is_told = about.has(flags::AWAITED) || self.policy_of(job).is_some();
-        if !removed || was_completed || is_told || self.is_listened_to() {
+        let is_reported = about.has(flags::AWAITED) || self.policy_of(job).is_some();
+        if !removed || was_completed || is_reported || self.is_listened_to() {
             let started_at_ms = match about.state {
                 State::Active => self.leases[about.detail].started_at_ms,
                 _ => self.jobs.outcome_of(job).map_or(0, |how| how.started_at_ms),
@@ -318,7 +380,10 @@ impl Shard {
             let at_ms = now_ms;
             let buried = Buried { id, at_ms, started_at_ms, attempts, stalls, cause, stack, error };
             let stored = out.journal.append(&Record::Buried(buried));
-            self.emit(now_ms, job, Step::Failed { error: stored }, out.effects);
+            self.emit(now_ms, job, Step::Failed { error: stored, terminal: true }, out.effects);
+            if !removed {
+                self.emit_extra(now_ms, job, Extra::Buried, out.effects);
+            }
             self.inter(job, &buried, stored);
             self.write_unreported(id, error.as_bytes(), out);
             self.trim_failed(now_ms, queue, out);

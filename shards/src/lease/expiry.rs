@@ -8,7 +8,7 @@ use crate::dead_letter::policy::STALLS_MAX_DEFAULT;
 use crate::dead_letter::reason::Cause;
 use crate::event::Step;
 use crate::lease::ack::Reason;
-use crate::log_record::{Journal, Record};
+use crate::log_record::Journal;
 use crate::shard::{Out, SLICE, Shard};
 
 impl Shard {
@@ -27,6 +27,7 @@ impl Shard {
                 self.release_from_leaver(now_ms, lease, out);
                 continue;
             }
+            self.totals.leases_expired += 1;
             let lease = &self.leases[lease];
             let (job, timed_out) = (lease.job, lease.timeout_at_ms <= now_ms);
             let queue = self.jobs.slab[job].queue;
@@ -44,6 +45,7 @@ impl Shard {
     }
 
     fn stall_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        self.totals.stalled += 1;
         self.emit(now_ms, job, Step::Stalled, out.effects);
         let about = &self.jobs.slab[job];
         let (attempts, stalls) = (about.attempts + 1, about.stalls.saturating_add(1));
@@ -54,8 +56,9 @@ impl Shard {
             let cause = if spent { Cause::Attempts } else { Cause::Stalled };
             self.bury(now_ms, job, attempts, stalls, Reason::new(cause, &text), out);
         } else {
-            out.journal.append(&Record::Stalled { id: about.id });
-            self.stall(job);
+            let run_at_ms = about.run_at_ms;
+            let reason = Reason::new(Cause::Stalled, "Worker went silent");
+            self.end_attempt(now_ms, job, run_at_ms, (reason, true), out);
         }
     }
 

@@ -6,6 +6,8 @@
 //! | `backoff` | when the next attempt begins |
 //! | `expiry` | what happens when a lock expires |
 //! | `group_scans` | queues where pulls wait until all groups have been looked at |
+//! | `leavers` | what connections that have gone waited for and held |
+//! | `owners` | the names of workers that have jobs |
 //! | `pull` | delivery |
 //! | `token_stream` | lock tokens that cannot be guessed |
 //! | `waiting_pulls` | pulls that wait for a job |
@@ -14,16 +16,19 @@ pub(crate) mod ack;
 pub(crate) mod backoff;
 pub(crate) mod expiry;
 pub(crate) mod group_scans;
+mod leavers;
+pub(crate) mod owners;
 pub(crate) mod pull;
 pub mod token_stream;
 pub(crate) mod waiting_pulls;
 
+use crate::caller::{ClientId, Token};
 use crate::collections::deadline_heap::Timed;
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{Linked, Links, NONE, Slab};
 use crate::collections::table::Map;
-use crate::command::{ClientId, Token};
 use crate::job::id::JobId;
+use crate::lease::owners::OwnerRef;
 use std::collections::VecDeque;
 
 /// An unlocked job counts as stalled after this long without a sign of life.
@@ -51,6 +56,8 @@ pub struct Lease {
     pub timeout_at_ms: u64,
     /// When the job was pulled.
     pub started_at_ms: u64,
+    /// The name its worker pulled it under.
+    pub(crate) owner: OwnerRef,
     /// Neighbours among the leases of its client.
     pub links: Links,
     /// Place of its deadline.
@@ -71,6 +78,7 @@ impl Default for Lease {
             seen_at_ms: 0,
             timeout_at_ms: u64::MAX,
             started_at_ms: 0,
+            owner: OwnerRef::default(),
             links: Links::default(),
             timer: NONE,
             marked: false,

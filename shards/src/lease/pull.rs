@@ -1,13 +1,15 @@
 //! Delivery: who gets which job next, and who waits.
 
+use crate::caller::{ClientId, RequestId, Token};
 use crate::collections::slab::NONE;
-use crate::command::{ClientId, Pull, RequestId, Token};
+use crate::command::Pull;
 use crate::effect::{Delivery, Reply};
 use crate::event::Step;
 use crate::group::membership::waiters_at;
 use crate::group::scheduler::Rotation;
 use crate::lease::UNLOCKED_TTL_MS;
-use crate::lease::waiting_pulls::Waiter;
+use crate::lease::owners::OwnerRef;
+use crate::lease::waiting_pulls::{Place, Waiter};
 use crate::log_record::lease::{Entries, Leased};
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, Client, Out, SLICE, Shard};
@@ -15,21 +17,6 @@ use crate::shard::{Caller, Client, Out, SLICE, Shard};
 /// Payload bytes one pull may carry: a reply must fit the frame its client can read. A single larger
 /// job is delivered alone.
 pub const PULL_BYTES_MAX: u64 = 32 << 20;
-
-/// Where a pull stands in a queue that has groups; the default is that of one that says nothing of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The view that shows what its limits leave.
-    pub(crate) view: u8,
-    /// The one group whose jobs it wants, or `NONE`.
-    pub(crate) group: u32,
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Self { view: 0, group: NONE }
-    }
-}
 
 /// On what terms jobs are handed out.
 #[derive(Clone, Copy)]
@@ -40,6 +27,7 @@ pub(crate) struct Terms {
     pub(crate) locked: bool,
     pub(crate) detach: bool,
     pub(crate) lock_ttl_ms: u32,
+    pub(crate) owner: OwnerRef,
     pub(crate) at: Place,
 }
 
@@ -52,6 +40,7 @@ impl Terms {
             locked: waiter.locked,
             detach: waiter.detach,
             lock_ttl_ms: waiter.lock_ttl_ms,
+            owner: waiter.owner,
             at: waiter.at,
         }
     }
@@ -65,6 +54,7 @@ impl Shard {
         pull: &Pull<'_>,
         out: &mut Out<'_, J>,
     ) {
+        let owner = self.owners.take(pull.owner);
         let terms = Terms {
             client: caller.client,
             request: caller.request,
@@ -72,26 +62,40 @@ impl Shard {
             locked: pull.locked,
             detach: pull.detach,
             lock_ttl_ms: pull.lock_ttl_ms,
+            owner,
             at: Place::default(),
         };
         if pull.group.is_some() {
             self.pull_of_groups(now_ms, pull, terms, out);
-            return;
+        } else {
+            self.pull_of_any(now_ms, pull, &terms, out);
         }
+        self.owners.give_back(owner);
+    }
+
+    /// A pull that says nothing of groups.
+    #[inline]
+    fn pull_of_any<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        pull: &Pull<'_>,
+        terms: &Terms,
+        out: &mut Out<'_, J>,
+    ) {
         let known = self.queues.find(pull.queue);
         self.serve_earlier(now_ms, known, out);
         if let Some(queue) = known
             && self.is_next(queue, Place::default(), pull)
-            && self.deliver(now_ms, queue, &terms, out)
+            && self.deliver(now_ms, queue, terms, out)
         {
             return;
         }
         if pull.timeout_ms == 0 {
-            Self::pulled_nothing(caller.request, out);
+            Self::pulled_nothing(terms.request, out);
             return;
         }
         let queue = self.queues.find_or_insert(pull.queue);
-        self.wait(now_ms + pull.timeout_ms, queue, &terms);
+        self.wait(now_ms + pull.timeout_ms, queue, terms);
         // A pull that came behind sleeping ones may still find a job left over for it.
         self.serve(now_ms, queue, out);
     }
@@ -105,14 +109,17 @@ impl Shard {
         waiters_at(&mut self.queues, &mut self.groups, queue, at).is_empty()
     }
 
-    /// Serves those for whom there was no room in the last step of time.
+    /// Serves those for whom there was no room in the last step of time, one queue after the other from where it ended then.
     pub(crate) fn serve_unserved<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        let mut first = std::mem::take(&mut self.unserved);
-        let next = first.split_off(&self.unserved_from);
-        for queue in next.into_iter().chain(first) {
-            if self.allowance.deliveries > 0 {
-                self.unserved_from = queue + 1;
+        for _ in 0..self.unserved.len().min(SLICE as usize) {
+            if self.allowance.deliveries == 0 {
+                return;
             }
+            let next = self.unserved.range(self.unserved_from..).next();
+            let Some(queue) = next.or_else(|| self.unserved.first()).copied() else { return };
+            self.unserved.remove(&queue);
+            self.unserved_from = queue + 1;
+            self.steps += 1;
             self.serve(now_ms, queue, out);
         }
     }
@@ -230,6 +237,7 @@ impl Shard {
     }
 
     fn wait(&mut self, until_ms: u64, queue: u32, terms: &Terms) {
+        let owner = self.owners.again(terms.owner);
         let waiter = self.waiters.insert(Waiter {
             request: terms.request,
             client: terms.client,
@@ -238,6 +246,7 @@ impl Shard {
             locked: terms.locked,
             detach: terms.detach,
             lock_ttl_ms: terms.lock_ttl_ms,
+            owner,
             at: terms.at,
             since: self.waits,
             ..Waiter::default()
@@ -260,11 +269,16 @@ impl Shard {
             }
         }
         self.waiter_timers.remove(timer, &mut self.waiters);
-        self.waiters.remove(waiter)
+        let waiter = self.waiters.remove(waiter);
+        self.owners.give_back(waiter.owner);
+        waiter
     }
 
     /// Gives ready jobs to the pulls that wait for them.
     pub(crate) fn serve<J: Journal>(&mut self, now_ms: u64, queue: u32, out: &mut Out<'_, J>) {
+        if self.queues[queue].detached {
+            return;
+        }
         if self.queues[queue].groups.is_some() {
             self.serve_by_place(now_ms, queue, out);
             return;
@@ -352,8 +366,12 @@ impl Shard {
             }
             let waited_ms = now_ms.saturating_sub(self.jobs.slab[job].run_at_ms);
             self.timings.waiting.record(waited_ms.saturating_mul(1000), 1);
+            self.queues.count_wait(queue, waited_ms);
+            self.queues[queue].waits.get_or_insert_default().note(waited_ms);
             let token = terms.locked.then(|| self.make_token());
             self.lease(job, now_ms, ttl_ms, token, (!terms.detach).then_some(terms.client));
+            let lease = self.jobs.slab[job].detail;
+            self.leases[lease].owner = self.owners.again(terms.owner);
             if grouped {
                 self.note_served(now_ms, queue, job);
             }
@@ -362,6 +380,7 @@ impl Shard {
             }
             out.effects.deliveries.push(Delivery { job: self.jobs.at(job), token });
             self.emit(now_ms, job, Step::Pulled, out.effects);
+            self.trace_pulled(now_ms, job, out.effects);
         }
         let last = out.effects.deliveries.len();
         if first == last {

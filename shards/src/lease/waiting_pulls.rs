@@ -1,10 +1,25 @@
 //! Pulls that found nothing and wait: served in the order they came, one job for one waiter.
 
+use crate::caller::{ClientId, RequestId};
 use crate::collections::deadline_heap::Timed;
 use crate::collections::slab::{Linked, Links, NONE, Slab};
-use crate::command::{ClientId, RequestId};
 use crate::lease::OfClient;
-use crate::lease::pull::Place;
+use crate::lease::owners::OwnerRef;
+
+/// Where a pull stands in a queue that has groups; the default is that of one that says nothing of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The view that shows what its limits leave.
+    pub(crate) view: u8,
+    /// The one group whose jobs it wants, or `NONE`.
+    pub(crate) group: u32,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { view: 0, group: NONE }
+    }
+}
 
 /// One waiting pull.
 #[derive(Clone, Debug)]
@@ -23,6 +38,8 @@ pub struct Waiter {
     pub detach: bool,
     /// Life of each lock.
     pub lock_ttl_ms: u32,
+    /// The name of its worker.
+    pub(crate) owner: OwnerRef,
     /// Where it stands in a queue that has groups.
     pub at: Place,
     /// Pulls that came to wait before it.
@@ -45,6 +62,7 @@ impl Default for Waiter {
             locked: false,
             detach: false,
             lock_ttl_ms: 0,
+            owner: OwnerRef::default(),
             at: Place::default(),
             since: 0,
             at_queue: Links::default(),

@@ -2,22 +2,68 @@
 
 use crate::job::id::JobId;
 
+/// Where some bytes lie, as long as they do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Their address.
+    pub address: usize,
+    /// How many they are.
+    pub bytes: usize,
+}
+
+impl Place {
+    /// That of these.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self { address: bytes.as_ptr().addr(), bytes: bytes.len() }
+    }
+}
+
 /// Writes fields into a slice that was measured before.
 pub struct Writer<'a> {
     bytes: &'a mut [u8],
     at: usize,
+    payload: Payload,
+}
+
+/// What a writer does with a payload, which is the last piece of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Payload {
+    /// It writes it.
+    Written,
+    /// It has no room for it, and notes where it is.
+    Skipped,
+    /// It has noted that.
+    Noted(Place),
+    /// What it had no room for was not the payload by itself.
+    Inseparable,
 }
 
 impl<'a> Writer<'a> {
     /// Starts at the beginning of `bytes`.
     pub fn new(bytes: &'a mut [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { bytes, at: 0, payload: Payload::Written }
+    }
+
+    /// The same for all but the payload, which is the last piece of bytes.
+    pub fn before_payload(bytes: &'a mut [u8]) -> Self {
+        Self { bytes, at: 0, payload: Payload::Skipped }
     }
 
     /// Raw bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
-        self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        match self.bytes.get_mut(self.at..self.at + bytes.len()) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => return self.leave_out(bytes),
+        }
         self.at += bytes.len();
+    }
+
+    #[cold]
+    fn leave_out(&mut self, bytes: &[u8]) {
+        let is_last = self.at == self.bytes.len() && self.payload == Payload::Skipped;
+        assert!(self.payload != Payload::Written, "a record is no longer than it was measured");
+        self.payload =
+            if is_last { Payload::Noted(Place::of(bytes)) } else { Payload::Inseparable };
     }
 
     /// One byte.
@@ -52,9 +98,17 @@ impl<'a> Writer<'a> {
         self.bytes(bytes);
     }
 
-    /// Ends the writing; the slice must be full.
-    pub fn finish(self) {
-        assert_eq!(self.at, self.bytes.len(), "a record is as long as it was measured");
+    /// Ends the writing; the slice must be full. Returns where the payload is, if that was to be left out and is a piece
+    /// by itself: a record that was moved holds another one with its payload.
+    pub fn finish(self) -> Option<Place> {
+        match self.payload {
+            Payload::Noted(place) if self.at == self.bytes.len() => Some(place),
+            Payload::Noted(_) | Payload::Inseparable => None,
+            Payload::Written | Payload::Skipped => {
+                assert_eq!(self.at, self.bytes.len(), "a record is as long as it was measured");
+                None
+            }
+        }
     }
 }
 

@@ -5,7 +5,40 @@ use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::kind;
 use crate::log_record::row::Body;
 use crate::log_record::show::Show;
-use crate::queue::retention::Evicts;
+
+/// What the completion of a job means for other completed jobs of its queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evicts {
+    /// The record is of a release that did not say: it kept as many as
+    /// [`crate::Config::unsaid_completed_max`] says.
+    Unsaid,
+    /// Nothing is forgotten.
+    Nothing,
+    /// Those whose place among the ends is below this are forgotten.
+    Below(u64),
+    /// The job itself is not kept.
+    Itself,
+}
+
+impl Evicts {
+    /// As records have it: a place among the ends, 0 for nothing.
+    pub(crate) fn below(self) -> u64 {
+        match self {
+            Self::Unsaid | Self::Nothing => 0,
+            Self::Below(below) => below,
+            Self::Itself => u64::MAX,
+        }
+    }
+
+    /// Reads [`Evicts::below`] back.
+    pub(crate) fn of(below: u64) -> Self {
+        match below {
+            0 => Self::Nothing,
+            u64::MAX => Self::Itself,
+            below => Self::Below(below),
+        }
+    }
+}
 
 /// See [`crate::log_record::Record::Completed`].
 #[derive(Clone, Copy, Debug)]

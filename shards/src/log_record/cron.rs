@@ -50,20 +50,23 @@ pub struct CronRules {
     pub catch_up: bool,
     /// No run while the job of the last one is not done.
     pub prevent_overlap: bool,
+    /// No run at all, until it is enabled again.
+    pub disabled: bool,
 }
 
 impl CronRules {
     /// As bits, lowest first in the order of the fields.
     fn bits(self) -> u8 {
-        let rules = [self.immediately, self.skip_if_no_worker, self.catch_up, self.prevent_overlap];
+        let Self { immediately, skip_if_no_worker, catch_up, prevent_overlap, disabled } = self;
+        let rules = [immediately, skip_if_no_worker, catch_up, prevent_overlap, disabled];
         rules.into_iter().rev().fold(0, |bits, rule| bits << 1 | u8::from(rule))
     }
 
     fn of_bits(bits: u8) -> Result<Self, Malformed> {
         let rule = |at: u8| bits & 1 << at != 0;
         let (immediately, skip_if_no_worker) = (rule(0), rule(1));
-        let (catch_up, prevent_overlap) = (rule(2), rule(3));
-        let rules = Self { immediately, skip_if_no_worker, catch_up, prevent_overlap };
+        let (catch_up, prevent_overlap, disabled) = (rule(2), rule(3), rule(4));
+        let rules = Self { immediately, skip_if_no_worker, catch_up, prevent_overlap, disabled };
         if rules.bits() == bits {
             Ok(rules)
         } else {
@@ -215,6 +218,7 @@ impl<'a> Body<'a> for CronSet<'a> {
         to.flag("skipIfNoWorker", self.rules.skip_if_no_worker);
         to.flag("catchesUp", self.rules.catch_up);
         to.flag("preventOverlap", self.rules.prevent_overlap);
+        to.flag("disabled", self.rules.disabled);
         if !self.template.is_empty() {
             to.map("job", |to| self.job().show(to));
         }

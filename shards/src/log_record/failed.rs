@@ -1,11 +1,11 @@
 //! The records of attempts that failed: the job is tried again, goes to the dead-letter queue, or comes back from there.
 
-use crate::command::Stack;
 use crate::dead_letter::reason::Cause;
 use crate::job::id::JobId;
+use crate::job::stack::Stack;
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::kind;
-use crate::log_record::row::{Body, parts};
+use crate::log_record::row::Body;
 use crate::log_record::show::Show;
 
 /// The bit beside a cause that says that a stack follows.
@@ -106,19 +106,124 @@ impl<'a> Body<'a> for Buried<'a> {
     }
 }
 
-parts! {
-    /// See [`crate::log_record::Record::Retried`].
-    #[derive(Clone, Copy, Debug)]
-    pub struct Retried<'a> {
-        /// The job.
-        id: JobId = "id",
-        /// When the attempt failed.
-        at_ms: u64 = "at",
-        /// When the next one may begin.
-        run_at_ms: u64 = "runAt",
-        ..payload
-        /// Why it failed.
-        error: &'a str = "error",
+/// See [`crate::log_record::Record::Retried`].
+#[derive(Clone, Copy, Debug)]
+pub struct Retried<'a> {
+    /// The job.
+    pub id: JobId,
+    /// When the attempt failed.
+    pub at_ms: u64,
+    /// When the next one may begin.
+    pub run_at_ms: u64,
+    /// What else is known of the attempt, if it is to be remembered.
+    pub attempt: Option<Attempt<'a>>,
+    /// Why it failed.
+    pub error: &'a str,
+}
+
+/// An attempt that another follows.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// Which one it was, from 1.
+    pub number: u16,
+    /// When it began.
+    pub started_at_ms: u64,
+    /// Its worker went silent: the job waits again at its old place.
+    pub stalled: bool,
+    /// Why it failed, in a word.
+    pub cause: Cause,
+    /// Who had the job, if that is known.
+    pub worker: Option<&'a str>,
+    /// Where it failed, if the worker said so.
+    pub stack: Stack<'a>,
+}
+
+/// The bit beside a cause that says that the attempt stalled.
+const STALLED: u8 = 0x40;
+
+impl Retried<'_> {
+    pub(crate) fn kind(&self) -> u8 {
+        if self.attempt.is_some() { kind::ATTEMPT_FAILED } else { kind::RETRIED }
+    }
+
+    /// Whether its worker went silent.
+    pub(crate) fn is_stall(&self) -> bool {
+        self.attempt.is_some_and(|attempt| attempt.stalled)
+    }
+}
+
+impl<'a> Body<'a> for Retried<'a> {
+    fn encoded_len(&self) -> usize {
+        let attempt = self.attempt.map_or(0, |attempt| {
+            let stack = if attempt.stack.lines > 0 { 8 + attempt.stack.texts.len() } else { 0 };
+            2 + 8 + 1 + 2 + attempt.worker.map_or(0, str::len) + stack
+        });
+        16 + 8 + 8 + attempt + self.error.len()
+    }
+
+    fn payload_len(&self) -> usize {
+        self.error.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.id(self.id);
+        out.u64(self.at_ms);
+        out.u64(self.run_at_ms);
+        if let Some(Attempt { number, started_at_ms, stalled, cause, worker, stack }) = self.attempt
+        {
+            let with_stack = stack.lines > 0;
+            let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+            out.u16(number);
+            out.u64(started_at_ms);
+            out.u8(cause as u8 | bit(with_stack, WITH_STACK) | bit(stalled, STALLED));
+            out.short(worker.unwrap_or_default().as_bytes());
+            if with_stack {
+                out.u32(stack.lines);
+                out.u32(stack.texts.len() as u32);
+                out.bytes(stack.texts);
+            }
+        }
+        out.bytes(self.error.as_bytes());
+    }
+
+    fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let (id, at_ms, run_at_ms) = (from.id()?, from.u64()?, from.u64()?);
+        let attempt = if kind == kind::ATTEMPT_FAILED {
+            let (number, started_at_ms) = (from.u16()?, from.u64()?);
+            let byte = from.u8()?;
+            let cause = Cause::of(byte & !(WITH_STACK | STALLED));
+            let cause =
+                cause.ok_or(Malformed("the cause of a failure is not known to this release"))?;
+            let worker = Some(from.text()?).filter(|worker| !worker.is_empty());
+            let mut stack = Stack::default();
+            if byte & WITH_STACK != 0 {
+                let (lines, bytes) = (from.u32()?, from.u32()?);
+                stack = Stack { lines, texts: from.bytes(bytes as usize)? };
+            }
+            let stalled = byte & STALLED != 0;
+            Some(Attempt { number, started_at_ms, stalled, cause, worker, stack })
+        } else {
+            None
+        };
+        Ok(Self { id, at_ms, run_at_ms, attempt, error: from.rest_text()? })
+    }
+
+    fn show(&self, to: &mut impl Show) {
+        to.id("id", self.id);
+        to.uint("at", self.at_ms);
+        to.uint("runAt", self.run_at_ms);
+        if let Some(Attempt { number, started_at_ms, stalled, cause, worker, stack }) = self.attempt
+        {
+            to.uint("attempt", u64::from(number));
+            to.uint("startedAt", started_at_ms);
+            to.flag("stalled", stalled);
+            to.text("cause", cause.name());
+            to.some_text("worker", worker);
+            if stack.lines > 0 {
+                to.values("stacktrace", stack.lines as usize, stack.texts);
+            }
+        }
+        to.text("error", self.error);
     }
 }
 

@@ -123,21 +123,3 @@ impl Body<'_> for Prioritized {
         }
     }
 }
-
-impl Changed<'_> {
-    /// The job.
-    pub fn id(&self) -> JobId {
-        match self {
-            Self::Prioritized(Prioritized { id, .. })
-            | Self::Promoted { id, .. }
-            | Self::PutOff { id, .. }
-            | Self::Flagged { id, .. }
-            | Self::LogCut { id, .. }
-            | Self::KeyFreed { id }
-            | Self::KeyExtended { id, .. }
-            | Self::Renewed { id, .. }
-            | Self::Progressed { id, .. }
-            | Self::Logged { id, .. } => *id,
-        }
-    }
-}

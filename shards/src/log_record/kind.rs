@@ -11,23 +11,24 @@ use crate::log_record::failed::{Buried, Retried, Revived};
 use crate::log_record::job_change::{Flags, Level, Prioritized};
 use crate::log_record::lease::Leased;
 use crate::log_record::push::Pushed;
+use crate::log_record::remembered::{CompletedIdBytes, CompletedNameBytes};
+use crate::log_record::repeated::Repeated;
 use crate::log_record::row::records;
 use crate::log_record::settings::{Grouped, Limited, Ruled, WebhookAdded};
-use crate::log_record::snapshot::{CompletedIdBytes, KeptJob, Moved};
-use crate::repeat::Repeated;
+use crate::log_record::snapshot::{KeptJob, Moved};
 
 records! {
     /// One fact.
     #[derive(Debug)]
     pub enum Record<'a> {
         /// A job came. Payload: its data.
-        1 "pushed" => Pushed(Pushed<'a>),
+        1 "pushed" PUSHED => Pushed(Pushed<'a>),
         /// Jobs were pulled under locks. Payload: none.
         2 "leased" => Leased(Leased<'a>),
         /// A job was done. Payload: the result.
         3 "completed" COMPLETED, 13 "done" DONE, 14 "done-for" DONE_FOR => Completed(Ended<'a>),
         /// An attempt failed and another follows. Payload: the error.
-        4 "retried" => Retried(Retried<'a>),
+        4 "retried" RETRIED, 15 "attempt-failed" ATTEMPT_FAILED => Retried(Retried<'a>),
         /// A job went to the dead-letter queue. Payload: the reason.
         5 "buried" BURIED, 11 "buried-for" BURIED_FOR, 26 "buried-at" BURIED_AT => Buried(Buried<'a>),
         /// A worker went silent; the job waits again.
@@ -79,6 +80,8 @@ records! {
         84 "webhook-added" => WebhookAdded(WebhookAdded<'a>),
         /// A webhook is gone.
         85 "webhook-removed" => WebhookRemoved { id: u128 = "id" },
+        /// A start found that the clock before was ahead: what it has set is counted from the right one on.
+        88 "clock-set-back" => ClockSetBack { from_ms: u64 = "from", to_ms: u64 = "to", stuck_ms: u64 = "idsFrom" },
         ..
         /// Something else about one job has changed. Payload: see there.
         Changed(Changed<'a>),
@@ -87,9 +90,9 @@ records! {
         Kept(Kept<'a>),
     }
 
-    /// One fact about one job besides its course through the queue. 33 to 39 are set aside for more.
+    /// One fact about one job besides its course through the queue. 33 to 39 are set aside for more. Every row names the job.
     #[derive(Debug)]
-    pub enum Changed<'a> {
+    pub enum Changed<'a> with id: JobId {
         /// Its priority is another one.
         21 "prioritized" PRIORITIZED, 31 "prioritized-as" PRIORITIZED_AS => Prioritized(Prioritized),
         /// Its delay was ended.
@@ -98,7 +101,7 @@ records! {
         23 "put-off" => PutOff { id: JobId = "id", at_ms: u64 = "at", run_at_ms: u64 = "runAt" },
         /// Its worker told how far it is, from 0 to 100. Payload: the message.
         24 "progressed" =>
-            Progressed { id: JobId = "id", progress: f64 = "progress", ..payload message: Option<&'a str> = "message" },
+            Progressed { id: JobId = "id", progress: f64 = "progress", ..payload message: Option<&'a [u8]> = "message" },
         /// A line was added to its log. Payload: the line.
         25 "logged" =>
             Logged { id: JobId = "id", at_ms: u64 = "at", level: Level = "level", ..payload message: &'a str = "message" },
@@ -114,7 +117,7 @@ records! {
         32 "renewed" => Renewed { id: JobId = "id", until_ms: u64 = "until" },
     }
 
-    /// What a shard writes again, so that the beginning of the log can be given up. 107 to 119 are set aside for more.
+    /// What a shard writes again, so that the beginning of the log can be given up. 109 to 119 are set aside for more.
     #[derive(Debug)]
     pub enum Kept<'a> {
         /// A job as it stands. Payload: its data, unless that is shared.
@@ -132,5 +135,9 @@ records! {
         105 "remains" => Unreported(KeptUnreported<'a>),
         /// All that was needed of records before an address has been written again before this one.
         106 "given-up" => GivenUp { until: u64 = "until" },
+        /// Custom ids of jobs that were completed and are forgotten.
+        107 "completed-names" => CompletedNames(CompletedNameBytes<'a>),
+        /// What records before this one tell of the clock.
+        108 "clock" => Clock { at_ms: u64 = "at", stuck_ms: u64 = "idsFrom" },
     }
 }

@@ -1,7 +1,7 @@
 //! The record of jobs pulled under locks: how it is written and read. What it does stands in
 //! `mutate`.
 
-use crate::command::Token;
+use crate::caller::Token;
 use crate::job::id::JobId;
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::row::{Tail, parts};

@@ -14,8 +14,9 @@
 //! 4. *The files around the records are to change*: see `io/src/log/format/block.rs` and the page.
 //!
 //! Then, in the same commit: a row in `kind` with all that is said; the bytes in `docs/log-format.md`; what it does, in
-//! `apply/replay.rs`, and whether compaction needs it, in `compaction/rewrite.rs`, which do not compile before; a sample in
-//! `tests.rs`; and a log that holds it, written once and never again: `tests/compat/main.rs` says how. Logs of older versions
+//! `apply/replay.rs`, and whether compaction needs it, in `compaction/rewrite.rs`, which do not compile before (of a change of
+//! one job only what it does, in `job/change.rs`); a sample in `tests.rs`; and a log that holds it, written once and never
+//! again: `tests/compat/main.rs` says how. Logs of older versions
 //! stay as they are.
 //!
 //! | file | responsibility |
@@ -29,10 +30,13 @@
 //! | `lease` | a lease begins |
 //! | `location` | where a record lies |
 //! | `push` | a job comes |
+//! | `remembered` | ids of completed jobs that are gone |
+//! | `repeated` | a run of a repeated job is done, and the next one comes |
 //! | `row` | what a row of the table is made of |
 //! | `settings` | what is set for queues and groups, and webhooks |
 //! | `show` | what a record says, for people |
 //! | `snapshot` | a job as compaction writes it again |
+//! | `tags` | the tags of a job |
 
 pub mod codec;
 pub mod completed;
@@ -43,17 +47,20 @@ pub(crate) mod kind;
 pub mod lease;
 pub mod location;
 pub mod push;
+pub mod remembered;
+pub mod repeated;
 pub(crate) mod row;
 pub mod settings;
 pub mod show;
 pub mod snapshot;
+pub mod tags;
 #[cfg(test)]
 mod tests;
 
 use crate::compaction::space_forecast::SpaceForecast;
-use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Place, Reader, Writer};
 pub use crate::log_record::completed::Ended;
-pub use crate::log_record::failed::{Buried, Retried, Revived};
+pub use crate::log_record::failed::{Attempt, Buried, Retried, Revived};
 pub use crate::log_record::kind::{Changed, KINDS, Kept, Record};
 use crate::log_record::location::LogRef;
 pub use crate::log_record::push::Pushed;
@@ -75,6 +82,9 @@ pub trait Journal {
     /// Whether there is room for `bytes` more that stay and that jobs bring with them as they go their
     /// way, for which a little is set aside: why they failed, that a queue is paused.
     fn can_append_text(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool;
+    /// Whether there is room for `bytes` more that stay and that can be done without: as much is left behind them as lets
+    /// jobs come for a while, and nothing is forgotten or refused for them.
+    fn can_append_spare(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool;
     /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
     fn can_append_completion(
         &mut self,
@@ -102,6 +112,15 @@ impl<'a> Record<'a> {
         self.encode_body(&mut out);
         // As long as it was measured: what points to it, and its payload, goes by that length.
         out.finish();
+    }
+
+    /// Writes all but the payload, for which `head` has no room. Returns where that is.
+    pub fn encode_head(&self, head: &mut [u8]) -> Option<Place> {
+        let mut out = Writer::before_payload(head);
+        out.u8(self.kind());
+        out.u8(VERSION);
+        self.encode_body(&mut out);
+        out.finish()
     }
 
     /// Reads a record back.

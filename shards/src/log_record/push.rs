@@ -5,6 +5,8 @@ use crate::family::NewFamily;
 use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
 use crate::job::overrides::{Extras, Growth};
+use crate::job::recurrence::Recurrence;
+use crate::job::trace::{NewTrace, TraceParent};
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::row::{Body, Tail};
 use crate::log_record::show::Show;
@@ -49,7 +51,14 @@ mod more {
     pub(crate) const NAME: u32 = 1;
     pub(crate) const EXTRAS: u32 = 1 << 1;
     pub(crate) const KIN: u32 = 1 << 2;
-    pub(crate) const ALL: u32 = (1 << 3) - 1;
+    pub(crate) const RECURRENCE: u32 = 1 << 3;
+    pub(crate) const TRACE: u32 = 1 << 4;
+    pub(crate) const ALL: u32 = (1 << 5) - 1;
+}
+
+/// Whether these parts of a pushed job, as they are written, have tags among them.
+pub(super) fn has_tags(parts: u16) -> bool {
+    parts & part::TAGS != 0
 }
 
 impl<'a> Pushed<'a> {
@@ -78,6 +87,8 @@ impl<'a> Pushed<'a> {
         bit(self.job.name.is_some(), more::NAME)
             | bit(self.job.extras.is_some(), more::EXTRAS)
             | bit(self.job.family.is_some(), more::KIN)
+            | bit(self.job.recurrence.is_some(), more::RECURRENCE)
+            | bit(self.job.trace.is_some(), more::TRACE)
     }
 
     /// Whether the list of all dependencies is that of its children, and is not written twice.
@@ -90,6 +101,8 @@ impl<'a> Pushed<'a> {
         4 + self.job.name.map_or(0, |name| 2 + name.len())
             + extras.map_or(0, Extras::encoded_len)
             + self.job.family.as_deref().map_or(0, NewFamily::encoded_len)
+            + self.job.recurrence.as_deref().map_or(0, Recurrence::encoded_len)
+            + self.job.trace.as_deref().map_or(0, NewTrace::encoded_len)
     }
 
     fn texts(&self) -> [(u16, &[u8]); 5] {
@@ -169,6 +182,12 @@ impl<'a> Pushed<'a> {
             if let Some(family) = &self.job.family {
                 family.encode(self.depends_on_children(), out);
             }
+            if let Some(recurrence) = &self.job.recurrence {
+                recurrence.encode(out);
+            }
+            if let Some(trace) = &self.job.trace {
+                trace.encode(out);
+            }
         }
     }
 
@@ -227,9 +246,37 @@ impl<'a> Pushed<'a> {
                 }
                 job.family = Some(Box::new(family));
             }
+            if parts & more::RECURRENCE != 0 {
+                job.recurrence = Some(Box::new(Recurrence::decode(&mut from)?));
+            }
+            if parts & more::TRACE != 0 {
+                job.trace = Some(Box::new(NewTrace::decode(&mut from)?));
+            }
         }
         job.data = from.rest();
         Ok(Self { id, queue, run_at_ms, job })
+    }
+}
+
+/// The trace that a job belongs to, as a part of its record.
+impl<'a> NewTrace<'a> {
+    pub(crate) fn encoded_len(&self) -> usize {
+        16 + 8 + 1 + 2 + self.state.len()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        out.bytes(&self.parent.trace_id);
+        out.bytes(&self.parent.span_id);
+        out.u8(self.parent.flags);
+        out.short(self.state.as_bytes());
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let cut = Malformed("the trace of a job is cut short");
+        let trace_id = from.bytes(16)?.try_into().map_err(|_| cut)?;
+        let span_id = from.bytes(8)?.try_into().map_err(|_| cut)?;
+        let flags = from.u8()?;
+        Ok(Self { parent: TraceParent { trace_id, span_id, flags }, state: from.text()? })
     }
 }
 
@@ -312,6 +359,9 @@ impl NewJob<'_> {
                 to.uint("every", repeat.every_ms);
                 to.uint_or_nil("limit", repeat.limit);
                 to.uint("count", repeat.count);
+                if let Some(recurrence) = &self.recurrence {
+                    recurrence.show(to);
+                }
             });
         }
         to.flag("lifo", self.lifo);
@@ -320,6 +370,9 @@ impl NewJob<'_> {
         to.flag("durable", self.durable);
         if let Some(extras) = &self.extras {
             extras.show(to);
+        }
+        if let Some(trace) = &self.trace {
+            trace.show(to);
         }
         to.value("data", self.data);
     }
@@ -334,6 +387,17 @@ impl NewFamily<'_> {
         }
         if !self.open.is_empty() {
             to.ids("open", self.open.iter().map(|(id, _)| id));
+        }
+    }
+}
+
+impl NewTrace<'_> {
+    fn show(&self, to: &mut impl Show) {
+        let text = self.parent.text();
+        // Hexadecimal digits are ASCII.
+        to.text("traceparent", std::str::from_utf8(&text).unwrap_or_default());
+        if !self.state.is_empty() {
+            to.text("tracestate", self.state);
         }
     }
 }

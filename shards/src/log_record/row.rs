@@ -153,8 +153,8 @@ impl<'a> Tail<'a> for &'a str {
     }
 }
 
-/// A byte that says whether there is a text, and the text.
-impl<'a> Tail<'a> for Option<&'a str> {
+/// A byte that says whether there is a text, and its bytes. It may have megabytes, and was checked where it came in.
+impl<'a> Tail<'a> for Option<&'a [u8]> {
     fn encoded_len(&self) -> usize {
         1 + self.payload_len()
     }
@@ -165,17 +165,17 @@ impl<'a> Tail<'a> for Option<&'a str> {
 
     fn encode(&self, out: &mut Writer<'_>) {
         out.u8(u8::from(self.is_some()));
-        out.bytes(self.unwrap_or_default().as_bytes());
+        out.bytes(self.unwrap_or_default());
     }
 
     fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
         let is_some = from.u8()? != 0;
-        let text = from.rest_text()?;
+        let text = from.rest();
         Ok(is_some.then_some(text))
     }
 
     fn show(&self, name: &'static str, to: &mut impl Show) {
-        to.some_text(name, *self);
+        to.some_text(name, self.map(String::from_utf8_lossy).as_deref());
     }
 }
 
@@ -240,6 +240,9 @@ macro_rules! row {
         $( $crate::log_record::row::Tail::show($tail, $tail_shown, $to); )?
     }};
 
+    (@part $wanted:ident ($type:ty) $body:ident) => { $body.$wanted };
+    (@part $wanted:ident { $( $part:tt )* } $body:ident) => { *$wanted };
+
     // A fact that is written as one kind is of that; one that has several says which.
     (@kind $body:ident $number:literal) => { $number };
     (@kind $body:ident $( $number:literal )+) => { $body.kind() };
@@ -302,11 +305,11 @@ macro_rules! parts {
 }
 
 /// The table: enums of facts, with the numbers and names of their kinds. Rows that a table does not have itself are those of
-/// the tables behind `..`.
+/// the tables behind `..`. All rows of a table `with` a part have it, and a method of its name returns it.
 macro_rules! records {
     (@types $(
         $( #[$meta:meta] )*
-        $vis:vis enum $name:ident<$life:lifetime> {
+        $vis:vis enum $name:ident<$life:lifetime> $( with $common:ident : $common_type:ty )? {
             $(
                 $( #[$doc:meta] )*
                 $( $number:literal $text:literal $( $constant:ident )? ),+ =>
@@ -354,7 +357,7 @@ macro_rules! records {
 
     (@codecs $(
         $( #[$meta:meta] )*
-        $vis:vis enum $name:ident<$life:lifetime> {
+        $vis:vis enum $name:ident<$life:lifetime> $( with $common:ident : $common_type:ty )? {
             $(
                 $( #[$doc:meta] )*
                 $( $number:literal $text:literal $( $constant:ident )? ),+ => $variant:ident $shape:tt,
@@ -431,9 +434,36 @@ macro_rules! records {
         }
     )*};
 
+    (@common $(
+        $( #[$meta:meta] )*
+        $vis:vis enum $name:ident<$life:lifetime> $( with $common:ident : $common_type:ty )? { $( $row:tt )* }
+    )*) => {$(
+        $crate::log_record::row::records!(@method ($( $common: $common_type )?) $name { $( $row )* });
+    )*};
+
+    (@method () $name:ident $rows:tt) => {};
+    (@method ($common:ident : $common_type:ty) $name:ident {
+        $(
+            $( #[$doc:meta] )*
+            $( $number:literal $text:literal $( $constant:ident )? ),+ => $variant:ident $shape:tt,
+        )*
+    }) => {
+        #[allow(unused_variables, reason = "it looks at one part of every row")]
+        impl $name<'_> {
+            #[doc = concat!("The part `", stringify!($common), "`, which every row has.")]
+            pub fn $common(&self) -> $common_type {
+                use $crate::log_record::row::row;
+                match self {
+                    $( row!(@pattern $variant $shape body) => row!(@part $common $shape body), )*
+                }
+            }
+        }
+    };
+
     ($( $token:tt )*) => {
         $crate::log_record::row::records!(@types $( $token )*);
         $crate::log_record::row::records!(@codecs $( $token )*);
+        $crate::log_record::row::records!(@common $( $token )*);
     };
 }
 

@@ -1,7 +1,6 @@
 //! The records of what is set for a queue, for a group, or for webhooks. Each holds all of it, so that the newest one stands for
 //! itself.
 
-use crate::command::{Limit, PerSpan};
 use crate::dead_letter::policy::{DlqRule, Rule, StallRule};
 use crate::group::{GroupRate, GroupSettings, WEIGHT_MAX};
 use crate::job::id::JobId;
@@ -9,6 +8,7 @@ use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::kind;
 use crate::log_record::row::Body;
 use crate::log_record::show::Show;
+use crate::queue::limit::{Limit, PerSpan};
 use crate::webhook::{Trigger, Triggers};
 use std::fmt;
 

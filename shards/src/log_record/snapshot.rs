@@ -1,7 +1,7 @@
 //! The records that stand for older ones, so that the beginning of the log can be given up: how they
 //! are written and read. What they do stands in [`crate::compaction::rewrite`].
 
-use crate::command::Token;
+use crate::caller::Token;
 use crate::dead_letter::reason::Cause;
 use crate::family::Ends;
 use crate::job::id::JobId;
@@ -14,53 +14,6 @@ use crate::log_record::location::LogRef;
 use crate::log_record::row::Body;
 use crate::log_record::show::Show;
 use crate::log_record::{Pushed, Record, kind, kind_name};
-
-/// Ids of jobs, as bytes.
-#[derive(Clone, Copy)]
-pub struct CompletedIdBytes<'a>(&'a [u8]);
-
-impl<'a> CompletedIdBytes<'a> {
-    /// Writes ids into `bytes`, and views them.
-    pub fn new(ids: &[JobId], bytes: &'a mut Vec<u8>) -> Self {
-        bytes.clear();
-        bytes.extend(ids.iter().flat_map(|id| id.0.to_le_bytes()));
-        Self(bytes)
-    }
-
-    /// The ids.
-    pub fn iter(self) -> impl Iterator<Item = JobId> {
-        let (ids, _) = self.0.as_chunks::<16>();
-        ids.iter().map(|id| JobId(u128::from_le_bytes(*id)))
-    }
-}
-
-impl<'a> Body<'a> for CompletedIdBytes<'a> {
-    fn encoded_len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn encode(&self, out: &mut Writer<'_>) {
-        out.bytes(self.0);
-    }
-
-    fn decode(_: u8, from: Reader<'a>) -> Result<Self, Malformed> {
-        let bytes = from.rest();
-        match bytes.as_chunks::<16>() {
-            (_, []) => Ok(Self(bytes)),
-            _ => Err(Malformed("a row of ids is cut short")),
-        }
-    }
-
-    fn show(&self, to: &mut impl Show) {
-        to.ids("ids", self.iter());
-    }
-}
-
-impl std::fmt::Debug for CompletedIdBytes<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
 
 /// Everything about one job. Applied to a job that is known already, it changes nothing.
 #[derive(Clone, Debug)]
@@ -77,6 +30,42 @@ pub struct KeptJob<'a> {
     pub rare: Option<Rare<'a>>,
     /// Where its data lies, if other jobs have it, too.
     pub shared: Option<LogRef>,
+    /// Where the log tells how earlier attempts failed.
+    pub failures: FailedAttempts<'a>,
+}
+
+/// Where the log tells how attempts of a job failed, oldest first, as bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FailedAttempts<'a>(&'a [u8]);
+
+impl<'a> FailedAttempts<'a> {
+    /// Views places written by [`FailedAttempts::push`].
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Adds a place to a buffer of them.
+    pub fn push(bytes: &mut Vec<u8>, stored: &LogRef) {
+        let start = bytes.len();
+        bytes.resize(start + STORED, 0);
+        let mut out = Writer::new(&mut bytes[start..]);
+        put(&mut out, stored);
+        out.finish();
+    }
+
+    fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (_, rest) = bytes.as_chunks::<STORED>();
+        match (bytes, rest) {
+            ([_, ..], []) => Ok(Self(bytes)),
+            _ => Err(Malformed("the failed attempts of a job are cut short")),
+        }
+    }
+
+    /// The places.
+    pub fn iter(self) -> impl Iterator<Item = LogRef> {
+        let mut rest = Reader::new(self.0);
+        std::iter::from_fn(move || stored(&mut rest).ok())
+    }
 }
 
 /// Where a job stands.
@@ -200,8 +189,9 @@ mod part {
     /// Why it is in the dead-letter queue.
     pub(crate) const CAUSE: u16 = 1 << 12;
     pub(crate) const REDELIVERED: u16 = 1 << 13;
+    pub(crate) const FAILURES: u16 = 1 << 14;
     /// Those of all parts there are.
-    pub(crate) const ALL: u16 = ((1 << 9) - 1) | CAUSE | REDELIVERED;
+    pub(crate) const ALL: u16 = ((1 << 9) - 1) | CAUSE | REDELIVERED | FAILURES;
 }
 
 const STORED: usize = 16;
@@ -267,7 +257,7 @@ impl KeptJob<'_> {
         let family = self.rare.as_ref().and_then(|rare| rare.family);
         let ends = family.into_iter().flat_map(Ends::iter).map(|end| end.stored);
         let all = outcome.into_iter().chain(message).chain(self.shared).chain(lines);
-        let mut all = all.chain(ends);
+        let mut all = all.chain(ends).chain(self.failures.iter());
         if all.any(|stored| stored.position >= position) {
             return Err(Malformed("a job points to a record that is not there yet"));
         }
@@ -300,6 +290,7 @@ impl KeptJob<'_> {
             | bit(self.rare.as_ref().is_some_and(|rare| rare.family.is_some()), part::KIN)
             | bit(self.cause() != Cause::Unknown, part::CAUSE)
             | bit(self.redelivered().is_some(), part::REDELIVERED)
+            | bit(!self.failures.0.is_empty(), part::FAILURES)
     }
 }
 
@@ -322,6 +313,7 @@ impl<'a> Body<'a> for KeptJob<'a> {
             + sized(part::SHARED, STORED)
             + sized(part::CAUSE, 1)
             + sized(part::REDELIVERED, 4 + 8)
+            + sized(part::FAILURES, 2 + self.failures.0.len())
             + self.pushed.measured_len()
     }
 
@@ -378,6 +370,9 @@ impl<'a> Body<'a> for KeptJob<'a> {
             out.u32(times);
             out.u64(last_at_ms);
         }
+        if !self.failures.0.is_empty() {
+            out.short(self.failures.0);
+        }
         self.pushed.write(out);
     }
 
@@ -421,6 +416,11 @@ impl<'a> Body<'a> for KeptJob<'a> {
             let (times, last_at_ms) = (from.u32()?, from.u64()?);
             rare.redelivered = Some(Redelivered { times, last_at_ms });
         }
+        let failures = if has(part::FAILURES) {
+            FailedAttempts::decode(from.short()?)?
+        } else {
+            FailedAttempts::default()
+        };
         let pushed = Pushed::read(from)?;
         let freed = rare.as_ref().and_then(|rare| rare.family).is_some_and(|family| family.freed);
         let waits = pushed.job.waits() && !freed;
@@ -430,7 +430,10 @@ impl<'a> Body<'a> for KeptJob<'a> {
         if shared.is_some() && pushed.job.repeat.is_none() || waits && rare.is_none() {
             return Err(Malformed("a job without the options that it needs"));
         }
-        Ok(Self { pushed, attempts, stalls, place, rare, shared })
+        if attempts == 0 && !failures.0.is_empty() {
+            return Err(Malformed("a job without attempts has failed ones"));
+        }
+        Ok(Self { pushed, attempts, stalls, place, rare, shared, failures })
     }
 
     fn show(&self, to: &mut impl Show) {
@@ -443,6 +446,10 @@ impl<'a> Body<'a> for KeptJob<'a> {
         if let Some(shared) = &self.shared {
             to.stored("shared", shared);
         }
+        to.some_uint(
+            "failedAttempts",
+            Some(self.failures.iter().count() as u64).filter(|&n| n > 0),
+        );
         self.pushed.show(to);
     }
 }

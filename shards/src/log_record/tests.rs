@@ -4,9 +4,11 @@
 use super::codec::Writer;
 use super::cron::{CronRules, template_of};
 use super::lease::Entries;
-use super::snapshot::{CompletedIdBytes, KeptNotes, Lines, Place, Rare};
+use super::repeated::Repeated;
+use super::snapshot::{FailedAttempts, KeptNotes, Lines, Place, Rare};
 use super::*;
-use crate::command::{Limit, PerSpan, Stack, Token};
+use crate::caller::Token;
+use crate::command::{Limit, PerSpan, Stack};
 use crate::dead_letter::policy::{DlqRule, Rule, StallRule};
 use crate::dead_letter::reason::Cause;
 use crate::dependency::Unmet;
@@ -18,14 +20,15 @@ use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
 use crate::job::overrides::{Dedup, Extras, Growth};
 use crate::job::progress::LogEntry;
+use crate::job::trace::{NewTrace, TraceParent};
 use crate::job::{Outcome, Redelivered, State};
+use crate::log_record::completed::Evicts;
 use crate::log_record::cron::{CronRan, CronSet};
 use crate::log_record::job_change::{Flags, Level, Prioritized};
 use crate::log_record::lease::Leased;
+use crate::log_record::remembered::{CompletedIdBytes, CompletedNameBytes};
 use crate::log_record::settings::{Grouped, WebhookAdded};
 use crate::log_record::snapshot::KeptJob;
-use crate::queue::retention::Evicts;
-use crate::repeat::Repeated;
 use crate::webhook::Triggers;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -102,6 +105,12 @@ fn courses(give: Give<'_>) {
     Unmet::push(&mut open, JobId(9), "");
     give("pushed", Record::Pushed(plain()));
     give("pushed with all", Record::Pushed(full(Unmet::new(&unmet), Unmet::new(&open))));
+    let parent = TraceParent { trace_id: [0x4b; 16], span_id: [0xf0; 8], flags: 1 };
+    for (name, state) in [("pushed in a trace", ""), ("pushed in a trace with a state", "rojo=1")] {
+        let trace = Some(Box::new(NewTrace { parent, state }));
+        let job = NewJob { trace, ..plain().job };
+        give(name, Record::Pushed(Pushed { job, ..plain() }));
+    }
     let mut entries = Vec::new();
     Entries::push(&mut entries, ID, Token(3));
     Entries::push(&mut entries, OTHER, Token(4));
@@ -122,7 +131,8 @@ fn courses(give: Give<'_>) {
     ] {
         give(name, Record::Completed(Ended { evicts, ..ended }));
     }
-    let retried = Retried { id: ID, at_ms: AT_MS, run_at_ms: AT_MS + 1000, error: "b\u{e4}d" };
+    let (run_at_ms, error) = (AT_MS + 1000, "b\u{e4}d");
+    let retried = Retried { id: ID, at_ms: AT_MS, run_at_ms, attempt: None, error };
     give("retried", Record::Retried(retried));
     let buried = Buried {
         id: ID,
@@ -156,6 +166,7 @@ fn courses(give: Give<'_>) {
         place: Place::Pending(State::Delayed),
         rare: None,
         shared,
+        failures: FailedAttempts::default(),
     };
     for (name, evicts) in [("repeated", Evicts::Unsaid), ("run done", Evicts::Below(7))] {
         let next = Box::new(next.clone());
@@ -182,6 +193,7 @@ fn changes(give: Give<'_>) {
     for (name, message) in
         [("progressed", None), ("progressed to nothing", Some("")), ("progressed to", Some("half"))]
     {
+        let message = message.map(str::as_bytes);
         give(name, Changed::Progressed { id: ID, progress: 62.5, message });
     }
     let (level, message) = (Level::Warn, "line");
@@ -338,6 +350,7 @@ fn kept_jobs(give: &mut dyn FnMut(&str, Kept<'_>)) {
         place: Place::Pending(State::Waiting),
         rare: None,
         shared: None,
+        failures: FailedAttempts::default(),
     };
     let mut give = |name: &str, job: KeptJob<'_>| give(name, Kept::Job(Box::new(job)));
     give("kept waiting", job.clone());
@@ -395,6 +408,46 @@ fn samples(give: Give<'_>) {
     give("flow committed in slices", Record::Flow { flow: ID, fate: Fate::CommittedInSlices });
     let (flow, first, last, come) = (ID, ID, OTHER, true);
     give("flow slice", Record::FlowSlice { flow, first, last, come });
+    let (from_ms, to_ms, stuck_ms) = (AT_MS + 9, AT_MS, 7);
+    give("clock set back", Record::ClockSetBack { from_ms, to_ms, stuck_ms });
+    give("clock", Record::Kept(Kept::Clock { at_ms: AT_MS, stuck_ms }));
+    let mut bytes = Vec::new();
+    let names = CompletedNameBytes::new(&[("custom", ID), ("other", OTHER)], &mut bytes);
+    give("completed names", Record::Kept(Kept::CompletedNames(names)));
+    failed_attempts(give);
+}
+
+fn failed_attempts(give: Give<'_>) {
+    let attempt = Attempt {
+        number: 2,
+        started_at_ms: AT_MS - 5,
+        stalled: false,
+        cause: Cause::Attempts,
+        worker: None,
+        stack: Stack::default(),
+    };
+    let (run_at_ms, error) = (AT_MS + 1000, "b\u{e4}d");
+    let retried = |attempt| {
+        Record::Retried(Retried { id: ID, at_ms: AT_MS, run_at_ms, attempt: Some(attempt), error })
+    };
+    give("attempt failed", retried(attempt));
+    let stack = Stack { lines: 2, texts: b"\xa1x\xa1y" };
+    give("attempt failed at", retried(Attempt { worker: Some("w"), stack, ..attempt }));
+    let stalled = Attempt { stalled: true, cause: Cause::Stalled, ..attempt };
+    give("attempt stalled", retried(stalled));
+    let mut failures = Vec::new();
+    FailedAttempts::push(&mut failures, &stored(3));
+    FailedAttempts::push(&mut failures, &stored(4));
+    let job = KeptJob {
+        pushed: plain(),
+        attempts: 2,
+        stalls: 1,
+        place: Place::Pending(State::Waiting),
+        rare: None,
+        shared: None,
+        failures: FailedAttempts::new(&failures),
+    };
+    give("kept with failures", Record::Kept(Kept::Job(Box::new(job))));
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -436,6 +489,20 @@ fn records_are_read_as_they_were_written() {
             }
         }
     });
+}
+
+/// The fear: a record whose payload is no piece by itself, as that of one which was moved, ends the process.
+#[test]
+fn a_record_without_its_payload_is_its_head_or_is_not_to_be_had() {
+    let mut apart = 0;
+    samples(&mut |name, record| {
+        let (bytes, payload_bytes) = (encoded(&record), record.payload_len());
+        let mut head = vec![0; bytes.len() - payload_bytes];
+        let Some(payload) = record.encode_head(&mut head) else { return };
+        apart += 1;
+        assert_eq!((payload.bytes, &head[..]), (payload_bytes, &bytes[..head.len()]), "{name}");
+    });
+    assert!(apart > 9, "{apart} payloads stand by themselves");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 
 use crate::job::State;
 use crate::job::id::JobId;
+use crate::queue::ready::merged;
 use crate::shard::Shard;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Jobs looked at by one slice. A look costs a few nanoseconds; a slice, well under a millisecond.
 const LOOKS_MAX: usize = 8192;
@@ -88,7 +91,57 @@ impl Listing {
     }
 }
 
+/// The delayed jobs of a queue by priority, being counted. Jobs that come, go or change their state meanwhile may or may
+/// not count.
+#[derive(Clone, Debug)]
+pub struct DelayedCount {
+    queue: Box<str>,
+    /// The last job looked at.
+    after: Option<JobId>,
+    /// How many of each priority there are.
+    jobs: BTreeMap<i32, u64>,
+}
+
+impl DelayedCount {
+    /// None of `queue` yet.
+    pub fn new(queue: &str) -> Self {
+        Self { queue: queue.into(), after: None, jobs: BTreeMap::new() }
+    }
+
+    /// Rows of waiting jobs by priority, highest first, as rows of waiting and delayed ones: at most `most`, below a
+    /// priority.
+    pub fn with(
+        &self,
+        waiting: Vec<(i32, u64)>,
+        below: Option<i32>,
+        most: usize,
+    ) -> Vec<(i32, u64)> {
+        let rest = (Bound::Unbounded, below.map_or(Bound::Unbounded, Bound::Excluded));
+        let delayed = self.jobs.range(rest).rev().map(|(&at, &jobs)| (at, jobs));
+        merged(waiting.into_iter(), delayed).take(most).collect()
+    }
+}
+
 impl Shard {
+    /// Counts on, at most a slice; true once all have been seen. Tells how many jobs were looked at.
+    pub fn count_delayed(&mut self, counting: &mut DelayedCount) -> (bool, usize) {
+        let queue = self.queues.find(&counting.queue).map(|queue| &self.queues[queue]);
+        let Some(queue) = queue.filter(|queue| queue.count(State::Delayed) > 0) else {
+            return (true, 0);
+        };
+        let jobs = &self.jobs.slab;
+        let mut looks = 0;
+        for index in queue.push_order.behind(jobs, counting.after).take(LOOKS_MAX) {
+            let job = &jobs[index];
+            counting.after = Some(job.id);
+            looks += 1;
+            if job.state == State::Delayed {
+                *counting.jobs.entry(job.priority).or_default() += 1;
+            }
+        }
+        (looks < LOOKS_MAX, looks)
+    }
+
     /// Looks on for the jobs of a page, at most a slice; true once it is complete.
     pub fn look_for(&mut self, listing: &mut Listing) -> bool {
         let Some(queue) = self.queues.find(&listing.queue) else { return true };

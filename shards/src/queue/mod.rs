@@ -3,21 +3,25 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `finished` | completed and failed jobs in the order of their ends |
+//! | `limit` | what may be set to limit a queue: data only |
 //! | `listing` | pages of jobs |
 //! | `out_of_order` | waiting jobs that are not in the order of their ids |
 //! | `push_order` | all jobs in the order in which they came |
 //! | `rate_limit` | rate and concurrency limits |
 //! | `ready` | the order of delivery |
 //! | `retention` | how many completed jobs are kept, and for how long |
+//! | `scan` | pages of jobs by a cursor |
 //! | `throughput` | counts per minute |
 
 pub mod finished;
+pub(crate) mod limit;
 pub mod listing;
 pub(crate) mod out_of_order;
 pub(crate) mod push_order;
 pub(crate) mod rate_limit;
 pub(crate) mod ready;
 pub mod retention;
+pub mod scan;
 pub mod throughput;
 
 use crate::collections::count::Count;
@@ -37,6 +41,9 @@ use crate::queue::push_order::PushOrder;
 use crate::queue::rate_limit::Limits;
 use crate::queue::ready::Ready;
 use crate::queue::throughput::{Budget, Minutes};
+use crate::stats::history::track::Counters;
+use crate::stats::history::{self, History, OfQueue};
+use crate::stats::queue_waits::QueueWaits;
 use std::collections::BTreeMap;
 
 /// One queue.
@@ -72,14 +79,23 @@ pub struct Queue {
     pub busy: bool,
     /// Whether its name has been taken from it: what is left in it is being removed.
     pub detached: bool,
+    /// How long its jobs have waited, once one was delivered.
+    pub waits: Option<Box<QueueWaits>>,
     /// Jobs completed, and attempts failed, by the minute.
     pub done: [Minutes; 2],
+    /// What is known of its last day, beside those.
+    pub history: OfQueue,
     /// Completed jobs whose place among the ends is below this were forgotten for age or number.
     pub evicted_below: u64,
     /// The same, as the log says.
     pub evicted_noted: u64,
     counts: [u32; STATES],
+    /// Waiting jobs of a priority above 0.
+    prioritized: u32,
 }
+
+/// Priorities at each end that are looked at for the job that waits for longest.
+const OLDEST_LANES_MAX: usize = 16;
 
 /// States, and that of no job.
 const STATES: usize = State::ALL.len() + 1;
@@ -88,6 +104,21 @@ impl Queue {
     /// Jobs in a state.
     pub fn count(&self, state: State) -> u64 {
         u64::from(self.counts[state as usize])
+    }
+
+    /// What it has counted since the start.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            pushed: self.history.pushed,
+            completed: self.done[0].total,
+            failed: self.done[1].total,
+            waiting: self.count(State::Waiting),
+        }
+    }
+
+    /// Waiting jobs of a priority above 0.
+    pub fn prioritized(&self) -> u64 {
+        u64::from(self.prioritized)
     }
 
     /// Jobs in any of these states.
@@ -118,33 +149,57 @@ impl Queue {
         }
     }
 
+    /// Since when the jobs are due that wait for longest, as far as a look at a few priorities and groups shows.
+    pub fn oldest_due_ms(&self, jobs: &Jobs) -> Option<u64> {
+        self.ready.oldest_due_ms(&jobs.slab, OLDEST_LANES_MAX)
+    }
+
     /// Whether delivery is stopped.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
+    /// Whether it is paused, limited or has rules. Settings of its groups are counted with those.
+    pub fn has_settings(&self) -> bool {
+        self.is_paused() || self.limits.is_some() || self.rules.is_some()
+    }
+
     /// Whether clients see it: it has a job or a setting.
     pub fn exists(&self) -> bool {
-        let set = self.is_paused()
-            || self.limits.is_some()
-            || self.rules.is_some()
-            || self.groups_with_settings() > 0;
+        let set = self.has_settings() || self.groups_with_settings() > 0;
         !self.detached && (set || self.total() > 0)
     }
 
     /// Whether completed jobs were forgotten of which the log does not say so.
-    pub fn has_evictions_to_tell(&self) -> bool {
+    pub fn has_unrecorded_evictions(&self) -> bool {
         self.evicted_below > self.evicted_noted
     }
 
     fn is_idle(&self) -> bool {
         !self.exists()
-            && !self.has_evictions_to_tell()
+            && !self.has_unrecorded_evictions()
             && self.waiters.is_empty()
             && self.groups.is_none()
             && self.bulk_operations == 0
+            // Those whose jobs leave nothing behind are as busy as others.
+            && !self.history.has_place()
     }
 }
+
+impl history::Queues for Slab<Queue> {
+    fn counters(&self, queue: u32) -> Counters {
+        self.peek(queue).counters()
+    }
+
+    fn of_queue(&mut self, queue: u32) -> Option<&mut OfQueue> {
+        let is_there = queue < self.end() && !self.peek(queue).name.is_empty();
+        is_there.then(|| &mut self.peek_mut(queue).history)
+    }
+}
+
+/// Queues of a shard that may have settings: a name alone takes a queue's memory once something is set for it, and no job
+/// has to be there.
+pub const QUEUE_SETTINGS_MAX: u64 = 100_000;
 
 /// Idle queues kept for their next job before they are swept.
 const IDLE_QUEUES_MAX: usize = 1024;
@@ -171,6 +226,9 @@ pub struct Queues {
     /// Jobs by state, in all queues but those that are detached.
     counts: [u64; STATES],
     minutes: Budget,
+    history: History,
+    /// Queues that have settings.
+    with_settings: u64,
     /// The next queue whose minutes are looked at for their age.
     minutes_cursor: u32,
 }
@@ -192,6 +250,8 @@ impl Queues {
             sweep_from: 0,
             counts: [0; STATES],
             minutes: Budget::default(),
+            history: History::default(),
+            with_settings: 0,
             minutes_cursor: 0,
         }
     }
@@ -230,19 +290,21 @@ impl Queues {
         index
     }
 
-    /// Counts a job of a queue in.
+    /// Counts a job of this priority in.
     #[inline]
-    pub fn enter(&mut self, index: u32, state: State) {
+    pub fn enter(&mut self, index: u32, state: State, priority: i32) {
         let queue = &mut self[index];
         queue.counts[state as usize] += 1;
+        queue.prioritized += u32::from(state == State::Waiting && priority > 0);
         self.counts[state as usize] += u64::from(!queue.detached);
     }
 
-    /// Counts a job of a queue out.
+    /// Counts a job of this priority out.
     #[inline]
-    pub fn leave(&mut self, index: u32, state: State) {
+    pub fn leave(&mut self, index: u32, state: State, priority: i32) {
         let queue = &mut self[index];
         queue.counts[state as usize].take_out(1);
+        queue.prioritized.take_out(u32::from(state == State::Waiting && priority > 0));
         let seen = u64::from(!queue.detached);
         self.counts[state as usize].take_out(seen);
     }
@@ -250,6 +312,28 @@ impl Queues {
     /// Jobs in a state, in all queues that clients see.
     pub fn count(&self, state: State) -> u64 {
         self.counts[state as usize]
+    }
+
+    /// Changes what is set for a queue.
+    pub fn change_settings<T>(&mut self, index: u32, change: impl FnOnce(&mut Queue) -> T) -> T {
+        let queue = &mut self[index];
+        let had = queue.has_settings();
+        let changed = change(queue);
+        let has = queue.has_settings();
+        self.with_settings += u64::from(has);
+        self.with_settings.take_out(u64::from(had));
+        changed
+    }
+
+    /// Queues that have settings.
+    pub fn with_settings(&self) -> u64 {
+        self.with_settings
+    }
+
+    /// Whether nothing can be set for a queue for which nothing is: as many have settings as may.
+    pub fn refuses_settings(&self, known: Option<u32>) -> bool {
+        self.with_settings >= QUEUE_SETTINGS_MAX
+            && !known.is_some_and(|queue| self[queue].has_settings())
     }
 
     /// What clients call the jobs of a queue.
@@ -262,6 +346,7 @@ impl Queues {
     pub fn detach(&mut self, index: u32) {
         let queue = &mut self.slab[index];
         queue.detached = true;
+        self.history.leave_place(&mut queue.history);
         for (all, own) in self.counts.iter_mut().zip(queue.counts) {
             all.take_out(u64::from(own));
         }
@@ -295,9 +380,62 @@ impl Queues {
         !self.elders.is_empty() && self.elders.contains_key(&self.slab.peek(index).name)
     }
 
+    /// Counts a job that was pushed.
+    #[inline]
+    pub fn count_push(&mut self, index: u32, now_ms: u64) {
+        self.note_in_history(index, now_ms);
+        self.slab[index].history.pushed += 1;
+    }
+
+    /// A job of a queue is about to be counted.
+    #[inline]
+    fn note_in_history(&mut self, index: u32, now_ms: u64) {
+        let queue = &mut self.slab[index];
+        if !queue.history.has_place() && !queue.detached {
+            let counters = queue.counters();
+            self.history.note(now_ms, index, &mut queue.history, counters);
+        }
+    }
+
+    /// A job was delivered that had waited so long.
+    #[inline]
+    pub fn count_wait(&mut self, index: u32, ms: u64) {
+        self.history.waited(&self.slab[index].history, ms);
+    }
+
+    /// A job was completed that had run so long.
+    #[inline]
+    pub fn count_run(&mut self, index: u32, ms: u64) {
+        self.history.ran(&self.slab[index].history, ms);
+    }
+
+    /// What happened in the last day.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Begins the history, with the queues that there are.
+    pub fn begin_history(&mut self, now_ms: u64, all: Counters) {
+        self.history.begin(now_ms, all);
+        for index in 0..self.slab.end() {
+            if !self.slab.peek(index).exists() {
+                continue;
+            }
+            let queue = &mut self.slab[index];
+            let counters = queue.counters();
+            self.history.take_place(now_ms, index, &mut queue.history, counters);
+        }
+    }
+
+    /// Ends a step of the history: see [`History::end_step`].
+    pub fn end_history_step(&mut self, now_ms: u64, all: Counters, most: (usize, usize)) {
+        self.history.end_step(now_ms, all, &mut self.slab, most);
+    }
+
     /// Counts the end of a job, or of an attempt.
     #[inline]
     pub fn count_done(&mut self, index: u32, now_ms: u64, failed: bool) {
+        self.note_in_history(index, now_ms);
         let held = self.minutes.used();
         self.slab[index].done[usize::from(failed)].count(now_ms, &mut self.minutes);
         if self.minutes.used() > held {

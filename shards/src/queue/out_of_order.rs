@@ -32,6 +32,16 @@ impl<O: Order> OutOfOrderHeap<O> {
         self.heap.first().copied()
     }
 
+    /// All of them, in no order that may decide anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.heap.iter().copied()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// Adds a job, which is in no list.
     pub(crate) fn insert(&mut self, jobs: &mut Slab<Job>, index: u32) {
         jobs[index].flags |= flags::OUT_OF_ORDER;

@@ -97,6 +97,14 @@ impl PushOrder {
         below.or_else(|| self.chunks.first_key_value()).map(|(&floor, _)| floor)
     }
 
+    /// How many jobs are behind one that is in, looking at no more than so many chunks; of more, how many there are at least.
+    pub fn count_behind(&self, jobs: &Slab<Job>, id: JobId, chunks_max: usize) -> u64 {
+        let Some(floor) = self.floor_of(id) else { return 0 };
+        let place = self.chunks[&floor].partition_point(|&other| jobs[other].id <= id);
+        let later = self.chunks.range(floor..).take(chunks_max).map(|(_, chunk)| chunk.len());
+        (later.sum::<usize>() - place) as u64
+    }
+
     /// How many jobs there are. A step per chunk.
     pub fn len(&self) -> usize {
         self.chunks.values().map(Vec::len).sum()
@@ -192,6 +200,11 @@ mod tests {
                     let before = model.range(..after).rev().map(|it| *it.1);
                     assert!(push_order.before(&jobs, Some(after)).eq(before));
                     assert!(push_order.before(&jobs, None).eq(expected.iter().rev().copied()));
+                    if let Some((&some, _)) = model.range(after..).next() {
+                        let behind = model.range(some..).count() as u64 - 1;
+                        assert_eq!(push_order.count_behind(&jobs, some, usize::MAX), behind);
+                        assert!(push_order.count_behind(&jobs, some, 1) <= behind);
+                    }
                 }
             }
         }

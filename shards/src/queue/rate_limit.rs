@@ -7,16 +7,14 @@
 
 use crate::collections::deadline_heap::Timed;
 use crate::collections::slab::NONE;
-use crate::command::{Limit, PerSpan};
 use crate::effect::Reply;
+use crate::event::Extra;
 use crate::group::scheduler::Rotation;
 use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Limited, Record};
 use crate::queue::Queues;
-use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
-
-/// The span of a rate that does not say.
-pub const SPAN_MS_DEFAULT: u32 = 1000;
+use crate::queue::limit::{Limit, PerSpan};
+use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard, TOO_MANY_SETTINGS};
 
 /// The limits of one queue.
 #[derive(Clone, Debug)]
@@ -92,6 +90,16 @@ impl Limits {
         let Some(mut rate) = self.rate else { return 0 };
         rate.refill(now_ms);
         rate.tokens_ms(tokens.clamp(1, u64::from(rate.set.jobs))).saturating_sub(now_ms)
+    }
+
+    /// When the queue has given so many jobs from now on, as far as the rate decides; `now_ms` if there is no rate.
+    pub(crate) fn given_ms(&self, now_ms: u64, jobs: u64) -> u64 {
+        let Some(mut rate) = self.rate.filter(|rate| !rate.is_over(now_ms)) else { return now_ms };
+        rate.refill(now_ms);
+        let parts = u128::from(jobs) * u128::from(rate.token());
+        let missing = parts.saturating_sub(u128::from(rate.level));
+        let wait_ms = missing.div_ceil(u128::from(rate.set.jobs));
+        now_ms.saturating_add(u64::try_from(wait_ms).unwrap_or(u64::MAX))
     }
 
     /// Jobs that may be active at a time; `None` for any number.
@@ -201,12 +209,26 @@ impl Shard {
         if !limits.map_or_else(|| Limits::default().has(limit), |limits| limits.has(limit)) {
             let set = !matches!(limit, Limit::Rate(None) | Limit::Active(None));
             let bytes = SETTING_BYTES + name.len() as u64;
+            if set && self.queues.refuses_settings(known) {
+                out.effects.replies.push((caller.request, TOO_MANY_SETTINGS));
+                return;
+            }
             if set && !out.journal.can_append_text(bytes, || self.space_forecast()) {
                 out.effects.replies.push((caller.request, FULL));
                 return;
             }
+            if matches!(limit, Limit::Rate(Some(rate)) if rate.until_ms > 0) {
+                self.tell_clock(now_ms, out.journal);
+            }
             let stored = out.journal.append(&Record::Limited(Limited { queue: name, limit }));
             let queue = self.set_limit(name, limit, stored);
+            let extra = match limit {
+                Limit::Rate(Some(rate)) => Extra::RateLimited { jobs: rate.jobs },
+                Limit::Rate(None) => Extra::RateCleared,
+                Limit::Active(Some(jobs)) => Extra::ConcurrencyLimited { jobs },
+                Limit::Active(None) => Extra::ConcurrencyCleared,
+            };
+            self.emit_extra_of_queue(now_ms, name, extra, out.effects);
             self.serve(now_ms, queue, out);
         }
         out.effects.replies.push((caller.request, Reply::Done));
@@ -215,19 +237,20 @@ impl Shard {
     /// Applies [`Record::Limited`].
     pub(crate) fn set_limit(&mut self, name: &str, limit: Limit, stored: LogRef) -> u32 {
         let queue = self.queues.find_or_insert(name);
-        let mut limits = self.queues[queue].limits.take().unwrap_or_default();
+        let mut limits =
+            self.queues.change_settings(queue, |about| about.limits.take()).unwrap_or_default();
         limits.set(limit);
         let set = !matches!(limit, Limit::Rate(None) | Limit::Active(None));
         let before = limits.note_set(limit, set.then_some(stored));
         self.live.replace(before, set.then_some(stored));
         let timer = limits.timer;
-        self.queues[queue].limits = Some(limits);
+        self.queues.change_settings(queue, |about| about.limits = Some(limits));
         // Pulls that wait are served, and the deadline set again, by the rules as they are now.
         if timer != NONE {
             self.limit_timers.remove(timer, &mut self.queues);
         }
         if self.queues[queue].limits.as_deref().is_some_and(Limits::is_none) {
-            self.queues[queue].limits = None;
+            self.queues.change_settings(queue, |about| about.limits = None);
         }
         self.await_limits(queue, u64::MAX);
         queue

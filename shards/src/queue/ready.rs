@@ -9,7 +9,7 @@
 //! could make any number of those, and each look for the next job would pass them all.
 
 use crate::collections::count::Count;
-use crate::collections::slab::{List, Slab};
+use crate::collections::slab::{Links, List, NONE, Slab};
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job, flags};
 use crate::queue::out_of_order::{Order, OutOfOrderHeap};
@@ -72,6 +72,20 @@ fn rank(job: &Job) -> Rank {
     }
 }
 
+/// The jobs of a list, from its front.
+fn row(jobs: &Slab<Job>, list: List<InQueue>) -> impl Iterator<Item = u32> {
+    std::iter::successors(list.front(), |&at| List::<InQueue>::after(jobs, at))
+}
+
+/// How many jobs are ahead of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ahead {
+    /// How many, or at least how many.
+    pub count: u64,
+    /// Whether it is all of them.
+    pub exact: bool,
+}
+
 impl Ready {
     /// The next job to deliver.
     pub fn first(&self, jobs: &Slab<Job>) -> Option<u32> {
@@ -130,6 +144,68 @@ impl Ready {
                 self.out_of_order_of.remove(&key);
             }
         }
+    }
+
+    /// How many jobs are delivered before a waiting one. `looks` is how many neighbours are looked at on each side.
+    pub(crate) fn ahead(&self, jobs: &Slab<Job>, index: u32, looks: usize) -> Ahead {
+        let (own, key) = (rank(&jobs[index]), Reverse(jobs[index].priority));
+        let above = (Bound::Unbounded, Bound::Excluded(key));
+        let mut lanes = self.lanes.range(above).map(|(_, lane)| u64::from(lane.jobs));
+        let mut others = self.out_of_order_of.range(above).map(|(_, &jobs)| u64::from(jobs));
+        let mut count = lanes.by_ref().take(looks).sum::<u64>();
+        count += others.by_ref().take(looks).sum::<u64>();
+        let mut exact = lanes.next().is_none() && others.next().is_none();
+        // Those of its own priority that came out of order.
+        if self.out_of_order_of.contains_key(&key) {
+            exact &= self.out_of_order.len() <= looks;
+            let first = |&other: &u32| jobs[other].priority == key.0 && rank(&jobs[other]) < own;
+            count += self.out_of_order.iter().take(looks).filter(first).count() as u64;
+        }
+        let Some(lane) = self.lanes.get(&key) else { return Ahead { count, exact } };
+        let (lifo, stray) = (jobs[index].has(flags::LIFO), jobs[index].has(flags::OUT_OF_ORDER));
+        let own_list = if lifo { lane.lifo } else { lane.fifo };
+        let mut add = |(jobs, whole): (u64, bool)| {
+            count += jobs;
+            exact &= whole;
+        };
+        if stray {
+            let before = |&other: &u32| rank(&jobs[other]) < own;
+            let row = row(jobs, own_list).take(looks + 1).take_while(before).count();
+            add((row.min(looks) as u64, row <= looks));
+        } else {
+            let towards = |next: fn(&Links) -> u32| {
+                let step = move |&at: &u32| {
+                    let next = next(&jobs[at].links);
+                    (next != NONE).then_some(next)
+                };
+                std::iter::successors(Some(index), step).skip(1).take(looks + 1).count()
+            };
+            let (before, behind) = (towards(|at| at.prev), towards(|at| at.next));
+            if before <= looks {
+                add((before as u64, true));
+            } else if !lifo && behind <= looks {
+                // All others of the lane, those that are LIFO included.
+                count += u64::from(lane.jobs).saturating_sub(behind as u64 + 1);
+                return Ahead { count, exact };
+            } else {
+                add((looks as u64, false));
+            }
+        }
+        if !lifo {
+            let first = row(jobs, lane.lifo).take(looks + 1).count();
+            add((first.min(looks) as u64, first <= looks));
+        }
+        Ahead { count, exact }
+    }
+
+    /// When the jobs became due that wait for longest, as far as that shows at the front of a few priorities, the lowest
+    /// ones among them: those wait longest where higher ones come first.
+    pub(crate) fn oldest_due_ms(&self, jobs: &Slab<Job>, lanes_max: usize) -> Option<u64> {
+        let lanes =
+            self.lanes.values().rev().take(lanes_max).chain(self.lanes.values().take(lanes_max));
+        let fronts = lanes.flat_map(|lane| [lane.fifo.front(), lane.lifo.back()]).flatten();
+        let fronts = fronts.chain(self.out_of_order.first());
+        fronts.map(|index| jobs[index].run_at_ms).min()
     }
 
     /// How many jobs there are of each priority that has any, highest first, from below one on.
@@ -201,6 +277,12 @@ mod tests {
             let recount = |at: i32| model.iter().filter(|&&one| jobs[one].priority == at).count();
             let recounted = [1, 0, -1].map(|at| (at, recount(at) as u64));
             assert!(counted.into_iter().eq(recounted.into_iter().filter(|it| it.1 > 0)));
+            for (place, &index) in model.iter().enumerate() {
+                let ahead = Ahead { count: place as u64, exact: true };
+                assert_eq!(ready.ahead(&jobs, index, 1000), ahead, "seed {seed}");
+                let some = ready.ahead(&jobs, index, 2);
+                assert!(some.count <= place as u64 && (!some.exact || some == ahead));
+            }
             for index in model {
                 assert_eq!(ready.first(&jobs), Some(index));
                 ready.remove(&mut jobs, index);

@@ -136,6 +136,20 @@ impl Minutes {
         counts
     }
 
+    /// What was counted lately: in the minute under way and the `minutes` before it, and how long that is, in milliseconds.
+    /// A minute before the first that is remembered does not count as time. `None` if nothing was counted.
+    pub fn lately(&self, now_ms: u64, minutes: u64) -> Option<(u64, u64)> {
+        let now = now_ms / MINUTE_MS;
+        let last = Some(self.last).filter(|(_, count)| *count > 0);
+        let newest_first = last.into_iter().chain(self.counts.iter().rev().copied());
+        let recent = newest_first.take_while(|(minute, _)| u64::from(*minute) + minutes >= now);
+        let (count, first) = recent.fold((0, now), |(sum, _), (minute, count)| {
+            (sum + u64::from(count), u64::from(minute))
+        });
+        let over_ms = (now - first.min(now)) * MINUTE_MS + now_ms % MINUTE_MS;
+        (count > 0).then_some((count, over_ms.max(1000)))
+    }
+
     /// What was counted in the last minute in which anything was.
     pub fn last_count(&self) -> u64 {
         u64::from(self.last.1)

@@ -2,9 +2,15 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `history` | what happened in the last day, by steps of ten seconds |
 //! | `latency` | histograms of waiting and running times |
+//! | `sampling` | when the steps of the history end, and what is asked of it |
+//! | `queue_waits` | the histogram of the waiting times of one queue |
 
+pub mod history;
 pub mod latency;
+pub mod queue_waits;
+pub mod sampling;
 
 /// What a shard has done since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +27,14 @@ pub struct Totals {
     pub dlq_retried: u64,
     /// Jobs removed from dead-letter queues by their rules, for their age or their number.
     pub dlq_dropped: u64,
+    /// Attempts that failed and are followed by another.
+    pub retried: u64,
+    /// Leases that ended by time: those of stalled jobs, and of attempts that took too long.
+    pub leases_expired: u64,
+    /// The former of these.
+    pub stalled: u64,
+    /// Runs of schedules that were due and did not take place.
+    pub crons_missed: u64,
 }
 
 impl std::ops::Sub for Totals {
@@ -33,6 +47,10 @@ impl std::ops::Sub for Totals {
             failed: self.failed - earlier.failed,
             dlq_retried: self.dlq_retried - earlier.dlq_retried,
             dlq_dropped: self.dlq_dropped - earlier.dlq_dropped,
+            retried: self.retried - earlier.retried,
+            leases_expired: self.leases_expired - earlier.leases_expired,
+            stalled: self.stalled - earlier.stalled,
+            crons_missed: self.crons_missed - earlier.crons_missed,
         }
     }
 }
@@ -45,6 +63,10 @@ impl std::ops::AddAssign for Totals {
         self.failed += other.failed;
         self.dlq_retried += other.dlq_retried;
         self.dlq_dropped += other.dlq_dropped;
+        self.retried += other.retried;
+        self.leases_expired += other.leases_expired;
+        self.stalled += other.stalled;
+        self.crons_missed += other.crons_missed;
     }
 }
 
@@ -65,10 +87,30 @@ pub struct Census {
     pub waiting_children: u64,
     /// Since the start.
     pub totals: Totals,
-    /// Jobs pushed per second lately.
-    pub pushed_per_second: f64,
-    /// Jobs delivered per second lately.
-    pub pulled_per_second: f64,
+    /// How much has been done per second lately.
+    pub per_second: PerSecond,
+}
+
+/// What is done in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PerSecond {
+    /// Jobs pushed.
+    pub pushed: f64,
+    /// Jobs delivered.
+    pub pulled: f64,
+    /// Jobs completed.
+    pub completed: f64,
+    /// Attempts failed.
+    pub failed: f64,
+}
+
+impl std::ops::AddAssign for PerSecond {
+    fn add_assign(&mut self, other: Self) {
+        self.pushed += other.pushed;
+        self.pulled += other.pulled;
+        self.completed += other.completed;
+        self.failed += other.failed;
+    }
 }
 
 impl std::ops::AddAssign for Census {
@@ -80,8 +122,7 @@ impl std::ops::AddAssign for Census {
         self.failed += other.failed;
         self.waiting_children += other.waiting_children;
         self.totals += other.totals;
-        self.pushed_per_second += other.pushed_per_second;
-        self.pulled_per_second += other.pulled_per_second;
+        self.per_second += other.per_second;
     }
 }
 
@@ -106,13 +147,18 @@ impl Rates {
         }
     }
 
-    /// Jobs pushed and pulled per second, over the last few.
-    pub fn per_second(&self, now_ms: u64, totals: Totals) -> (f64, f64) {
+    /// What is done per second, over the last few.
+    pub fn per_second(&self, now_ms: u64, totals: Totals) -> PerSecond {
         let recent = self.samples.iter().find(|(at_ms, _)| at_ms + RATE_SPAN_MS >= now_ms);
-        let Some((at_ms, then)) = recent else { return (0.0, 0.0) };
+        let Some((at_ms, then)) = recent else { return PerSecond::default() };
         let seconds = now_ms.saturating_sub(*at_ms).max(1000) as f64 / 1000.0;
         let rate = |now: u64, then: u64| (now - then) as f64 / seconds;
-        (rate(totals.pushed, then.pushed), rate(totals.pulled, then.pulled))
+        PerSecond {
+            pushed: rate(totals.pushed, then.pushed),
+            pulled: rate(totals.pulled, then.pulled),
+            completed: rate(totals.completed, then.completed),
+            failed: rate(totals.failed, then.failed),
+        }
     }
 }
 
@@ -127,8 +173,8 @@ mod tests {
         for second in 0..20 {
             rates.note(second * 1000, at(second * 100));
         }
-        let (pushed, _) = rates.per_second(19_500, at(1950));
+        let pushed = rates.per_second(19_500, at(1950)).pushed;
         assert!((pushed - 100.0).abs() < 1.0, "{pushed}");
-        assert!(rates.per_second(60_000, at(1950)).0 < f64::EPSILON);
+        assert!(rates.per_second(60_000, at(1950)).pushed < f64::EPSILON);
     }
 }

@@ -202,7 +202,7 @@ fn change(bed: &mut Bed, chance: &mut Chance, client: u64) {
         4 => Change::PutOff { delay_ms: chance.draw() % 3 * 400, token: None },
         5 => Change::Discard { token: None },
         6 => Change::Progress { progress: 12.5, message: None },
-        7 => Change::Progress { progress: 99.0, message: Some("nearly") },
+        7 => Change::Progress { progress: 99.0, message: Some(b"nearly") },
         8 => Change::Log { level: Level::Warn, message: "look" },
         _ => {
             let timeout_ms = chance.draw() % 3 * 300;
@@ -318,6 +318,7 @@ fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
         skip_if_no_worker: chance.draw().is_multiple_of(4),
         catch_up: chance.draw().is_multiple_of(3),
         prevent_overlap: chance.draw().is_multiple_of(3),
+        disabled: false,
     };
     let cron = SetCron {
         rules,

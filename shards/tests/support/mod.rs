@@ -62,6 +62,9 @@ impl Journal for Memory {
     fn can_append_text(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
         !self.full.1 && !self.no_asides
     }
+    fn can_append_spare(&mut self, _bytes: u64, _forecast: impl Fn() -> SpaceForecast) -> bool {
+        !self.full.0 && !self.full.1 && !self.no_asides
+    }
     fn can_append_completion(
         &mut self,
         _bytes: u64,
@@ -80,6 +83,8 @@ pub fn config(seed: u64) -> Config {
         bulk_slice: SLICE,
         interval_min_ms: 1,
         scheduled_per_second: u32::MAX,
+        expired_kept_ms: 0,
+        remembered_bytes_max: u64::MAX,
         seed,
         hash_key: HashKey::new(u128::from(seed) << 64 | 0x007a_b1e5),
         token_key: SecretKey::of_seed(seed),
@@ -291,6 +296,7 @@ pub fn locked(queue: &str) -> Pull<'_> {
         locked: true,
         lock_ttl_ms: 30_000,
         detach: false,
+        owner: None,
         group: None,
     }
 }

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Finding;
 use crate::api::error::ErrorKind;
+use crate::checks::Finding;
 use crate::cli::backup::whereabouts;
 use crate::cli::client::Reply;
 use crate::tools::place::{Place, Whereabouts};

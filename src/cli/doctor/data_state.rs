@@ -5,7 +5,7 @@ use std::path::Path;
 
 use corq_io::log::DataDir;
 
-use super::Finding;
+use crate::checks::Finding;
 use crate::cli::failure::Failure;
 use crate::cli::log;
 use crate::tools::place::Place;
@@ -36,7 +36,7 @@ pub fn findings(data: &Path) -> Vec<Finding> {
             let named = troubles.iter().take(NAMED_MAX);
             named.map(|line| Finding::wrong(WHAT, line, &verify)).collect()
         }
-        Err(Failure::Failed(line) | Failure::Usage(line)) => {
+        Err(Failure::Failed(line) | Failure::Refused(line) | Failure::Usage(line)) => {
             vec![Finding::wrong(WHAT, line, &verify)]
         }
         Err(_) => Vec::new(),

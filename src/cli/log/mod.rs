@@ -1,5 +1,14 @@
 //! `log`: what the log of a data directory holds, whether it is sound, and putting it right. Speaks to no
 //! server.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `dump` | `log dump` |
+//! | `manifest` | a `MANIFEST` that is lost, from the headers of the segments |
+//! | `repair` | `log repair` |
+//! | `stat` | `log stat` |
+//! | `undo` | `log undo` |
+//! | `verify` | `log verify` |
 
 mod dump;
 mod manifest;

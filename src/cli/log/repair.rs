@@ -47,7 +47,7 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
     if first.iter().all(|it| it.troubles().is_empty()) {
         return Ok(context.out.line("nothing is damaged")?);
     }
-    tell_troubles(context, &first)?;
+    print_troubles(context, &first)?;
     context.out.flush()?;
     if !first.iter().any(|it| !it.inspection.damages.is_empty()) {
         return Err(Failure::Failed(
@@ -58,7 +58,7 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
     }
     let mut preparing = Preparing::begin(&place, Output::now_ms() as u64)?;
     let (mended, lost) = prepare(context, &mut preparing, &first)?;
-    tell_outcome(context, &preparing, &first, &mended, &lost)?;
+    print_outcome(context, &preparing, &first, &mended, &lost)?;
     if repair.dry_run {
         return Ok(context.out.line("this was a dry run: nothing was changed")?);
     }
@@ -112,7 +112,7 @@ fn refused(error: &LockError) -> Failure {
     })
 }
 
-fn tell_troubles(context: &mut Context, looked: &[Looked]) -> Result<(), Failure> {
+fn print_troubles(context: &mut Context, looked: &[Looked]) -> Result<(), Failure> {
     for line in looked.iter().flat_map(Looked::troubles).map(|trouble| trouble.line()) {
         context.out.pieces(&[Cell::styled(line, Style::Bad)])?;
     }
@@ -171,14 +171,14 @@ fn prepare(
             }
             if round > 0 {
                 // Only now it can be seen.
-                tell_troubles(context, std::slice::from_ref(found))?;
+                print_troubles(context, std::slice::from_ref(found))?;
             }
             of_shard.stretches.extend(found.inspection.lost());
             of_shard.end |= found.inspection.damages.iter().any(Damage::is_end);
             of_shard.only_names &= found.inspection.damages.iter().all(Damage::is_misnamed);
             of_shard.nothing &= found.inspection.damages.iter().all(Damage::loses_nothing);
             for done in preparing.repair(shard, &found.inspection)? {
-                context.out.line(&format!("  mended in a copy: {}", told(shard, &done)))?;
+                context.out.line(&format!("  mended in a copy: {}", summary(shard, &done)))?;
             }
             again = Some(look_at(preparing.place(), shard, u32::MAX, None)?);
         }
@@ -188,7 +188,7 @@ fn prepare(
     Ok((mended, lost))
 }
 
-fn told(shard: u16, done: &Repaired) -> String {
+fn summary(shard: u16, done: &Repaired) -> String {
     let Repaired { file, offset, what } = done;
     match file.as_str() {
         "" => format!("shard-{shard:04}: {what}"),
@@ -197,7 +197,7 @@ fn told(shard: u16, done: &Repaired) -> String {
 }
 
 /// Which jobs there are, which there would be, and which are lost.
-fn tell_outcome(
+fn print_outcome(
     context: &mut Context,
     preparing: &Preparing,
     first: &[Looked],
@@ -210,7 +210,7 @@ fn tell_outcome(
     };
     context.out.line(&format!("as it lies, these can be read: {}", jobs(first.iter())))?;
     context.out.line(&format!("mended, these come back: {}", jobs(then())))?;
-    tell_lost(context, first, mended, lost)?;
+    print_lost(context, first, mended, lost)?;
     for (looked, lost) in mended.iter().zip(lost) {
         let bereft = looked.replay.bereft(&lost.stretches);
         if !bereft.is_empty() {
@@ -239,7 +239,7 @@ fn tell_outcome(
     }
 }
 
-fn tell_lost(
+fn print_lost(
     context: &mut Context,
     first: &[Looked],
     mended: &[Looked],
@@ -254,7 +254,7 @@ fn tell_lost(
     let others = first.iter().filter(|it| !kept.contains(&it.shard));
     let after: BTreeSet<u128> = others.chain(mended).flat_map(ids_of).collect();
     let cut = before.difference(&after).count() as u64;
-    let told: u64 = mended.iter().map(|it| it.replay.shard.unknown_job_records()).sum();
+    let later: u64 = mended.iter().map(|it| it.replay.shard.unknown_job_records()).sum();
     let mut lines = Vec::new();
     if missed > 0 {
         lines.push(format!(
@@ -265,8 +265,8 @@ fn tell_lost(
     if cut > 0 {
         lines.push(format!("lost: {} of those that can be read as it lies", count(cut, "job")));
     }
-    if told > 0 {
-        lines.push(format!("{} are about jobs that are lost", count(told, "later record")));
+    if later > 0 {
+        lines.push(format!("{} are about jobs that are lost", count(later, "later record")));
     }
     let ends: Vec<String> = lost
         .iter()
@@ -316,13 +316,14 @@ pub(super) fn jobs<'a>(looked: impl Iterator<Item = &'a Looked>) -> String {
         }
     }
     let all: u64 = states.values().map(|(_, jobs)| jobs).sum();
-    let told: Vec<String> = states
+    let by_state: Vec<String> = states
         .values()
         .filter(|(_, jobs)| *jobs > 0)
         .map(|(state, jobs)| format!("{jobs} {state}"))
         .collect();
-    let told = if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) };
-    format!("{}{told}", count(all, "job"))
+    let by_state =
+        if by_state.is_empty() { String::new() } else { format!(" ({})", by_state.join(", ")) };
+    format!("{}{by_state}", count(all, "job"))
 }
 
 fn uuid(id: u128) -> String {

@@ -11,7 +11,7 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Cell, Output, Table};
 use crate::cli::words;
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::msgpack::writer::MapWriter;
 use crate::tools::replay::Tally;
 
 /// What `log stat` takes.
@@ -157,12 +157,12 @@ fn stat_value(
     damaged: u64,
 ) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out);
-    writer.map(5);
-    writer.str("shards");
-    writer.array(shards.len());
+    let mut map = MapWriter::begin(&mut out);
+    let mut list = map.key("shards");
+    list.array(shards.len());
     for it in shards {
-        let figures = [
+        let mut row = list.begin_map();
+        for (name, figure) in [
             ("shard", u64::from(it.shard)),
             ("segments", it.segments),
             ("spares", it.spares),
@@ -172,45 +172,35 @@ fn stat_value(
             ("liveBytes", it.live_bytes),
             ("deadBytes", it.bytes.saturating_sub(it.live_bytes)),
             ("diskBytes", it.disk_bytes),
-        ];
-        writer.map(figures.len());
-        for (name, figure) in figures {
-            writer.str(name);
-            writer.uint(figure);
+        ] {
+            row.key(name).uint(figure);
         }
     }
-    writer.str("records");
-    writer.map(kinds.len());
+    let mut records = map.map("records");
     for (kind, tally) in kinds {
-        writer.str(kind);
-        writer.map(2);
-        writer.str("count");
-        writer.uint(tally.records);
-        writer.str("bytes");
-        writer.uint(tally.bytes);
+        let mut row = records.map(kind);
+        row.key("count").uint(tally.records);
+        row.key("bytes").uint(tally.bytes);
     }
-    writer.str("jobs");
-    writer.map(states.len());
-    for (state, jobs) in states {
-        writer.str(state);
-        writer.uint(*jobs);
+    drop(records);
+    let mut jobs = map.map("jobs");
+    for (state, count) in states {
+        jobs.key(state).uint(*count);
     }
-    writer.str("queues");
+    drop(jobs);
     let queues: Vec<_> = looked.iter().flat_map(|it| it.replay.shard.queues()).collect();
-    writer.array(queues.len());
+    let mut list = map.key("queues");
+    list.array(queues.len());
     for queue in queues {
-        writer.map(states.len() + 2);
-        writer.str("name");
-        writer.str(&queue.name);
-        writer.str("paused");
-        writer.bool(queue.is_paused());
+        let mut row = list.begin_map();
+        row.key("name").str(&queue.name);
+        row.key("paused").bool(queue.is_paused());
         for state in State::ALL {
-            writer.str(state.name());
-            writer.uint(queue.count(state));
+            row.key(state.name()).uint(queue.count(state));
         }
     }
-    writer.str("damages");
-    writer.uint(damaged);
+    map.key("damages").uint(damaged);
+    drop(map);
     out
 }
 

@@ -9,7 +9,7 @@ use super::{Looked, Trouble, count, look};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Cell, Style};
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::msgpack::writer::MapWriter;
 use crate::tools::place::Place;
 
 /// What `log verify` takes.
@@ -29,48 +29,34 @@ pub fn run(context: &mut Context, verify: &Verify) -> Result<(), Failure> {
     let (blocks, records): (u64, u64) = (sum(Inspection::blocks), sum(Inspection::records));
     if context.target.json {
         let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out);
-        writer.map(7);
-        writer.str("ok");
-        writer.bool(troubles.is_empty() && fault.is_none());
-        writer.str("live");
-        writer.bool(live);
-        writer.str("shards");
-        writer.uint(u64::from(place.shards));
-        writer.str("blocks");
-        writer.uint(blocks);
-        writer.str("records");
-        writer.uint(records);
-        writer.str("damages");
-        writer.array(troubles.len());
+        let mut map = MapWriter::begin(&mut out);
+        map.key("ok").bool(troubles.is_empty() && fault.is_none());
+        map.key("live").bool(live);
+        map.key("shards").uint(u64::from(place.shards));
+        map.key("blocks").uint(blocks);
+        map.key("records").uint(records);
+        let mut list = map.key("damages");
+        list.array(troubles.len());
         for trouble in &troubles {
-            writer.map(5);
-            writer.str("shard");
-            writer.uint(u64::from(trouble.shard));
-            writer.str("file");
-            writer.str(&trouble.file);
-            writer.str("offset");
-            writer.uint(trouble.offset);
-            writer.str("reason");
-            writer.str(&trouble.reason);
-            writer.str("lostBlocks");
-            writer.uint_or_nil(trouble.lost_blocks);
+            let mut row = list.begin_map();
+            row.key("shard").uint(u64::from(trouble.shard));
+            row.key("file").str(&trouble.file);
+            row.key("offset").uint(trouble.offset);
+            row.key("reason").str(&trouble.reason);
+            row.key("lostBlocks").uint_or_nil(trouble.lost_blocks);
         }
         let torn: Vec<_> = looked.iter().filter(|it| it.inspection.tail.is_some()).collect();
-        writer.str("tornTails");
-        writer.array(torn.len());
+        let mut list = map.key("tornTails");
+        list.array(torn.len());
         for Looked { shard, inspection, .. } in torn {
             let Some(tail) = &inspection.tail else { continue };
-            writer.map(4);
-            writer.str("shard");
-            writer.uint(u64::from(*shard));
-            writer.str("file");
-            writer.str(&tail.file);
-            writer.str("offset");
-            writer.uint(tail.offset);
-            writer.str("bytes");
-            writer.uint(tail.bytes);
+            let mut row = list.begin_map();
+            row.key("shard").uint(u64::from(*shard));
+            row.key("file").str(&tail.file);
+            row.key("offset").uint(tail.offset);
+            row.key("bytes").uint(tail.bytes);
         }
+        drop(map);
         context.out.json(&out)?;
     } else {
         for trouble in &troubles {

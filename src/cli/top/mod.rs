@@ -1,15 +1,22 @@
-//! `top`: queues, rates, p99 and workers, live on a terminal.
+//! `top`: queues, rates, cores and workers, live on a terminal.
 //!
-//! One thread asks the server, one waits for a signal, and this one draws and listens to the keys, so
-//! that a server that is slow to answer never keeps `q` from working. The terminal is given back
+//! The server sends samples on one stream, which one thread reads. Another waits for a signal, and this one draws and
+//! listens to the keys, so that a server that is slow to answer never keeps `q` from working. The terminal is given back
 //! however it ends: by a key, a signal, an error or a panic.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `sample` | what it gets from the server |
+//! | `screen` | how it looks |
+//! | `stream` | the connection |
 
 mod sample;
 mod screen;
+mod stream;
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -18,24 +25,21 @@ use corq_io::signal::{Signal, Signals};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use self::sample::{RATES, Sample, TIMES};
-use super::client::Client;
+use self::sample::{RATES, Sample, Worker};
+use self::stream::{News, Stream};
 use super::context::Context;
 use super::failure::Failure;
-use super::target::Target;
 use super::words::milliseconds;
 
 /// How long a key may go unnoticed.
 const KEY_PATIENCE: Duration = Duration::from_millis(50);
 /// Intervals whose rates are kept: more than any terminal is wide.
 const HISTORY: usize = 512;
-/// The shortest interval; a server has better things to do.
-const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// What `top` takes.
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Time between two looks at the server (milliseconds, or 2s ...)
+    /// Time between two samples, 1s to 1m (milliseconds, or 2s ...)
     #[arg(long, value_parser = milliseconds, default_value = "1s", value_name = "TIME")]
     interval: i64,
 }
@@ -76,7 +80,9 @@ struct View {
     latest: Option<Sample>,
     /// Per interval, the newest last.
     rates: VecDeque<[f64; RATES.len()]>,
-    p99s_ms: [Option<f64>; TIMES.len()],
+    workers: Vec<Worker>,
+    /// Whether there are more of them.
+    more_workers: bool,
     /// Why there are no new samples.
     trouble: Option<String>,
     order: Order,
@@ -89,7 +95,8 @@ impl View {
             address,
             latest: None,
             rates: VecDeque::new(),
-            p99s_ms: [None; TIMES.len()],
+            workers: Vec::new(),
+            more_workers: false,
             trouble: None,
             order: Order::Waiting,
             scroll: 0,
@@ -106,7 +113,6 @@ impl View {
             if self.rates.len() > HISTORY {
                 self.rates.pop_front();
             }
-            self.p99s_ms = sample.p99s_ms(before);
         }
         self.latest = Some(sample);
         self.trouble = None;
@@ -132,13 +138,6 @@ impl View {
     }
 }
 
-/// What the other threads tell this one.
-enum News {
-    Sample(Box<Sample>),
-    Trouble(String),
-    Signal,
-}
-
 /// Shows it until a key, a signal or an error ends it.
 pub fn run(context: &mut Context, top: &Top) -> Result<(), Failure> {
     if context.target.json || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
@@ -147,36 +146,39 @@ pub fn run(context: &mut Context, top: &Top) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
+    let interval = Duration::from_millis(top.interval.max(0) as u64);
     // A server that is not there, or refuses, is reported as by every other command.
-    let mut client = context.client()?;
-    let first = Sample::take(&mut client)?;
-    let interval = Duration::from_millis(top.interval.max(0) as u64).max(INTERVAL_MIN);
+    let stream = Stream::open(&context.target, interval)?;
     // Before the first thread, which inherits what is blocked.
     let signals = Signals::block().map_err(|error| Failure::failed("signals", &error))?;
-    let (news, told) = channel();
+    let (news, received) = channel();
     let target = context.target.clone();
     let reporter = news.clone();
-    thread::spawn(move || report(&target, client, interval, &reporter));
+    thread::spawn(move || stream.report(&target, interval, &reporter));
     thread::spawn(move || {
         // Also if there is nothing to wait with: the end.
         while let Ok(Signal::Other(_)) = signals.wait() {}
         let _ = news.send(News::Signal);
     });
     let mut view = View::new(context.target.address());
-    view.take(first);
     let mut terminal =
         ratatui::try_init().map_err(|error| Failure::failed("the terminal", &error))?;
-    let outcome = show(&mut terminal, &mut view, &told);
+    let outcome = show(&mut terminal, &mut view, &received);
     ratatui::restore();
     outcome.map_err(|error| Failure::failed("the terminal", &error))
 }
 
-fn show(terminal: &mut DefaultTerminal, view: &mut View, told: &Receiver<News>) -> io::Result<()> {
+fn show(
+    terminal: &mut DefaultTerminal,
+    view: &mut View,
+    received: &Receiver<News>,
+) -> io::Result<()> {
     let mut changed = true;
     loop {
-        for news in told.try_iter() {
+        for news in received.try_iter() {
             match news {
                 News::Sample(sample) => view.take(*sample),
+                News::Workers(workers, more) => (view.workers, view.more_workers) = (workers, more),
                 News::Trouble(text) => view.trouble = Some(text),
                 News::Signal => return Ok(()),
             }
@@ -196,77 +198,47 @@ fn show(terminal: &mut DefaultTerminal, view: &mut View, told: &Receiver<News>) 
     }
 }
 
-/// Asks the server once per interval, and connects again when it went away.
-fn report(target: &Target, client: Client, interval: Duration, news: &Sender<News>) {
-    let mut client = Some(client);
-    loop {
-        thread::sleep(interval);
-        let sample = match &mut client {
-            Some(client) => Sample::take(client),
-            None => Client::connect(target).and_then(|fresh| Sample::take(client.insert(fresh))),
-        };
-        let told = match sample {
-            Ok(sample) => News::Sample(Box::new(sample)),
-            Err(failure) => {
-                client = None;
-                News::Trouble(match failure {
-                    Failure::Failed(text) | Failure::Usage(text) => text,
-                    Failure::Gone => "the server went away".to_owned(),
-                })
-            }
-        };
-        if news.send(told).is_err() {
-            return;
-        }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::sample::{Queue, Worker};
+    use super::sample::{Core, Queue};
     use super::*;
-    use crate::cli::prometheus::Histogram;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use std::time::Instant;
 
-    fn sample(at: Instant, pushed: u64, slow: u64) -> Sample {
-        let text = format!(
-            "corq_push_duration_ms_bucket{{le=\"1\"}} 0\n\
-             corq_push_duration_ms_bucket{{le=\"2.5\"}} {slow}\n\
-             corq_push_duration_ms_bucket{{le=\"+Inf\"}} {slow}\n"
-        );
+    fn sample(at_ms: u64, pushed: u64) -> Sample {
         let queue = |name: &str, waiting, failed, paused| Queue {
             name: name.to_owned(),
-            counts: [waiting, 2, 0, 9, failed],
+            counts: [waiting, 2, 0, failed],
+            rates: [7.0, 5.5],
+            p99s_ms: [Some(2.5), None],
             paused,
         };
+        let core =
+            Core { shard: 1, load: 0.12, longest_turn_ms: 3.0, longest_turn: "PUSHB".to_owned() };
         Sample {
-            at,
+            at_ms,
             uptime_ms: 3_600_000,
             totals: [pushed, 0, 0, 0],
             jobs: [31, 2, 0, 9, 4],
             queues: vec![queue("emails", 1, 4, false), queue("video", 30, 0, true)],
-            workers: vec![Worker {
-                name: "press".to_owned(),
-                queues: "emails,video".to_owned(),
-                jobs: [2, 40, 1],
-                last_seen_ms: None,
-            }],
-            times: TIMES.map(|(family, _)| Histogram::of(&text, family)),
-            connections: 3.0,
-            memory_bytes: 1e7,
-            log_bytes: 1e9,
+            queues_total: 2,
+            cores: vec![core],
+            connections: 3,
+            log_bytes: 1_000_000_000,
         }
     }
 
-    fn drawn(view: &View) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(100, 30)).unwrap();
+    fn drawn_at(view: &View, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| screen::draw(frame, view)).unwrap();
         let buffer = terminal.backend().buffer();
-        let row = |y| (0..100).map(|x| buffer[(x, y)].symbol()).collect::<String>();
-        (0..30).map(row).collect()
+        let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..height).map(row).collect()
+    }
+
+    fn drawn(view: &View) -> Vec<String> {
+        drawn_at(view, 100, 30)
     }
 
     fn line<'a>(screen: &'a [String], word: &str) -> &'a str {
@@ -275,22 +247,53 @@ mod tests {
     }
 
     fn view() -> View {
-        let now = Instant::now();
         let mut view = View::new("db:6789".to_owned());
-        view.take(sample(now, 100, 0));
-        view.take(sample(now + Duration::from_secs(2), 700, 50));
+        view.take(sample(1_000, 100));
+        view.take(sample(3_000, 700));
+        view.workers = vec![Worker {
+            name: "press".to_owned(),
+            queues: "emails,video".to_owned(),
+            jobs: [2, 40, 1],
+            last_seen_ms: None,
+        }];
         view
     }
 
     #[test]
-    fn the_screen_shows_rates_times_queues_and_workers() {
+    fn the_screen_shows_rates_cores_queues_and_workers() {
         let screen = drawn(&view());
         assert!(line(&screen, "corq at db:6789").contains("up 1h"));
         assert!(line(&screen, "pushed").contains("300"), "600 jobs in 2 s");
-        assert!(line(&screen, "push answered").contains("2.5 ms"));
-        assert!(line(&screen, "job waiting").contains('-'), "nothing happened to tell of");
+        assert!(line(&screen, "12 %").contains("3.0 ms PUSHB"));
         assert!(line(&screen, "video").contains("paused"));
+        assert!(
+            line(&screen, "emails ").contains("5.5") && line(&screen, "emails ").contains("2.5 ms")
+        );
         assert!(line(&screen, "press").contains("emails,video"));
+    }
+
+    #[test]
+    fn a_small_screen_keeps_the_names_of_queues_and_what_waits() {
+        let mut view = view();
+        let long = "notifications.eu-1";
+        view.latest.as_mut().unwrap().queues[0].name = long.to_owned();
+        for (width, height) in [(60, 12), (60, 30), (80, 12), (40, 8)] {
+            let screen = drawn_at(&view, width, height);
+            assert!(line(&screen, long).contains(" 1"), "{}", screen.join("\n"));
+            assert!(line(&screen, "video").contains("30"));
+            assert!(line(&screen, "QUEUE").contains("WAITING"));
+        }
+        let screen = drawn_at(&view, 60, 12);
+        assert!(
+            line(&screen, "QUEUE").contains("FAILED") && !line(&screen, "QUEUE").contains("RUN")
+        );
+    }
+
+    #[test]
+    fn more_queues_than_a_sample_has_are_counted() {
+        let mut view = view();
+        view.latest.as_mut().unwrap().queues_total = 3412;
+        assert!(line(&drawn(&view), "queues").contains("busiest 2 of 3412 queues"));
     }
 
     #[test]

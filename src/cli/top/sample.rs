@@ -1,13 +1,5 @@
-//! What `top` asks the server for, once per interval, and what follows from two of those.
+//! What `top` gets from the server: samples, one after the other on one stream, and now and then its workers.
 
-use std::collections::HashMap;
-use std::time::Instant;
-
-use crate::api::commands::Op;
-use crate::cli::client::Client;
-use crate::cli::context::fetch;
-use crate::cli::failure::Failure;
-use crate::cli::prometheus::{self, Histogram};
 use crate::cli::show;
 use crate::cli::value::Value;
 
@@ -15,10 +7,25 @@ use crate::cli::value::Value;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queue {
     pub name: String,
-    /// Jobs waiting, active, delayed, completed, failed for good.
-    pub counts: [u64; 5],
+    /// Jobs waiting, active, delayed, failed for good.
+    pub counts: [u64; 4],
+    /// Jobs pushed and completed in a second.
+    pub rates: [f64; 2],
+    /// 99th percentiles of how long its jobs waited and ran lately.
+    pub p99s_ms: [Option<f64>; 2],
     /// Whether it gives out no jobs.
     pub paused: bool,
+}
+
+/// One core, which is one shard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Core {
+    pub shard: u64,
+    /// The share of its time in which it was busy.
+    pub load: f64,
+    /// The longest turn of the last minute, and what it was.
+    pub longest_turn_ms: f64,
+    pub longest_turn: String,
 }
 
 /// One worker.
@@ -32,14 +39,6 @@ pub struct Worker {
     pub last_seen_ms: Option<i64>,
 }
 
-/// The durations whose 99th percentile is shown: family and name for people.
-pub const TIMES: [(&str, &str); 4] = [
-    ("corq_push_duration_ms", "push answered"),
-    ("corq_ack_duration_ms", "ack answered"),
-    ("corq_job_waiting_ms", "job waiting"),
-    ("corq_job_processing_ms", "job processing"),
-];
-
 /// What happens to jobs, by the total's name and the name for people.
 pub const RATES: [(&str, &str); 4] = [
     ("totalPushed", "pushed"),
@@ -49,93 +48,81 @@ pub const RATES: [(&str, &str); 4] = [
 ];
 
 /// The server at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// When the answers were there.
-    pub at: Instant,
+    /// When it was taken, by the server's clock.
+    pub at_ms: u64,
     /// How long the server has been up.
     pub uptime_ms: i64,
     /// Jobs since its start, as [`RATES`].
     pub totals: [u64; RATES.len()],
     /// Waiting, active, delayed, completed, failed for good, over all queues.
     pub jobs: [u64; 5],
-    /// Every queue.
+    /// The busiest queues.
     pub queues: Vec<Queue>,
-    /// Every worker.
-    pub workers: Vec<Worker>,
-    /// As [`TIMES`].
-    pub times: [Histogram; TIMES.len()],
+    /// How many queues there are.
+    pub queues_total: u64,
+    /// Every core, the busiest first.
+    pub cores: Vec<Core>,
     /// Open connections.
-    pub connections: f64,
-    /// Resident memory.
-    pub memory_bytes: f64,
+    pub connections: u64,
     /// Size of the log.
-    pub log_bytes: f64,
+    pub log_bytes: u64,
 }
 
 impl Sample {
-    /// Asks for all of it.
-    pub fn take(client: &mut Client) -> Result<Self, Failure> {
-        let stats = fetch(client, Op::Stats)?;
-        let queues = fetch(client, Op::ListQueues)?;
-        let workers = fetch(client, Op::ListWorkers)?;
-        let metrics = fetch(client, Op::Prometheus)?;
-        let stats = stats.value().get("stats");
-        let text = metrics.value().get("data").get("metrics").text().unwrap_or_default();
-        let gauge = |family: &str| prometheus::number(text, family).unwrap_or(0.0);
-        let job_counts = ["queued", "processing", "delayed", "completed", "dlq"];
-        Ok(Self {
-            at: Instant::now(),
+    /// That of a message.
+    pub fn of(told: Value<'_>) -> Self {
+        let stats = told.get("stats");
+        let shards = || told.get("shards").items();
+        let sum = |field: fn(Value<'_>) -> u64| shards().map(field).sum();
+        let mut cores: Vec<Core> = shards().map(core).collect();
+        cores.sort_by(|one, other| other.load.total_cmp(&one.load));
+        let states = ["waiting", "active", "delayed", "completed", "failed"];
+        Self {
+            at_ms: told.get("at").count(),
             uptime_ms: stats.get("uptime").integer().unwrap_or(0),
             totals: RATES.map(|(total, _)| stats.get(total).count()),
-            jobs: job_counts.map(|state| stats.get(state).count()),
-            queues: queue_rows(queues.value().get("queues"), text),
-            workers: worker_rows(workers.value().get("data").get("workers")),
-            times: TIMES.map(|(family, _)| Histogram::of(text, family)),
-            connections: gauge("corq_connections"),
-            memory_bytes: gauge("corq_memory_bytes"),
-            log_bytes: gauge("corq_log_disk_bytes"),
-        })
+            jobs: states.map(|state| stats.get(state).count()),
+            queues: told.get("queues").items().map(queue).collect(),
+            queues_total: sum(|shard| shard.get("queues").count()),
+            cores,
+            connections: sum(|shard| shard.get("connections").count()),
+            log_bytes: sum(|shard| shard.get("log").get("diskBytes").count()),
+        }
     }
 
     /// Jobs per second since an earlier sample, as [`RATES`].
     pub fn rates(&self, earlier: &Self) -> [f64; RATES.len()] {
-        let seconds = self.at.saturating_duration_since(earlier.at).as_secs_f64().max(0.001);
+        let seconds = (self.at_ms.saturating_sub(earlier.at_ms) as f64 / 1000.0).max(0.001);
         // After a restart the totals begin anew.
         let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
         std::array::from_fn(|place| since(self.totals[place], earlier.totals[place]))
     }
+}
 
-    /// 99th percentiles of what happened since an earlier sample, as [`TIMES`]; milliseconds.
-    pub fn p99s_ms(&self, earlier: &Self) -> [Option<f64>; TIMES.len()] {
-        std::array::from_fn(|place| self.times[place].since(&earlier.times[place]).quantile(0.99))
+fn core(shard: Value<'_>) -> Core {
+    let turn = shard.get("longestTurn");
+    Core {
+        shard: shard.get("shard").count(),
+        load: shard.get("load").number().unwrap_or(0.0),
+        longest_turn_ms: turn.get("ms").number().unwrap_or(0.0),
+        longest_turn: turn.get("command").text().unwrap_or_default().to_owned(),
     }
 }
 
-fn queue_rows(listed: Value<'_>, metrics: &str) -> Vec<Queue> {
-    let ended =
-        |family: &str| -> HashMap<&str, f64> { prometheus::by_queue(metrics, family).collect() };
-    let (completed, failed) = (ended("corq_queue_jobs_completed"), ended("corq_queue_jobs_dlq"));
-    let rows = listed.items().map(|queue| {
-        let name = queue.get("name").text().unwrap_or_default();
-        let ended = |counts: &HashMap<&str, f64>| counts.get(name).map_or(0, |count| *count as u64);
-        let count = |state: &str| queue.get(state).count();
-        Queue {
-            name: name.to_owned(),
-            counts: [
-                count("waiting"),
-                count("active"),
-                count("delayed"),
-                ended(&completed),
-                ended(&failed),
-            ],
-            paused: queue.get("paused").is_true(),
-        }
-    });
-    rows.collect()
+fn queue(told: Value<'_>) -> Queue {
+    Queue {
+        name: told.get("name").text().unwrap_or_default().to_owned(),
+        counts: ["waiting", "active", "delayed", "failed"].map(|state| told.get(state).count()),
+        rates: ["pushPerSec", "completePerSec"].map(|it| told.get(it).number().unwrap_or(0.0)),
+        p99s_ms: ["waitP99", "runP99"].map(|it| told.get(it).number()),
+        paused: told.get("paused").is_true(),
+    }
 }
 
-fn worker_rows(listed: Value<'_>) -> Vec<Worker> {
+/// Those of a reply.
+pub fn workers(listed: Value<'_>) -> Vec<Worker> {
     let rows = listed.items().map(|worker| Worker {
         name: worker.get("name").text().unwrap_or_default().to_owned(),
         queues: show::texts(worker.get("queues")),

@@ -7,15 +7,18 @@ use corq_shards::command::{GroupPull, Stack, Token};
 use corq_shards::group::GroupRate;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Growth};
+use corq_shards::job::recurrence::Recurrence;
 
 use crate::api::commands::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 use crate::api::error::Error;
 use crate::api::flow::FlowJob;
-use crate::api::request::{JobRef, StateFilter};
+use crate::api::request::{JobRef, Plans, StateFilter};
 use crate::api::size::IGNORED_BYTES_MAX;
+use crate::api::spelling;
+use crate::api::version::Version;
 
 use super::settings::Rare;
-use super::value::{FromValue, Value, read_value};
+use super::value::{FromValue, Value, cut, read_value};
 use crate::protocol::msgpack::{Malformed, Reader};
 
 impl From<Malformed> for Error {
@@ -36,6 +39,7 @@ pub(crate) struct Aside<'a> {
     pub(crate) tokens: Vec<Option<Token>>,
     pub(crate) results: Vec<&'a [u8]>,
     pub(crate) repeat: Option<Repeat>,
+    pub(crate) recurrence: Option<Box<Recurrence<'a>>>,
     /// The object form of `backoff`: growth and longest wait.
     pub(crate) backoff: Option<(Growth, Option<u32>)>,
     pub(crate) dedup: Option<Dedup>,
@@ -44,12 +48,22 @@ pub(crate) struct Aside<'a> {
     pub(crate) flags: Vec<bool>,
     pub(crate) integers: Vec<i64>,
     pub(crate) stack: Stack<'a>,
+    /// The cron expressions that there were.
+    pub(crate) plans: Plans,
     /// Bytes of fields that are not known.
     pub(crate) ignored_bytes: usize,
     /// The place of the first item of lists, where they are a piece of longer ones.
     pub(crate) base: usize,
     /// What few commands bring.
     pub(crate) rare: Option<Box<Rare<'a>>>,
+    /// The payload of a long request, which has been checked before.
+    pub(crate) known: &'a [u8],
+    /// Whether it has been read before: lists of names are as long as a flow, and are checked once.
+    pub(crate) is_again: bool,
+    /// The version of the protocol that the request is read as.
+    pub(crate) version: Version,
+    /// Whether it has a field that only version 3 has.
+    pub(crate) has_of_three: bool,
 }
 
 impl Aside<'_> {
@@ -64,6 +78,9 @@ impl Aside<'_> {
         Ok(())
     }
 }
+
+/// The payload null.
+const NULL: &[u8] = &[0xc0];
 
 /// Fields of a table for which there is always room. Those behind are rare, and get theirs with the first.
 const USUAL: usize = 20;
@@ -82,6 +99,8 @@ pub(crate) struct Fields<'a> {
     next: usize,
     /// Where the next key is looked for first: clients send fields in one order.
     hint: usize,
+    /// Whether a name that is not known, a null and an empty list are refused, instead of saying nothing.
+    is_strict: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -89,7 +108,13 @@ impl<'a> Fields<'a> {
     pub(crate) fn new(specs: &'static [FieldSpec], required: u64) -> Self {
         debug_assert_eq!(required, required_of(specs));
         let (values, rare) = ([Value::Nothing; USUAL], Vec::new());
-        Self { specs, required, values, rare, present: 0, next: 0, hint: 0 }
+        Self { specs, required, values, rare, present: 0, next: 0, hint: 0, is_strict: false }
+    }
+
+    /// The same where a condition that is lost would make the rest mean more than was said.
+    #[inline]
+    pub(crate) fn strict(self, is_strict: bool) -> Self {
+        Self { is_strict, ..self }
     }
 
     #[inline]
@@ -135,21 +160,65 @@ impl<'a> Fields<'a> {
             if std::str::from_utf8(key).is_err() {
                 return Err(Malformed::NotUtf8.into());
             }
+            if self.is_strict {
+                return Err(self.unknown(key));
+            }
             return aside.ignore(reader);
         };
         let spec = &self.specs[index];
+        let rest = reader.rest();
         if reader.absent()? {
-            if matches!(spec.kind, Kind::DlqFilter) {
-                aside.rare.get_or_insert_default().filter_is_named = true;
-            }
-            return Ok(());
+            return self.note_absent(index, rest.first(), aside);
         }
+        aside.has_of_three |= spec.is_of_three;
         if self.present & (1 << index) != 0 {
             return Err(spec.repeated());
         }
         match read_value(spec, reader, aside)? {
+            Value::Nothing if self.is_strict => return Err(Error::empty(spec.name)),
             Value::Nothing => {}
             value => self.set(index, value),
+        }
+        Ok(())
+    }
+
+    /// The refusal of a name that is not known, with the one that it seems to mean.
+    #[cold]
+    fn unknown(&self, key: &[u8]) -> Error {
+        /// A name is shown, not a payload: enough to recognise it.
+        const SHOWN_BYTES_MAX: usize = 64;
+        let name = std::str::from_utf8(key).unwrap_or_default();
+        let shown = spelling::shown(cut(name, SHOWN_BYTES_MAX));
+        match spelling::meant(name, self.specs.iter().map(|spec| spec.name)) {
+            Some(known) => Error::no_field_but(&shown, known),
+            None => Error::no_field(&shown),
+        }
+    }
+
+    /// A field is there without a value. Null is one where a payload has to be: its client says what the job holds.
+    #[cold]
+    fn note_absent(
+        &mut self,
+        index: usize,
+        first: Option<&u8>,
+        aside: &mut Aside<'a>,
+    ) -> Result<(), Error> {
+        let spec = &self.specs[index];
+        match spec.kind {
+            Kind::DlqFilter => {
+                aside.rare.get_or_insert_default().filter_is_named = true;
+                aside.has_of_three = true;
+            }
+            Kind::Payload { .. }
+                if (spec.required || self.is_strict)
+                    && first == NULL.first()
+                    && self.present & (1 << index) == 0 =>
+            {
+                self.set(index, Value::Raw(NULL));
+            }
+            // Of a required one it is said that it lacks.
+            _ if self.is_strict && !spec.required => return Err(Error::null(spec.name)),
+            _ => {}
         }
         Ok(())
     }
@@ -173,13 +242,24 @@ impl<'a> Fields<'a> {
 
     /// Refuses what lacks a required field.
     #[inline]
-    pub(crate) fn complete(&self) -> Result<(), Error> {
+    pub(crate) fn complete(&mut self, version: Version) -> Result<(), Error> {
         let missing = self.required & !self.present;
-        if missing == 0 {
-            Ok(())
-        } else {
-            Err(self.specs[missing.trailing_zeros() as usize].missing())
+        if missing == 0 { Ok(()) } else { self.complete_slow(missing, version) }
+    }
+
+    /// In version 3 a payload that is not there is null: clients leave out what they were given as undefined.
+    #[cold]
+    fn complete_slow(&mut self, mut missing: u64, version: Version) -> Result<(), Error> {
+        while missing != 0 {
+            let index = missing.trailing_zeros() as usize;
+            let spec = &self.specs[index];
+            if !version.is_three() || !matches!(spec.kind, Kind::Payload { .. }) {
+                return Err(spec.missing());
+            }
+            self.set(index, Value::Raw(NULL));
+            missing &= missing - 1;
         }
+        Ok(())
     }
 
     /// Whether no field is there beyond those that were taken.
@@ -223,6 +303,15 @@ impl<'a> Fields<'a> {
     #[inline]
     pub(crate) fn integer_or_none(&mut self, name: &str) -> Option<u64> {
         self.take(name)
+    }
+
+    /// The same where one below 0 is a number as well.
+    pub(crate) fn whole_or_none(&mut self, name: &str) -> Option<i64> {
+        debug_assert_eq!(self.specs[self.next].name, name, "fields are taken in the table's order");
+        match self.next().0 {
+            Value::Integer(value) => Some(value),
+            _ => None,
+        }
     }
 
     #[inline]

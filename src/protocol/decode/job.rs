@@ -4,6 +4,7 @@ use corq_shards::dependency::Unmet;
 use corq_shards::family::{CHILD_BYTES, NewFamily, Policy};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
+use corq_shards::job::trace::{NewTrace, TraceParent};
 
 use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::{FAMILY_BYTES_MAX, GROUP_PRIORITY_MAX, OPTIONS_BYTES_MAX, PRIORITY_MAX};
@@ -63,21 +64,33 @@ pub(crate) fn take_job<'a>(
         repeat: if f.aside("repeat") { aside.repeat.take() } else { None },
         extras: None,
         family: None,
+        recurrence: aside.recurrence.take(),
+        trace: None,
     };
     let job = take_extras(f, aside, backoff, job)?;
     if let Some(own) = job.custom_id
+        && !aside.is_again
         && Texts::new(job.depends_on).iter().any(|other| other == own)
     {
         return Err(ErrorKind::DependsOnItself.into());
     }
-    let texts = [job.name, job.unique_key, job.custom_id, job.group_id];
+    check_options(&job)?;
+    Ok(job)
+}
+
+/// Checks how long all that a job says of itself is.
+fn check_options(job: &NewJob<'_>) -> Result<(), Error> {
+    let trace_state = job.trace.as_deref().map(|trace| trace.state);
+    let texts = [job.name, job.unique_key, job.custom_id, job.group_id, trace_state];
+    let pattern_bytes = job.recurrence.as_deref().and_then(|it| it.pattern).map_or(0, str::len);
     let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
+        + pattern_bytes
         + job.tags.len()
-        + dependencies_bytes(&job);
+        + dependencies_bytes(job);
     if options_bytes > OPTIONS_BYTES_MAX {
         return Err(Error::options_too_large(OPTIONS_BYTES_MAX));
     }
-    Ok(job)
+    Ok(())
 }
 
 /// In a group larger numbers mean something, too.
@@ -182,5 +195,33 @@ fn take_all_extras<'a>(
         job.extras = Some(Box::new(extras));
     }
     job.family = take_family(f, &job)?;
+    job.trace = if f.rest_is_absent() { None } else { take_trace(f) };
     Ok(job)
+}
+
+/// Takes the trace that a job belongs to. What vendors add to none says nothing.
+pub(super) fn take_trace<'a>(f: &mut Fields<'a>) -> Option<Box<NewTrace<'a>>> {
+    let (parent, state) = (f.text_or_none("traceparent"), f.text_or_none("tracestate"));
+    // Its form was checked when it was read.
+    let parent = TraceParent::parse(parent?)?;
+    Some(Box::new(NewTrace { parent, state: state.unwrap_or_default() }))
+}
+
+/// Gives the trace that a request names to those of its jobs that name none. The first job has the place `base`.
+pub(super) fn join_trace<'a: 'j, 'j>(
+    f: &mut Fields<'a>,
+    jobs: impl Iterator<Item = &'j mut NewJob<'a>>,
+    base: usize,
+) -> Result<(), Error> {
+    if f.rest_is_absent() {
+        return Ok(());
+    }
+    let Some(trace) = take_trace(f) else { return Ok(()) };
+    for (place, job) in jobs.enumerate() {
+        if job.trace.is_none() {
+            job.trace = Some(trace.clone());
+            check_options(job).map_err(|error| error.in_job(base + place))?;
+        }
+    }
+    Ok(())
 }

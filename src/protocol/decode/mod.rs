@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `beginning` | which command a long request is, by its beginning |
 //! | `choices` | words of a fixed set |
+//! | `coerce` | what version 3 takes for a value that version 2 refuses |
 //! | `fields` | the fields of one map, in one pass |
 //! | `job` | the fields of a job that is pushed |
 //! | `objects` | fields that are objects: `backoff`, `repeat`, `jobs` |
@@ -19,6 +20,7 @@
 
 pub mod beginning;
 pub(super) mod choices;
+pub mod coerce;
 pub(crate) mod fields;
 pub(crate) mod job;
 pub(super) mod objects;
@@ -32,22 +34,46 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Dedup;
 use corq_shards::log_record::cron::CronRules;
 
-use crate::api::commands::{CommandSpec, Op, command_table};
+use crate::api::bulk::Bulk;
+use crate::api::commands::{CommandSpec, FieldSpec, JOB_FIELDS, Kind, Op, command_table};
 use crate::api::error::{Error, ErrorKind};
-use crate::api::request::{Batch, Body, Cadence, Cron, Pull, Refused, Request};
+use crate::api::limits::LISTING_DEFAULT;
+use crate::api::listing::{DataForm, JobPage, QueuePage, QueueSort, Search};
+use crate::api::request::{Batch, Body, Cadence, Cron, Pull, Refused, Request, StateFilter};
+use crate::api::size::ENTRIES_MAX;
+use crate::api::version::Version;
 
 use super::decode::fields::{Aside, Fields};
-use super::decode::job::take_job;
+use super::decode::job::{join_trace, take_job};
 use super::decode::take::Take;
 use super::decode::value::cut;
-use super::msgpack::{Malformed, Reader};
+use super::large::FrameRef;
+use super::msgpack::{Malformed, Reader, Texts};
 
 /// Most bytes of an encoded `reqId`: it is kept while its command waits, and stands in every answer.
-const REQ_ID_BYTES_MAX: usize = 4096;
+pub(crate) const REQ_ID_BYTES_MAX: usize = 4096;
 
-/// Decodes the payload of one frame.
+/// Decodes the payload of one frame, as one of version 2 of the protocol.
 pub fn decode(frame: &[u8]) -> Result<Request<'_>, Refused<'_>> {
-    decode_map(frame).map_err(|error| Refused { req_id: find_req_id(frame), error })
+    decode_as(frame, Version::Two)
+}
+
+/// Decodes the payload of one frame, as one of this version of the protocol.
+pub fn decode_as(frame: &[u8], version: Version) -> Result<Request<'_>, Refused<'_>> {
+    decode_frame(frame.into(), version)
+}
+
+/// Decodes a frame as [`decode_as`] does, one that has been checked before without going through its payload.
+#[inline]
+pub fn decode_frame(frame: FrameRef<'_>, version: Version) -> Result<Request<'_>, Refused<'_>> {
+    let aside = Aside { version, known: frame.known(), ..Aside::default() };
+    let decoded = decode_into(frame.bytes(), aside, |_| {});
+    decoded.map_err(|error| Refused { req_id: find_req_id(frame.bytes()), error })
+}
+
+/// Decodes a frame that brings a piece of a longer request, and that has been decoded before.
+pub fn decode_again(frame: &[u8], version: Version) -> Result<Request<'_>, Error> {
+    decode_into(frame, Aside { version, is_again: true, ..Aside::default() }, |_| {})
 }
 
 /// How far a request has been decoded whose lists come in pieces, each in a frame of its own.
@@ -60,11 +86,61 @@ pub struct Progress {
 }
 
 /// Decodes a frame that brings a piece of a longer request: errors name the place in that request.
-pub fn decode_piece<'a>(frame: &'a [u8], progress: &mut Progress) -> Result<Request<'a>, Error> {
+pub fn decode_piece<'a>(
+    frame: FrameRef<'a>,
+    version: Version,
+    progress: &mut Progress,
+) -> Result<Request<'a>, Error> {
     let Progress { place: base, ignored_bytes } = *progress;
-    decode_into(frame, Aside { ignored_bytes, base, ..Aside::default() }, |aside| {
-        progress.ignored_bytes = aside.ignored_bytes;
+    let known = frame.known();
+    let aside = Aside { ignored_bytes, base, known, version, ..Aside::default() };
+    decode_into(frame.bytes(), aside, |aside| progress.ignored_bytes = aside.ignored_bytes)
+}
+
+/// Whether a frame, however wrong it is otherwise, has a command or a field that only version 3 has.
+#[cold]
+pub fn needs_three(frame: &[u8]) -> bool {
+    let mut reader = Reader::new(frame);
+    let Ok(Some(entries)) = reader.map() else { return false };
+    if entries > ENTRIES_MAX {
+        return false;
+    }
+    find_command(reader, entries).is_ok_and(|spec| {
+        spec.since.is_three()
+            || has_field_of_three(&mut reader, entries, spec.fields).is_ok_and(|has| has)
     })
+}
+
+/// The same of a map, and of the jobs in it.
+fn has_field_of_three(
+    reader: &mut Reader<'_>,
+    entries: usize,
+    fields: &[FieldSpec],
+) -> Result<bool, Malformed> {
+    for _ in 0..entries {
+        let key = reader.pass_key()?;
+        let field = fields.iter().find(|field| field.name.as_bytes() == key);
+        let is_filter = field.is_some_and(|field| field.kind == Kind::DlqFilter);
+        if reader.absent()? {
+            if is_filter {
+                return Ok(true);
+            }
+            continue;
+        }
+        match field {
+            Some(field) if field.is_of_three => return Ok(true),
+            Some(FieldSpec { kind: Kind::Jobs, .. }) => {
+                for _ in 0..reader.array()?.unwrap_or_default() {
+                    let Some(entries) = reader.map()? else { return Ok(false) };
+                    if has_field_of_three(reader, entries, JOB_FIELDS)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            _ => reader.pass()?,
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a frame that was refused is an attempt to authenticate.
@@ -72,11 +148,6 @@ pub fn is_auth(frame: &[u8]) -> bool {
     let mut reader = Reader::new(frame);
     let Ok(Some(entries)) = reader.map() else { return false };
     find_command(reader, entries).is_ok_and(|spec| spec.op == Op::Auth)
-}
-
-#[inline]
-fn decode_map(frame: &[u8]) -> Result<Request<'_>, Error> {
-    decode_into(frame, Aside::default(), |_| {})
 }
 
 /// `done` looks at what has been put aside before it becomes a command.
@@ -105,7 +176,9 @@ fn decode_into<'a>(
         left -= 1;
     }
 
-    let mut fields = Fields::new(spec.fields, spec.required);
+    // What an action on many jobs leaves unsaid means all of them.
+    let is_strict = spec.op == Op::Bulk;
+    let mut fields = Fields::new(spec.fields, spec.required).strict(is_strict);
     let mut req_id = None;
     while left > 0 {
         left -= 1;
@@ -133,9 +206,11 @@ fn decode_into<'a>(
     if !reader.rest().is_empty() {
         return Err(ErrorKind::FrameGoesOn.into());
     }
-    fields.complete()?;
+    fields.complete(aside.version)?;
     done(&aside);
-    Ok(Request { op: spec.op, req_id, body: body(spec.op, &mut fields, aside)? })
+    let needs = if aside.has_of_three { Version::Three } else { spec.since };
+    let plans = aside.plans;
+    Ok(Request { op: spec.op, req_id, body: body(spec.op, &mut fields, aside)?, needs, plans })
 }
 
 /// Reads the value of `cmd`; `None` if it counts as absent.
@@ -216,6 +291,21 @@ command_table!(decoder);
 #[inline]
 fn take_push<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     Ok(Body::Push { queue: f.text("queue"), job: take_job(f, aside, false)? })
+}
+
+fn take_push_many<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
+    let queue = f.text("queue");
+    f.aside("jobs");
+    let mut jobs = std::mem::take(&mut aside.jobs);
+    join_trace(f, jobs.iter_mut(), aside.base)?;
+    Ok(Body::PushBatch { queue, jobs })
+}
+
+fn take_push_flow<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
+    f.aside("jobs");
+    let mut jobs = std::mem::take(&mut aside.flow);
+    join_trace(f, jobs.iter_mut().map(|one| &mut one.job), aside.base)?;
+    Ok(Body::PushFlow { jobs })
 }
 
 #[inline]
@@ -313,6 +403,7 @@ fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, 
         skip_if_no_worker: f.flag("skipIfNoWorker"),
         catch_up: f.flag_or_none("skipMissedOnRestart") == Some(false),
         prevent_overlap: f.flag("preventOverlap"),
+        disabled: false,
     };
     let job = aside.rare.as_deref_mut().and_then(|rare| rare.job.take());
     // Without a key there is nothing that the other fields could be about.
@@ -327,4 +418,78 @@ fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, 
     });
     let cron = Cron { name, queue, data, every, priority, runs_max, timezone, job, rules };
     Ok(Body::Cron { cron })
+}
+
+/// The bit of the second of two orders.
+const DESCENDING: u32 = 1 << 1;
+
+/// What a page of jobs is asked for, behind all else: `newest_first` if no order is given.
+fn take_job_page<'a>(f: &mut Fields<'a>, newest_first: bool) -> JobPage<'a> {
+    JobPage {
+        after: f.text_or_none("after"),
+        newest_first: f.mask("order").map_or(newest_first, |order| order == DESCENDING),
+        fields: f.mask("fields"),
+        data: DataForm::of(f.mask("data")),
+        name: f.text_or_none("name"),
+        tag: f.text_or_none("tag"),
+        group: f.text_or_none("group"),
+        from_ms: f.integer_or_none("from"),
+        to_ms: f.integer_or_none("to"),
+    }
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
+fn take_get_jobs<'a>(f: &mut Fields<'a>, _: &mut Aside<'a>) -> Result<Body<'a>, Error> {
+    let (queue, states) = (f.text("queue"), f.mask("state").map(StateFilter));
+    let (limit, offset) = (f.integer("limit") as u32, f.integer("offset") as u64);
+    let oldest_first = f.flag_or_none("asc");
+    let by_cursor = !f.rest_is_absent();
+    let page = by_cursor.then(|| Box::new(take_job_page(f, oldest_first == Some(false))));
+    Ok(Body::GetJobs { queue, states, limit, offset, oldest_first, page })
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
+fn take_search<'a>(f: &mut Fields<'a>, _: &mut Aside<'a>) -> Result<Body<'a>, Error> {
+    let queue = f.text_or_none("queue");
+    let (text, path, value) = (f.text_or_none("text"), f.text_or_none("path"), f.raw("value"));
+    let (states, limit) = (f.mask("state"), f.integer("limit") as u32);
+    let (budget_ms, page) = (f.integer("budgetMs") as u64, take_job_page(f, false));
+    let search = Search { queue, text, path, value, states, limit, budget_ms, page };
+    Ok(Body::Search { search: Box::new(search) })
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
+fn take_bulk<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
+    let (action, queue, ids) = (f.choice("action"), f.text_or_none("queue"), f.raw("ids"));
+    let has_filter = f.aside("filter");
+    let filter = aside.rare.as_deref().and_then(|rare| rare.bulk).filter(|_| has_filter);
+    let bulk = Bulk {
+        action,
+        queue,
+        ids: (!ids.is_empty()).then(|| Texts::new(ids)),
+        filter,
+        delay_ms: f.integer_or_none("delay"),
+        priority: f.whole_or_none("priority").map(|priority| priority as i32),
+        limit: f.integer_or_none("limit"),
+        dry_run: f.flag("dryRun"),
+    };
+    Ok(Body::Bulk { bulk: Box::new(bulk) })
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "some rows can be refused")]
+fn take_list_queues<'a>(f: &mut Fields<'a>, _: &mut Aside<'a>) -> Result<Body<'a>, Error> {
+    if f.rest_is_absent() {
+        return Ok(Body::ListQueues { page: None });
+    }
+    let prefix = f.text_or_none("prefix");
+    let (sort, order) = (QueueSort::of(f.mask("sort")), f.mask("order"));
+    let page = QueuePage {
+        prefix,
+        sort,
+        descending: order.map_or(sort != QueueSort::Name, |order| order == DESCENDING),
+        limit: f.integer_or_none("limit").map_or(LISTING_DEFAULT as u32, |limit| limit as u32),
+        after: f.text_or_none("after"),
+        fields: f.mask("fields"),
+    };
+    Ok(Body::ListQueues { page: Some(Box::new(page)) })
 }

@@ -6,6 +6,7 @@ use corq_shards::command::{GroupPull, Only};
 use corq_shards::group::GroupRate;
 use corq_shards::job::new_job::Repeat;
 use corq_shards::job::overrides::{Dedup, Growth};
+use corq_shards::job::recurrence::Recurrence;
 
 use crate::api::commands::{
     BACKOFF_FIELDS, BACKOFF_REQUIRED, DEDUP_FIELDS, DEDUP_REQUIRED, FLOW_FIELDS, FLOW_JOB_FIELDS,
@@ -32,7 +33,7 @@ pub(crate) fn object<'a>(
         let key = reader.key()?;
         fields.read(key, reader, aside)?;
     }
-    fields.complete()?;
+    fields.complete(aside.version)?;
     Ok(true)
 }
 
@@ -62,12 +63,45 @@ pub(crate) fn read_repeat<'a>(
     if !object(&mut fields, reader, aside).map_err(|error| error.inside("repeat."))? {
         return Err(spec.wrong_type());
     }
-    aside.repeat = Some(Repeat {
-        every_ms: fields.integer("every") as u64,
-        limit: fields.integer_or_none("limit"),
-        count: fields.integer("count") as u64,
-    });
+    let every_ms = fields.integer_or_none("every");
+    let (limit, count) = (fields.integer_or_none("limit"), fields.integer("count") as u64);
+    let (pattern, timezone) = (fields.text_or_none("pattern"), fields.text_or_none("tz"));
+    let immediately = fields.flag("immediately");
+    let from_ms = fields.integer_or_none("startDate").unwrap_or(0);
+    let until_ms = fields.integer_or_none("endDate");
+    let every_ms = match (every_ms, pattern) {
+        (None, None) => return Err(Error::required("repeat.every")),
+        (Some(_), Some(_)) => return Err(ErrorKind::RepeatTwice.into()),
+        // It is not what counts.
+        (None, Some(_)) => u64::MAX,
+        (Some(every_ms), None) => every_ms,
+    };
+    let recurrence = Recurrence { pattern, timezone, until_ms, from_ms, immediately };
+    if let Some(pattern) = pattern
+        && aside.plans.admit(pattern)
+    {
+        check_plan(&recurrence)?;
+    }
+    let is_plain = recurrence == Recurrence { immediately, ..Recurrence::default() };
+    aside.recurrence = (!is_plain).then(|| Box::new(recurrence));
+    aside.repeat = Some(Repeat { every_ms, limit, count });
     Ok(Value::Aside)
+}
+
+/// Whether there is a run.
+fn check_plan(recurrence: &Recurrence<'_>) -> Result<(), Error> {
+    let plan = recurrence.plan().map_err(|bad| {
+        let why = bad.0.replacen("schedule", "repeat.pattern", 1);
+        Error::bad_schedule(why.replacen("timezone", "repeat.tz", 1))
+    })?;
+    let Recurrence { from_ms, until_ms, .. } = *recurrence;
+    let too_late = |due_ms: u64| until_ms.is_some_and(|until_ms| due_ms > until_ms);
+    if let Some(plan) = plan
+        && plan.next(0, from_ms.saturating_sub(1)).is_none_or(too_late)
+    {
+        return Err(ErrorKind::RepeatNever.into());
+    }
+    Ok(())
 }
 
 pub(crate) fn read_dedup<'a>(

@@ -9,14 +9,19 @@ use crate::api::commands::{Class, CommandSpec, FieldSpec, Kind, Op};
 use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::BATCH_MAX;
 use crate::api::size::IGNORED_BYTES_MAX;
-use crate::protocol::msgpack::Reader;
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::decode::REQ_ID_BYTES_MAX;
+use crate::protocol::msgpack::writer::MapWriter;
+use crate::protocol::msgpack::{Malformed, Reader};
+use std::ops::Range;
 
 /// Most items of a piece.
 pub const PIECE_ITEMS: usize = 500;
 
 /// Bytes of items after which a piece takes no other.
 pub const PIECE_BYTES: usize = 128 << 10;
+
+/// Bytes of a key that are looked at in about the time in which a value is stepped over.
+const KEY_BYTES_PER_STEP: usize = 64;
 
 /// Most lists of a command.
 const LISTS_MAX: usize = 4;
@@ -68,6 +73,18 @@ enum At {
     End,
 }
 
+/// An item with more bytes is checked and copied a slice at a time.
+const LARGE_ITEM_BYTES: usize = 256 << 10;
+
+/// An item that is large.
+#[derive(Clone, Debug)]
+pub struct LargeItem {
+    /// The list that has it.
+    pub list: &'static FieldSpec,
+    /// Where it lies in the request.
+    pub place: Range<usize>,
+}
+
 /// A request on its way through the cut.
 #[derive(Debug)]
 pub struct Walk {
@@ -78,6 +95,12 @@ pub struct Walk {
     /// The entries that are no list, and empty lists.
     around: Vec<u8>,
     kept: usize,
+    /// Fields that have been kept, a bit each, and behind those `cmd` and `reqId`.
+    seen: u64,
+    /// Bytes of values of fields that are not known.
+    ignored_bytes: usize,
+    /// Fields that say something of every item, with where their values lie: each piece has them.
+    shared: Vec<(&'static str, Range<usize>)>,
     lists: Vec<List>,
 }
 
@@ -89,7 +112,9 @@ impl Walk {
     pub fn new(spec: &'static CommandSpec) -> Self {
         let around = vec![0; MAP_HEAD_BYTES];
         let lists = Vec::with_capacity(LISTS_MAX);
-        Self { spec, at: 0, state: At::Key, entries: 0, around, kept: 0, lists }
+        let (kept, seen, ignored_bytes, shared) = (0, 0, 0, Vec::new());
+        let (at, state, entries) = (0, At::Key, 0);
+        Self { spec, at, state, entries, around, kept, seen, ignored_bytes, shared, lists }
     }
 
     pub fn spec(&self) -> &'static CommandSpec {
@@ -122,8 +147,10 @@ impl Walk {
                     self.state = At::End;
                 }
                 At::Key => {
-                    *steps -= 1;
+                    let before = self.at;
                     self.enter(frame, &mut reader)?;
+                    // Its name is looked at.
+                    *steps = steps.saturating_sub(1 + (self.at - before) / KEY_BYTES_PER_STEP);
                 }
                 At::Value { key, value, mut left } => {
                     reader.pass_some(&mut left, steps)?;
@@ -131,11 +158,16 @@ impl Walk {
                     self.state = At::Value { key, value, left };
                     let over = self.at - value > IGNORED_BYTES_MAX;
                     if left == 0 || over {
-                        self.keep(&frame[key..value], &frame[value..self.at], over);
-                    }
-                    if over {
-                        // What stands in its place is refused in its words.
-                        self.state = At::End;
+                        if let Some(name) = self.shared_name(&frame[key..value])
+                            && !over
+                        {
+                            self.shared.push((name, value..self.at));
+                        }
+                        let wrong = self.keep(&frame[key..value], &frame[value..self.at], over);
+                        if wrong || over {
+                            // What stands in its place is refused in its words.
+                            self.state = At::End;
+                        }
                     }
                 }
                 At::Item { mut left, follow } => {
@@ -157,7 +189,12 @@ impl Walk {
 
     fn enter(&mut self, frame: &[u8], reader: &mut Reader<'_>) -> Result<(), Error> {
         let start = self.at;
-        let key = reader.pass_key()?;
+        let Some(key) = reader.text_bytes()? else {
+            // No name. It may be any value, and is refused for what it is not.
+            self.keep(&[0xc0], &[0xc0], false);
+            self.state = At::End;
+            return Ok(());
+        };
         let value = frame.len() - reader.rest().len();
         self.entries -= 1;
         self.at = value;
@@ -175,7 +212,10 @@ impl Walk {
                     return Err(field.out_of_bounds());
                 }
                 self.at = frame.len() - reader.rest().len();
-                self.keep(&frame[start..value], &[0x90], false);
+                if self.keep(&frame[start..value], &[0x90], false) {
+                    self.state = At::End;
+                    return Ok(());
+                }
                 let ends = Vec::with_capacity(count);
                 self.lists.push(List { field, start: self.at, ends });
                 self.begin_item(count);
@@ -193,26 +233,70 @@ impl Walk {
         };
     }
 
-    /// Keeps an entry. Of one that is too long whatever field it is, its kind.
-    fn keep(&mut self, key: &[u8], value: &[u8], over: bool) {
+    /// Keeps an entry. Of one that is too long whatever field it is, its kind; of the name of a field that is not known, only
+    /// that it is one. True if what is kept by then is refused, so that nothing behind it matters.
+    fn keep(&mut self, key: &[u8], value: &[u8], over: bool) -> bool {
         /// Strings, in the format: short ones, and those of three widths.
         fn is_text(first: u8) -> bool {
             matches!(first, 0xa0..=0xbf | 0xd9..=0xdb)
         }
         self.kept += 1;
         self.state = At::Key;
-        // A key that is too long names no field, and is as little looked at.
-        let key = if key.len() > IGNORED_BYTES_MAX { &[0xa0][..] } else { key };
-        self.around.extend_from_slice(key);
+        let name = Reader::new(key).text_bytes().ok().flatten();
+        let bit = name.and_then(|name| self.bit_of(name));
+        let mut wrong = false;
+        match (bit, name) {
+            (Some(bit), _) => {
+                wrong = self.seen & bit != 0;
+                self.seen |= bit;
+                self.around.extend_from_slice(key);
+            }
+            // One that is too long to be a name is not looked at.
+            (None, Some(name))
+                if name.len() > IGNORED_BYTES_MAX || std::str::from_utf8(name).is_ok() =>
+            {
+                self.ignored_bytes += value.len();
+                wrong = self.ignored_bytes > IGNORED_BYTES_MAX;
+                self.around.push(0xa0);
+            }
+            (None, Some(_)) => {
+                wrong = true;
+                // As little of it as is no text.
+                self.around.extend_from_slice(b"\xa1\xff");
+            }
+            (None, None) => self.around.extend_from_slice(key),
+        }
         if !over {
             self.around.extend_from_slice(value);
-            return;
+            return wrong;
         }
         let text = value.first().is_some_and(|&first| is_text(first));
         let length = IGNORED_BYTES_MAX as u32 + 1;
         self.around.push(if text { 0xdb } else { 0xc6 });
         self.around.extend_from_slice(&length.to_be_bytes());
         self.around.resize(self.around.len() + length as usize, b'x');
+        true
+    }
+
+    /// The name of a field that says something of every item.
+    fn shared_name(&self, key: &[u8]) -> Option<&'static str> {
+        let name = Reader::new(key).text_bytes().ok().flatten()?;
+        let is_shared = |field: &&FieldSpec| {
+            let is_trace = matches!(field.kind, Kind::Traceparent | Kind::Tracestate);
+            is_trace && field.name.as_bytes() == name
+        };
+        self.spec.fields.iter().find(is_shared).map(|field| field.name)
+    }
+
+    /// The bit of a field that is known.
+    fn bit_of(&self, name: &[u8]) -> Option<u64> {
+        let fields = self.spec.fields;
+        let place = match name {
+            b"cmd" => Some(fields.len()),
+            b"reqId" => Some(fields.len() + 1),
+            _ => fields.iter().position(|field| field.name.as_bytes() == name),
+        };
+        place.map(|place| 1 << place)
     }
 
     /// What is around the lists: a frame of the same command, with empty lists.
@@ -265,7 +349,24 @@ impl Walk {
             let middle = usize::midpoint(low, high);
             if bytes(middle) >= PIECE_BYTES { high = middle } else { low = middle + 1 }
         }
-        low
+        // One that is large is a piece of its own.
+        let is_alone = low <= from + 1;
+        if is_alone || self.large_item(low - 1).is_none() { low } else { low - 1 }
+    }
+
+    /// The item at a place, if it is large.
+    pub fn large_item(&self, item: usize) -> Option<LargeItem> {
+        let holds =
+            |list: &&List| matches!(list.field.kind, Kind::Jobs | Kind::Results | Kind::Flow);
+        let list = self.lists.iter().find(holds)?;
+        let end = *list.ends.get(item)? as usize;
+        let place = list.edge(item)..end;
+        (place.len() > LARGE_ITEM_BYTES).then_some(LargeItem { list: list.field, place })
+    }
+
+    /// Writes the piece of one item that is large, up to where that begins.
+    pub fn write_head(&self, frame: &[u8], queue: Option<&str>, item: usize, out: &mut Vec<u8>) {
+        self.write_lists(frame, queue, (item, item + 1), true, out);
     }
 
     /// Writes a piece as a frame of the same command.
@@ -273,184 +374,105 @@ impl Walk {
         &self,
         frame: &[u8],
         queue: Option<&str>,
-        (from, to): (usize, usize),
+        piece: (usize, usize),
         out: &mut Vec<u8>,
     ) {
-        let there = |list: &&List| list.field.name == "ids" || list.ends.len() > from;
-        let lists = || self.lists.iter().filter(there);
-        let mut writer = Writer::new(out);
-        writer.map(1 + usize::from(queue.is_some()) + lists().count());
-        writer.str("cmd");
-        writer.str(self.spec.name);
+        self.write_lists(frame, queue, piece, false, out);
+    }
+
+    /// `is_head`: the items of the list with the payload come last, and are left out.
+    fn write_lists(
+        &self,
+        frame: &[u8],
+        queue: Option<&str>,
+        (from, to): (usize, usize),
+        is_head: bool,
+        out: &mut Vec<u8>,
+    ) {
+        // One whose length is compared with that of the ids is there, however few it has.
+        let there = |list: &&List| {
+            let compared = matches!(list.field.kind, Kind::JobIds | Kind::Integers { .. });
+            compared || list.ends.len() > from
+        };
+        let mut map = MapWriter::begin(out);
+        map.key("cmd").str(self.spec.name);
         if let Some(queue) = queue {
-            writer.str("queue");
-            writer.str(queue);
+            map.key("queue").str(queue);
         }
-        for list in lists() {
+        for (name, value) in &self.shared {
+            map.key(name).raw(&frame[value.clone()]);
+        }
+        let large = self.large_item(from).filter(|_| is_head).map(|item| item.list.name);
+        let is_large = |list: &&List| large == Some(list.field.name);
+        let lists = || self.lists.iter().filter(there);
+        for list in lists().filter(|list| !is_large(list)).chain(lists().filter(is_large)) {
             let (from, to) = (from.min(list.ends.len()), to.min(list.ends.len()));
-            writer.str(list.field.name);
-            writer.array(to - from);
-            writer.raw(&frame[list.edge(from)..list.edge(to)]);
+            let mut items = map.key(list.field.name);
+            items.array(to - from);
+            if !is_large(&list) {
+                items.raw(&frame[list.edge(from)..list.edge(to)]);
+            }
         }
+    }
+}
+
+/// A search for the `reqId` of a long frame that is refused, a slice at a time: what [`find_req_id`] finds at once.
+///
+/// [`find_req_id`]: crate::protocol::decode::find_req_id
+#[derive(Clone, Debug, Default)]
+pub struct ReqIdSearch {
+    at: usize,
+    /// Entries to come; `None` before the first look.
+    entries: Option<usize>,
+    /// Values to be stepped over.
+    left: usize,
+    found: Range<usize>,
+}
+
+impl ReqIdSearch {
+    /// Goes on by about `steps` values, which it counts down. True once it is at its end; an error is one.
+    pub fn go_on(&mut self, frame: &[u8], steps: &mut usize) -> bool {
+        self.look(frame, steps).unwrap_or(true)
+    }
+
+    /// What was found, in the same frame.
+    pub fn req_id<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
+        frame.get(self.found.clone()).filter(|value| !value.is_empty())
+    }
+
+    fn look(&mut self, frame: &[u8], steps: &mut usize) -> Result<bool, Malformed> {
+        let mut reader = Reader::new(frame.get(self.at..).unwrap_or_default());
+        let mut entries = match self.entries {
+            Some(entries) => entries,
+            None => reader.map_begun()?.unwrap_or(0),
+        };
+        while *steps > 0 {
+            reader.pass_some(&mut self.left, steps)?;
+            if self.left > 0 {
+                break;
+            }
+            let Some(fewer) = entries.checked_sub(1) else { return Ok(true) };
+            entries = fewer;
+            *steps = steps.saturating_sub(1);
+            // A key that is no text is passed over with its value.
+            self.left = match reader.text_bytes()? {
+                Some(b"reqId") if reader.absent()? => 0,
+                Some(b"reqId") => {
+                    let start = frame.len() - reader.rest().len();
+                    let value = reader.skip_within(REQ_ID_BYTES_MAX)?.unwrap_or_default();
+                    self.found = start..start + value.len();
+                    return Ok(true);
+                }
+                Some(_) => 1,
+                None => 2,
+            };
+        }
+        self.entries = Some(entries);
+        self.at = frame.len() - reader.rest().len();
+        Ok(false)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::api::request::{Body, Request};
-    use crate::protocol::decode::{Progress, decode, decode_piece};
-    use crate::protocol::json;
-
-    fn packed(text: &str) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        json::to_msgpack(text.as_bytes(), &mut bytes).unwrap();
-        bytes
-    }
-
-    /// What becomes of a request in slices of so many values: its pieces, or what is wrong.
-    fn cut(frame: &[u8], op: &str, steps: usize) -> Result<Vec<Vec<u8>>, Error> {
-        let mut walk = Walk::new(CommandSpec::find(op.as_bytes()).unwrap());
-        while !walk.go_on(frame, &mut steps.clone())? {}
-        let around = walk.around().to_vec();
-        let Request { body, .. } = decode(&around).map_err(|refused| refused.error)?;
-        let queue = match &body {
-            Body::PushBatch { queue, .. } => Some(*queue),
-            _ => None,
-        };
-        let mut pieces = Vec::new();
-        let mut progress = Progress::default();
-        while progress.place < walk.items() {
-            let to = walk.piece_end(progress.place);
-            let mut piece = Vec::new();
-            walk.write_piece(frame, queue, (progress.place, to), &mut piece);
-            decode_piece(&piece, &mut progress)?;
-            progress.place = to;
-            pieces.push(piece);
-        }
-        walk.fits()?;
-        Ok(pieces)
-    }
-
-    fn ids(count: usize) -> String {
-        (0..count).map(|n| format!("\"id-{n}\"")).collect::<Vec<_>>().join(",")
-    }
-
-    #[test]
-    fn pieces_of_a_request_are_together_what_it_is() {
-        let jobs = |count: usize| {
-            let job = |n| format!(r#"{{"data":{{"n":[{n},{{}}]}},"priority":{}}}"#, n % 7);
-            (0..count).map(job).collect::<Vec<_>>().join(",")
-        };
-        for count in [0, 1, PIECE_ITEMS, PIECE_ITEMS + 1, 3 * PIECE_ITEMS] {
-            let text = format!(
-                r#"{{"reqId":7,"jobs":[{}],"cmd":"PUSHB","x":[1],"queue":"q"}}"#,
-                jobs(count)
-            );
-            let frame = packed(&text);
-            let Ok(Request { body: Body::PushBatch { jobs: all, .. }, .. }) = decode(&frame) else {
-                panic!("it is a push")
-            };
-            for steps in [1, 7, 100_000] {
-                let pieces = cut(&frame, "PUSHB", steps).unwrap();
-                assert_eq!(pieces.len(), count.div_ceil(PIECE_ITEMS));
-                let mut data = Vec::new();
-                for piece in &pieces {
-                    let Ok(Request { body: Body::PushBatch { queue, jobs }, .. }) = decode(piece)
-                    else {
-                        panic!("it is one, too")
-                    };
-                    assert_eq!(queue, "q");
-                    data.extend(jobs.iter().map(|job| (job.data.to_vec(), job.priority)));
-                }
-                let expected: Vec<_> =
-                    all.iter().map(|job| (job.data.to_vec(), job.priority)).collect();
-                assert_eq!(data, expected);
-            }
-        }
-        let count = 2 * PIECE_ITEMS + 3;
-        let results = (0..count).map(|n| format!("[{n}]")).collect::<Vec<_>>().join(",");
-        let text = format!(
-            r#"{{"cmd":"ACKB","ids":[{}],"results":[{results}],"tokens":["","x"]}}"#,
-            ids(count)
-        );
-        let frame = packed(&text);
-        let Ok(Request { body: Body::AckBatch { batch: all }, .. }) = decode(&frame) else {
-            panic!()
-        };
-        let mut place = 0;
-        for piece in cut(&frame, "ACKB", 50).unwrap() {
-            let Ok(Request { body: Body::AckBatch { batch }, .. }) = decode(&piece) else {
-                panic!()
-            };
-            for ack in batch.acks() {
-                let whole = all.acks().nth(place).unwrap();
-                assert_eq!((ack.job, ack.token), (whole.job, whole.token));
-                assert_eq!(ack.result, whole.result);
-                place += 1;
-            }
-        }
-        assert_eq!(place, count);
-    }
-
-    #[test]
-    fn a_piece_is_no_longer_than_one_item_more_than_it_may_be() {
-        let data = "x".repeat(PIECE_BYTES / 4);
-        let jobs = vec![format!(r#"{{"data":"{data}"}}"#); 10].join(",");
-        let frame = packed(&format!(r#"{{"cmd":"PUSHB","queue":"q","jobs":[{jobs}]}}"#));
-        let pieces = cut(&frame, "PUSHB", 1000).unwrap();
-        assert_eq!(pieces.len(), 3);
-        assert!(pieces.iter().all(|piece| piece.len() < PIECE_BYTES * 3 / 2));
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_request_is_told_as_of_one_that_is_read_at_once() {
-        let good = vec![r#"{"data":1}"#; PIECE_ITEMS + 1].join(",");
-        let many = vec!["1"; BATCH_MAX as usize + 1].join(",");
-        let long = "x".repeat(IGNORED_BYTES_MAX + 1);
-        for text in [
-            format!(r#"{{"cmd":"PUSHB","queue":"q","jobs":[{good},{{"data":1,"priority":"x"}}]}}"#),
-            format!(r#"{{"cmd":"PUSHB","queue":"q","jobs":[{good},7]}}"#),
-            format!(r#"{{"cmd":"PUSHB","queue":"q","jobs":[{many}]}}"#),
-            format!(r#"{{"cmd":"PUSHB","queue":"q","jobs":"{long}"}}"#),
-            format!(r#"{{"cmd":"PUSHB","queue":"{long}","jobs":[{good}]}}"#),
-            format!(r#"{{"cmd":"PUSHB","queue":[{many}],"jobs":[{good}]}}"#),
-            format!(r#"{{"cmd":"PUSHB","queue":"q q","jobs":[{good}]}}"#),
-            format!(r#"{{"cmd":"PUSHB","jobs":[{good}]}}"#),
-            r#"{"cmd":"PUSHB","queue":"q"}"#.to_owned(),
-            format!(r#"{{"cmd":"PUSHB","queue":"q","jobs":[{good}],"jobs":[]}}"#),
-            format!(r#"{{"cmd":"PUSHB","queue":"q","jobs":[{good}],"y":"{long}"}}"#),
-            format!(r#"{{"cmd":"PUSHB","reqId":"{long}","queue":"q","jobs":[{good}]}}"#),
-        ] {
-            let frame = packed(&text);
-            let expected = decode(&frame).unwrap_err().error;
-            for steps in [1, 1_000_000] {
-                assert_eq!(cut(&frame, "PUSHB", steps).unwrap_err(), expected);
-            }
-        }
-        let ids = ids(PIECE_ITEMS + 2);
-        for (op, rest) in [
-            ("ACKB", r#""results":[1]"#.to_owned()),
-            ("ACKB", r#""removeOnCompletes":[true]"#.to_owned()),
-            ("ACKB", format!(r#""results":[{ids},1,{ids},1]"#)),
-            ("ACKB", r#""results":[1],"tokens":[1]"#.to_owned()),
-            ("ACKB", format!(r#""tokens":[{ids},""]"#)),
-            ("ACKB", format!(r#""removeOnCompletes":[{many}]"#)),
-            ("ExtendLocks", r#""durations":[1]"#.to_owned()),
-            ("JobHeartbeatB", r#""tokens":["",1]"#.to_owned()),
-        ] {
-            let frame = packed(&format!(r#"{{"cmd":"{op}","ids":[{ids}],{rest}}}"#));
-            assert_eq!(cut(&frame, op, 64).unwrap_err(), decode(&frame).unwrap_err().error);
-        }
-        for (bytes, op) in [
-            (&b"\x83\xa3cmd\xa5PUSHB\xa4jobs\xdc\x00\x03\xc0"[..], "PUSHB"),
-            (b"\x82\xa3cmd\xa5PUSHB\xa4jobs\x92\x81\xa4data", "PUSHB"),
-            (b"\x82\xa3cmd\xa4ACKB\xa3ids\x91\xa1a\xc0", "ACKB"),
-            (b"\x82\xa3cmd\xa4ACKB\xa3ids\x91\xa1\xff", "ACKB"),
-        ] {
-            let told = cut(bytes, op, 1).unwrap_err();
-            assert_eq!(told, decode(bytes).unwrap_err().error);
-        }
-    }
-}
+mod tests;

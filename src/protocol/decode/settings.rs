@@ -7,15 +7,17 @@ use corq_shards::dead_letter::scan::FailedFilter;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
 
+use crate::api::bulk::BulkFilter;
 use crate::api::commands::{
-    CRON_JOB_FIELDS, CRON_JOB_REQUIRED, DLQ_CONFIG_FIELDS, DLQ_CONFIG_NULLABLE,
-    DLQ_CONFIG_REQUIRED, DLQ_FILTER_FIELDS, DLQ_FILTER_REQUIRED, FieldSpec, STALL_CONFIG_FIELDS,
-    STALL_CONFIG_REQUIRED,
+    BULK_FILTER_FIELDS, BULK_FILTER_REQUIRED, CRON_JOB_FIELDS, CRON_JOB_REQUIRED,
+    DLQ_CONFIG_FIELDS, DLQ_CONFIG_NULLABLE, DLQ_CONFIG_REQUIRED, DLQ_FILTER_FIELDS,
+    DLQ_FILTER_REQUIRED, FieldSpec, STALL_CONFIG_FIELDS, STALL_CONFIG_REQUIRED,
 };
 use crate::api::error::Error;
 use crate::api::request::DlqFilter;
 
 use super::fields::{Aside, Fields};
+use super::job::take_trace;
 use super::objects::object;
 use super::value::Value;
 use crate::protocol::msgpack::Reader;
@@ -32,6 +34,8 @@ pub(crate) struct Rare<'a> {
     /// The filter is there, be it null or undefined: clients that want what it comes with name it always.
     pub(crate) filter_is_named: bool,
     pub(crate) job: Option<NewJob<'a>>,
+    /// Which jobs an action is about.
+    pub(crate) bulk: Option<BulkFilter<'a>>,
 }
 
 /// Reads an object within the field `spec`.
@@ -73,6 +77,7 @@ pub(crate) fn read_cron_job<'a>(
         timeout_ms,
         remove_on_complete: fields.flag("removeOnComplete"),
         remove_on_fail: fields.flag("removeOnFail"),
+        trace: take_trace(&mut fields),
         extras: (extras != Extras::default()).then(|| Box::new(extras)),
         ..NewJob::default()
     };
@@ -159,5 +164,29 @@ pub(crate) fn read_dlq_filter<'a>(
     let rare = aside.rare.get_or_insert_default();
     rare.filter = Some(DlqFilter { filter, offset, limit });
     rare.filter_is_named = true;
+    Ok(Value::Aside)
+}
+
+pub(crate) fn read_bulk_filter<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Error> {
+    let mut fields = Fields::new(BULK_FILTER_FIELDS, BULK_FILTER_REQUIRED).strict(true);
+    settings(spec, &mut fields, reader, aside)?;
+    let filter = BulkFilter {
+        states: fields.mask("state"),
+        name: fields.text_or_none("name"),
+        tag: fields.text_or_none("tag"),
+        group: fields.text_or_none("group"),
+        from_ms: fields.integer_or_none("from"),
+        to_ms: fields.integer_or_none("to"),
+        text: fields.text_or_none("text"),
+        path: fields.text_or_none("path"),
+        value: fields.raw("value"),
+        error: fields.text_or_none("error"),
+        error_group: fields.text_or_none("errorGroup"),
+    };
+    aside.rare.get_or_insert_default().bulk = Some(filter);
     Ok(Value::Aside)
 }

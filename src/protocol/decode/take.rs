@@ -4,9 +4,10 @@
 use super::fields::{Aside, Fields};
 use super::value::FromValue;
 use crate::api::flow::FlowJob;
-use crate::api::request::Finished;
+use crate::api::request::{Finished, Grouping};
 use corq_shards::command::Stack;
 use corq_shards::dead_letter::policy::{DlqPatch, StallPatch};
+use corq_shards::dead_letter::reason::Cause;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::job_change::Level;
 
@@ -43,6 +44,8 @@ macro_rules! put_aside {
 put_aside! {
     Level: fields, _aside => chosen(fields, [Level::Info, Level::Warn, Level::Error]);
     Finished: fields, _aside => chosen(fields, [Finished::Completed, Finished::Failed]);
+    Cause: fields, _aside => chosen(fields, Cause::ALL);
+    Grouping: fields, _aside => chosen(fields, [Grouping::Error]);
     Stack<'a>: fields, aside => { fields.next(); aside.stack };
     Vec<NewJob<'a>>: fields, aside => { fields.next(); std::mem::take(&mut aside.jobs) };
     Vec<FlowJob<'a>>: fields, aside => { fields.next(); std::mem::take(&mut aside.flow) };

@@ -5,6 +5,7 @@ use crate::api::commands::{FieldSpec, Kind, Preset};
 use crate::api::error::Error;
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, StateFilter, token_of};
+use crate::api::version::Version;
 
 use super::choices::read_choices;
 use super::fields::Aside;
@@ -12,9 +13,12 @@ use super::objects::{
     read_backoff, read_dedup, read_flow, read_flow_job, read_group_pull, read_group_rate,
     read_jobs, read_repeat,
 };
-use super::settings::{read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config};
+use super::settings::{
+    read_bulk_filter, read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config,
+};
 use crate::protocol::msgpack::{Malformed, Number, Reader, Texts};
 use corq_shards::command::Token;
+use corq_shards::job::trace::{TraceParent, is_trace_state};
 
 /// A field's value after its checks. What would make the array of them larger goes to [`Aside`].
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +60,18 @@ from_value! {
     f64: (Value::Float(value), _) => value, else 0.0;
     Option<bool>: (Value::Flag(value), _) => Some(value), else None;
     Option<StateFilter>: (Value::Mask(mask), _) => Some(StateFilter(mask)), else None;
+}
+
+/// The bytes of a text.
+impl<'a> FromValue<'a> for Option<&'a [u8]> {
+    #[inline]
+    fn from_value(value: Value<'a>, _: Preset) -> Self {
+        match value {
+            Value::Text(text) => Some(text.as_bytes()),
+            Value::Raw(text) => Some(text),
+            _ => None,
+        }
+    }
 }
 
 impl<'a> FromValue<'a> for i64 {
@@ -112,7 +128,9 @@ pub(crate) fn read_value<'a>(
     aside: &mut Aside<'a>,
 ) -> Result<Value<'a>, Error> {
     match spec.kind {
-        Kind::Payload { bytes_max } => payload(spec, reader, bytes_max).map(Value::Raw),
+        Kind::Payload { bytes_max } => {
+            payload(spec, reader, aside.known, bytes_max).map(Value::Raw)
+        }
         Kind::Queue => {
             let name = text(spec, reader)?;
             if is_queue_name(name) { Ok(Value::Text(name)) } else { Err(spec.out_of_bounds()) }
@@ -120,12 +138,23 @@ pub(crate) fn read_value<'a>(
         Kind::JobId => named(spec, reader, 1, NAME_CHARS_MAX),
         Kind::Text { chars_min, chars_max } => named(spec, reader, chars_min, chars_max),
         Kind::Token => text(spec, reader).map(Value::Text),
-        Kind::Integer { min, max } => integer(spec, reader, min, max).map(Value::Integer),
+        Kind::Traceparent => formed(spec, reader, |text| TraceParent::parse(text).is_some()),
+        Kind::Tracestate => formed(spec, reader, is_trace_state),
+        Kind::Integer { min, max } => {
+            let before = *reader;
+            match integer(spec, reader, min, max) {
+                Ok(value) => Ok(Value::Integer(value)),
+                Err(error) => lenient_integer(spec, before, aside.version).ok_or(error),
+            }
+        }
         Kind::Flag => match reader.flag()? {
             Some(value) => Ok(Value::Flag(value)),
             None => Err(spec.wrong_type()),
         },
         Kind::LongText { bytes_max, cut } => {
+            if let Some(value) = reader.skip_known(aside.known) {
+                return Ok(Reader::new(value).text_bytes()?.map_or(Value::Nothing, Value::Raw));
+            }
             let text = text(spec, reader)?;
             if text.len() <= bytes_max as usize {
                 Ok(Value::Text(text))
@@ -137,16 +166,17 @@ pub(crate) fn read_value<'a>(
         }
         Kind::Number { min, max } => number(spec, reader, f64::from(min), f64::from(max)),
         Kind::Texts { items_max, chars_max } => {
-            texts(spec, reader, items_max, |item| within(item, 1, chars_max))
+            texts(spec, reader, (items_max, aside.is_again), |item| within(item, 1, chars_max))
         }
         Kind::Stack { bytes_max } => {
             aside.stack = super::stack_trace::read(spec, reader, bytes_max as usize)?;
             Ok(Value::Aside)
         }
         Kind::TextsOf(choices) => {
-            texts(spec, reader, choices.len() as u32, |item| choices.contains(&item))
+            let items_max = choices.len() as u32;
+            texts(spec, reader, (items_max, false), |item| choices.contains(&item))
         }
-        Kind::Queues { items_max } => texts(spec, reader, items_max, is_queue_name),
+        Kind::Queues { items_max } => texts(spec, reader, (items_max, false), is_queue_name),
         Kind::Choice(choices) => {
             let chosen = text(spec, reader)?;
             match choices.iter().position(|choice| *choice == chosen) {
@@ -162,6 +192,7 @@ pub(crate) fn read_value<'a>(
         Kind::DlqConfig => read_dlq_config(spec, reader, aside),
         Kind::StallConfig => read_stall_config(spec, reader, aside),
         Kind::DlqFilter => read_dlq_filter(spec, reader, aside),
+        Kind::BulkFilter => read_bulk_filter(spec, reader, aside),
         Kind::Flags => {
             let count = batch(spec, reader)?;
             aside.flags = Vec::with_capacity(count);
@@ -222,12 +253,29 @@ pub(crate) fn read_value<'a>(
                 aside.results.push(if reader.absent()? {
                     &[]
                 } else {
-                    result(spec, reader, aside.base + index)?
+                    result(spec, reader, aside.known, aside.base + index)?
                 });
             }
             Ok(Value::Aside)
         }
     }
+}
+
+/// What a number counts as in version 3 that version 2 refuses. The reader has stepped over it.
+#[cold]
+fn lenient_integer<'a>(
+    spec: &FieldSpec,
+    mut before: Reader<'a>,
+    version: Version,
+) -> Option<Value<'a>> {
+    let Kind::Integer { min, .. } = spec.kind else { return None };
+    let is_lenient = version.is_three() && spec.is_absent_below;
+    let is_below = |number: Number| match number {
+        Number::Whole(value) => value < min,
+        Number::Float(value) => value < min as f64,
+    };
+    let number = before.number().ok().flatten().filter(|_| is_lenient);
+    number.filter(|&number| is_below(number)).map(|_| Value::Nothing)
 }
 
 #[inline]
@@ -238,6 +286,17 @@ pub(crate) fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a 
         Err(Malformed::NotUtf8) => Err(spec.not_utf8()),
         Err(what) => Err(what.into()),
     }
+}
+
+/// A text of a form.
+#[cold]
+fn formed<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    is_formed: impl Fn(&str) -> bool,
+) -> Result<Value<'a>, Error> {
+    let text = text(spec, reader)?;
+    if is_formed(text) { Ok(Value::Text(text)) } else { Err(spec.out_of_bounds()) }
 }
 
 /// The text of one item of a list.
@@ -256,8 +315,13 @@ pub(crate) fn item<'a>(
 
 /// One of a list of payloads.
 #[inline]
-fn result<'a>(spec: &FieldSpec, reader: &mut Reader<'a>, index: usize) -> Result<&'a [u8], Error> {
-    match reader.skip() {
+fn result<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    known: &[u8],
+    index: usize,
+) -> Result<&'a [u8], Error> {
+    match reader.skip_known(known).map_or_else(|| reader.skip(), Ok) {
         Ok(value) if value.len() <= PAYLOAD_BYTES_MAX as usize => Ok(value),
         Ok(_) | Err(Malformed::NotUtf8 | Malformed::Depth) => Err(spec.wrong_item(index)),
         Err(what) => Err(what.into()),
@@ -350,9 +414,10 @@ fn number<'a>(
 fn payload<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
+    known: &[u8],
     bytes_max: u32,
 ) -> Result<&'a [u8], Error> {
-    match reader.skip() {
+    match reader.skip_known(known).map_or_else(|| reader.skip(), Ok) {
         Ok(value) if value.len() <= bytes_max as usize => Ok(value),
         Ok(_) => Err(spec.out_of_bounds()),
         Err(Malformed::NotUtf8) => Err(spec.not_utf8()),
@@ -365,7 +430,7 @@ fn payload<'a>(
 fn texts<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
-    items_max: u32,
+    (items_max, is_again): (u32, bool),
     fits: impl Fn(&str) -> bool,
 ) -> Result<Value<'a>, Error> {
     let whole = reader.rest();
@@ -374,7 +439,9 @@ fn texts<'a>(
         return Err(spec.out_of_bounds());
     }
     for index in 0..count {
-        if !fits(item(spec, reader, index)?) {
+        if is_again {
+            reader.pass()?;
+        } else if !fits(item(spec, reader, index)?) {
             return Err(spec.wrong_item(index));
         }
     }

@@ -31,8 +31,20 @@ pub struct Manner {
     /// Whether the connection goes on.
     pub stay: bool,
     /// Which of the origins that may read answers it is for, by its place; the first if it is for none of them.
+    /// [`PAGE`] for what the dashboard is made of.
     pub origin: u8,
 }
+
+/// In the place of an origin: an answer that is a page of this server, or a file of it.
+pub const PAGE: u8 = u8::MAX;
+
+/// What a page may do: run the scripts of this server, and talk to it. No text becomes a script or a part of the page.
+const PAGE_LINES: &str = "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
+    Referrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n\
+    Cross-Origin-Resource-Policy: same-origin\r\n\
+    Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+    img-src 'self' data:; base-uri 'self'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'\r\n";
 
 /// The headers that every answer has.
 #[derive(Debug)]
@@ -45,9 +57,24 @@ impl Standing {
     /// With answers open to the pages of `origins`, of which there is at least one, or to all with `*` among them. One
     /// answer can name but one of several: the one that asks.
     pub fn new(origins: &[String]) -> Self {
+        Self::made(origins, false)
+    }
+
+    /// The same, where pages of listed origins may send cookies along.
+    pub fn with_cookies(origins: &[String]) -> Self {
+        Self::made(origins, true)
+    }
+
+    fn made(origins: &[String], cookies: bool) -> Self {
         let all = origins.iter().any(|origin| origin == "*");
         let lines = |origin: &String| {
-            let (origin, vary) = if all { ("*", "") } else { (&**origin, "Vary: Origin\r\n") };
+            let (origin, vary) = match (all, cookies) {
+                (true, _) => ("*", ""),
+                (false, false) => (&**origin, "Vary: Origin\r\n"),
+                (false, true) => {
+                    (&**origin, "Vary: Origin\r\nAccess-Control-Allow-Credentials: true\r\n")
+                }
+            };
             let lines = format!(
                 "Access-Control-Allow-Origin: {origin}\r\n{vary}\
                  X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
@@ -61,6 +88,9 @@ impl Standing {
 
     /// Their lines, for the origin at a place.
     pub fn lines(&self, origin: u8) -> &str {
+        if origin == PAGE {
+            return PAGE_LINES;
+        }
         self.lines.get(usize::from(origin)).map_or("", |lines| lines)
     }
 }
@@ -78,7 +108,7 @@ pub fn write(
     let standing = standing.lines(manner.origin);
     out.reserve(512 + standing.len() + extra.len() + body_bytes);
     begin(out, status);
-    if status != 204 {
+    if !matches!(status, 204 | 304) {
         put(out, &["Content-Type: ", kind, "\r\nContent-Length: "]);
         // Writing to a vector cannot fail.
         let _ = write!(out, "{}", body.len());
@@ -113,6 +143,8 @@ fn reason(status: u16) -> &'static str {
         101 => "Switching Protocols",
         200 => "OK",
         204 => "No Content",
+        302 => "Found",
+        304 => "Not Modified",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",

@@ -1,7 +1,7 @@
 //! The body of a request, gathered as it comes: by its length, or in chunks.
 
 use super::head::Length;
-use super::{BODY_BYTES_MAX, UNREAD_BODY_BYTES_MAX};
+use super::{BODY_BYTES_MAX, SHORT_BODY_BYTES_MAX, UNREAD_BODY_BYTES_MAX};
 use crate::api::error::ErrorKind;
 
 /// Longest line of a chunk's size with its extensions, and longest trailer, in bytes.
@@ -20,6 +20,10 @@ pub struct Limit {
 impl Limit {
     /// One that holds the fields of a command with a payload.
     pub const COMMAND: Self = Self { bytes: BODY_BYTES_MAX, error: ErrorKind::CommandBodyTooLarge };
+
+    /// One that holds the fields of a command without a payload.
+    pub const SHORT: Self =
+        Self { bytes: SHORT_BODY_BYTES_MAX, error: ErrorKind::ShortBodyTooLarge };
 
     /// One that says nothing: what clients send along with any request.
     pub const UNREAD: Self =

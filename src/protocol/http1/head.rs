@@ -14,6 +14,7 @@ pub enum Method {
     Get,
     Head,
     Post,
+    Put,
     Delete,
     Options,
     /// Any other token.
@@ -167,6 +168,7 @@ fn understand<'a>(
             "GET" => Method::Get,
             "HEAD" => Method::Head,
             "POST" => Method::Post,
+            "PUT" => Method::Put,
             "DELETE" => Method::Delete,
             "OPTIONS" => Method::Options,
             _ => Method::Other,

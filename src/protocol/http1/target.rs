@@ -32,14 +32,24 @@ impl<'a> Target<'a> {
 
     /// The value of the first pair of this name.
     pub fn value(&self, name: &str) -> Result<Option<Cow<'a, str>>, BadEscape> {
-        for pair in self.query.split('&') {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if decode(key, true)? == name {
-                return decode(value, true).map(Some);
+        for (key, value) in pairs(self.query) {
+            if of_query(key)? == name {
+                return of_query(value).map(Some);
             }
         }
         Ok(None)
     }
+}
+
+/// The pairs of a query, still as they came.
+pub fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+/// A key or a value of a query with its escapes undone.
+pub fn of_query(text: &str) -> Result<Cow<'_, str>, BadEscape> {
+    decode(text, true)
 }
 
 /// A segment of a path with its escapes undone.

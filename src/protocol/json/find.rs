@@ -2,9 +2,21 @@
 
 use super::plain_length;
 
-/// The text of this name at the top of the object that `beginning` begins with, if all of it has come. Only names and
-/// texts without escapes are found, and what is no JSON is not noticed as such.
+/// The text of this name at the top of the object that `beginning` begins with, if all of it has come. Only names without
+/// escapes are found, a text is given as it stands, and what is no JSON is not noticed as such.
 pub fn text_of<'t>(beginning: &'t [u8], name: &str) -> Option<&'t [u8]> {
+    let value = found(beginning, name, |first| first == b'"')?;
+    beginning.get(value + 1..string_end(beginning, value)? - 1)
+}
+
+/// The same of a value of any kind, as it stands.
+pub fn value_of<'t>(beginning: &'t [u8], name: &str) -> Option<&'t [u8]> {
+    let value = found(beginning, name, |_| true)?;
+    beginning.get(value..value_end(beginning, value)?)
+}
+
+/// Where the first value of this name begins whose first byte `fits`.
+fn found(beginning: &[u8], name: &str, fits: impl Fn(u8) -> bool) -> Option<usize> {
     let mut at = after_space(beginning, 0);
     if beginning.get(at) != Some(&b'{') {
         return None;
@@ -18,8 +30,8 @@ pub fn text_of<'t>(beginning: &'t [u8], name: &str) -> Option<&'t [u8]> {
             return None;
         }
         let value = after_space(beginning, colon + 1);
-        if key == name.as_bytes() && beginning.get(value) == Some(&b'"') {
-            return beginning.get(value + 1..string_end(beginning, value)? - 1);
+        if key == name.as_bytes() && fits(*beginning.get(value)?) {
+            return Some(value);
         }
         let comma = value_end(beginning, value)?;
         if beginning.get(comma) != Some(&b',') {
@@ -65,5 +77,27 @@ fn value_end(text: &[u8], mut at: usize) -> Option<usize> {
             _ => {}
         }
         at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_as_it_stands_if_all_of_it_has_come() {
+        for (text, found) in [
+            (&br#"{"a":[{"reqId":"in"}],"reqId":"r-1","b":2}"#[..], Some(&br#""r-1""#[..])),
+            (br#"{"reqId":"a\"b"}"#, Some(br#""a\"b""#)),
+            (br#"{"reqId": 7 ,"a"#, Some(b"7 ")),
+            (br#"{"reqId":-7.5e3}"#, Some(b"-7.5e3")),
+            (br#"{"reqId":[1,{"a":"]"}],"x"#, Some(br#"[1,{"a":"]"}]"#)),
+            (br#"{"reqId":7"#, None),
+            (br#"{"reqId":"cut"#, None),
+            (br#"{"reqId":"#, None),
+            (b"no JSON", None),
+        ] {
+            assert_eq!(value_of(text, "reqId"), found, "{}", text.escape_ascii());
+        }
     }
 }

@@ -6,6 +6,13 @@
 //! and repeated keys as they stand. `MessagePack` can say more than JSON: [`from_msgpack`] tells how
 //! that is shown. What the values mean is not known here, but for one thing: [`from_reply`] knows
 //! which parts of a reply came from clients.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `find` | a field of an object whose beginning has come |
+//! | `parse` | JSON to MessagePack |
+//! | `print` | MessagePack to JSON |
+//! | `scalar` | numbers, strings, bytes and times as JSON |
 
 mod find;
 mod parse;
@@ -14,8 +21,8 @@ mod scalar;
 
 use std::fmt;
 
-pub use find::text_of;
-pub use parse::{Parse, to_msgpack, to_msgpack_within};
+pub use find::{text_of, value_of};
+pub use parse::{FieldFate, FieldNames, Parse, to_msgpack, to_msgpack_within};
 pub use print::{
     EXPANSION_MAX, Print, TEXT_BYTES_MAX, Unshown, from_msgpack, from_msgpack_within, from_record,
     from_record_within, from_reply, from_reply_within,

@@ -2,10 +2,15 @@
 //! long text costs a slice of a turn at a time. What it writes does not depend on where it stopped, but for the widths
 //! of the counts of lists and objects that were open then.
 
+mod container;
+mod fields;
 mod token;
 
+pub use self::fields::{FieldFate, FieldNames};
+
+use self::container::{Kind, Open};
+use self::fields::Fields;
 use super::{Fault, JSON_DEPTH_MAX, JsonError, plain_length};
-use crate::protocol::msgpack::Reader;
 use crate::protocol::msgpack::writer::Writer;
 use rmp::Marker;
 
@@ -21,6 +26,9 @@ const WIDEST_HEAD_BYTES: usize = 5;
 
 /// How much of a string is looked through at a time. A longer one may be left in its middle.
 const STRING_STEP_BYTES: usize = 64 << 10;
+
+/// Containers that are open where the fields of an object in a list of the outermost object are read.
+const LIST_ITEM_DEPTH: usize = 3;
 
 /// Looking whether a text is UTF-8 takes a fraction of reading it.
 const CHECKED_PER_READ: usize = 4;
@@ -79,28 +87,6 @@ enum State {
     },
 }
 
-/// A container that is being written.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    /// Where its head is.
-    at: usize,
-    /// Whether that has room for any count.
-    wide: bool,
-    kind: Kind,
-    count: usize,
-}
-
-/// A map into which the fields of the object go that the text is, but for those of certain names.
-#[derive(Debug)]
-struct Fields {
-    map: Open,
-    leaves_out: [&'static str; 3],
-    /// Where the field begins that is to be left out.
-    dropped: Option<usize>,
-    /// Whether the text has turned out to be an object.
-    found: bool,
-}
-
 impl Parse {
     /// Reads a text into a value of at most about `bytes_max` bytes, behind so many that the output has.
     pub fn new(out_bytes: usize, bytes_max: usize) -> Self {
@@ -115,22 +101,32 @@ impl Parse {
         }
     }
 
-    /// Reads an object whose fields, but for those of the names in `leaves_out`, join the `entries` of the map at
-    /// `map_at` in the output, whose head has the width of [`Marker::Map32`].
+    /// Reads an object whose fields, as `names` says, join the `entries` of the map at `map_at` in the output, whose
+    /// head has the width of [`Marker::Map32`].
     pub fn fields(
         (map_at, entries): (usize, usize),
         out_bytes: usize,
         bytes_max: usize,
-        leaves_out: [&'static str; 3],
+        names: &'static dyn FieldNames,
     ) -> Self {
         let map = Open { at: map_at, wide: true, kind: Kind::Map, count: entries };
-        let fields = Fields { map, leaves_out, dropped: None, found: false };
-        Self { fields: Some(fields), ..Self::new(out_bytes, bytes_max) }
+        Self { fields: Some(Fields::new(map, names)), ..Self::new(out_bytes, bytes_max) }
     }
 
     /// Whether the text that was to be an object is one.
     pub fn is_object(&self) -> bool {
         self.fields.as_ref().is_some_and(|fields| fields.found)
+    }
+
+    /// Whether the object has one of the fields that are noted.
+    pub fn has_noted(&self) -> bool {
+        self.fields.as_ref().is_some_and(|fields| fields.noted)
+    }
+
+    /// The first name in the object that seems to mean another, and that.
+    pub fn misnamed(&self) -> Option<(&str, &'static str)> {
+        let (name, meant) = self.fields.as_ref()?.misnamed.as_ref()?;
+        Some((name, meant))
     }
 
     /// How much of the text has been read.
@@ -404,21 +400,13 @@ impl Reading<'_, '_> {
             self.parse.at = start;
             self.string_with_escapes(out_start, is_key)?;
         }
-        if is_key && self.parse.open.len() == 1 {
-            self.note_field(out_start);
+        if is_key && matches!(self.parse.open.len(), 1 | LIST_ITEM_DEPTH) {
+            let Parse { fields, open, .. } = &mut *self.parse;
+            if let Some(fields) = fields {
+                fields.note(open, self.out, out_start);
+            }
         }
         Ok(())
-    }
-
-    /// Whether the field whose key has just been written is one to be left out.
-    fn note_field(&mut self, key_at: usize) {
-        let Some(fields) = &mut self.parse.fields else { return };
-        // A longer key bears none of the names.
-        let key = Reader::new(&self.out[key_at..]).text_bytes().ok().flatten();
-        let is_named = key.is_some_and(|key| {
-            fields.leaves_out.iter().any(|name| fields.found && name.as_bytes() == key)
-        });
-        fields.dropped = is_named.then_some(key_at);
     }
 
     /// The length is known at the end only, and its width with it: the head is put in front then, or as soon as it is
@@ -473,34 +461,5 @@ impl Reading<'_, '_> {
             None => return Err(Fault::Truncated),
         }
         Ok(false)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Array,
-    Map,
-}
-
-impl Kind {
-    fn tight(self, count: u8) -> u8 {
-        match self {
-            Self::Array => Marker::FixArray(count).to_u8(),
-            Self::Map => Marker::FixMap(count).to_u8(),
-        }
-    }
-
-    fn wide(self) -> u8 {
-        match self {
-            Self::Array => Marker::Array16.to_u8(),
-            Self::Map => Marker::Map16.to_u8(),
-        }
-    }
-
-    fn widest(self) -> u8 {
-        match self {
-            Self::Array => Marker::Array32.to_u8(),
-            Self::Map => Marker::Map32.to_u8(),
-        }
     }
 }

@@ -199,6 +199,11 @@ impl Print {
         }
     }
 
+    /// Most bytes that its text may have.
+    pub fn bytes_max(&self) -> usize {
+        self.end - self.start
+    }
+
     /// Writes about `bytes` bytes more of text, or reads as many of `value`, which is the same each time, as `out` is but
     /// for what this writes. True once all of it is shown. On an error `out` is as it was before the first time.
     pub fn go_on(

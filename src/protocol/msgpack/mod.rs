@@ -6,10 +6,12 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `patch` | a map with some entries changed |
+//! | `scan` | the check of a long value, a slice at a time |
 //! | `step` | one step: the next scalar, or the size of the next container |
 //! | `writer` | writes values into a byte vector |
 
 pub(crate) mod patch;
+pub(crate) mod scan;
 pub mod step;
 pub mod writer;
 
@@ -250,6 +252,17 @@ impl<'a> Reader<'a> {
         let (value, rest) = self.rest.split_at_checked(end).ok_or(Malformed::Truncated)?;
         self.rest = rest;
         Ok(value)
+    }
+
+    /// Steps over a value that has been checked before, if that is what stands here.
+    #[inline]
+    pub(crate) fn skip_known(&mut self, known: &[u8]) -> Option<&'a [u8]> {
+        if known.is_empty() || !std::ptr::eq(self.rest.as_ptr(), known.as_ptr()) {
+            return None;
+        }
+        let (value, rest) = self.rest.split_at_checked(known.len())?;
+        self.rest = rest;
+        Some(value)
     }
 
     /// As [`Self::skip`], but looks at no more than so many bytes: `None` if the value has more.

@@ -14,7 +14,7 @@ pub struct Writer<'o> {
     out: &'o mut Vec<u8>,
 }
 
-/// A map whose number of entries is not known yet.
+/// A map whose number of entries is not known yet, for one who owns the vector and so cannot keep a [`MapWriter`].
 #[derive(Debug)]
 #[must_use = "a map that is not closed has a wrong count"]
 pub struct OpenMap {
@@ -28,7 +28,92 @@ pub struct OpenArray {
     count_at: usize,
 }
 
+/// A map that counts its entries while they are written, and writes the count when it is dropped.
+///
+/// Its count takes one byte up to 15 entries; with more, what is written moves by two bytes, unless the map was begun as
+/// a wide one.
+#[derive(Debug)]
+pub struct MapWriter<'o> {
+    out: &'o mut Vec<u8>,
+    head_at: usize,
+    entries: u16,
+}
+
+impl<'o> MapWriter<'o> {
+    /// Begins a map behind what `out` holds.
+    #[inline]
+    pub fn begin(out: &'o mut Vec<u8>) -> Self {
+        let head_at = out.len();
+        out.push(Marker::FixMap(0).to_u8());
+        Self { out, head_at, entries: 0 }
+    }
+
+    /// Begins a map that may have more than 15 entries: its count takes three bytes, and what is written stays where it
+    /// is, which matters for large values.
+    #[inline]
+    pub fn begin_wide(out: &'o mut Vec<u8>) -> Self {
+        let head_at = out.len();
+        out.extend_from_slice(&[Marker::Map16.to_u8(), 0, 0]);
+        Self { out, head_at, entries: 0 }
+    }
+
+    /// Begins an entry: one value must follow.
+    #[inline]
+    pub fn key(&mut self, key: &str) -> Writer<'_> {
+        self.entries += 1;
+        let mut writer = Writer::new(self.out);
+        writer.str(key);
+        writer
+    }
+
+    /// Begins an entry whose value is a map.
+    #[inline]
+    pub fn map(&mut self, key: &str) -> MapWriter<'_> {
+        self.key(key);
+        MapWriter::begin(self.out)
+    }
+
+    /// Counts entries that are written behind the map after it is dropped: in a later turn, or into another vector.
+    #[inline]
+    pub fn count_later(&mut self, entries: u16) {
+        self.entries += entries;
+    }
+
+    /// Whether it has no entry yet.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Where the next entry begins in the vector.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.out.len()
+    }
+}
+
+impl Drop for MapWriter<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let [high, low] = self.entries.to_be_bytes();
+        let head = [Marker::Map16.to_u8(), high, low];
+        if self.out[self.head_at] == Marker::Map16.to_u8() {
+            self.out[self.head_at..self.head_at + 3].copy_from_slice(&head);
+        } else if self.entries < 16 {
+            self.out[self.head_at] = Marker::FixMap(0).to_u8() | self.entries as u8;
+        } else {
+            self.out.splice(self.head_at..=self.head_at, head);
+        }
+    }
+}
+
 impl OpenMap {
+    /// Where its count is, in two bytes.
+    #[inline]
+    pub fn count_at(&self) -> usize {
+        self.count_at
+    }
+
     /// Ends the map, in the vector it was begun in.
     #[inline]
     pub fn close(self, writer: &mut Writer<'_>, entries: u16) {
@@ -80,6 +165,18 @@ impl<'o> Writer<'o> {
         self.out.extend_from_slice(&bytes);
     }
 
+    /// Begins a map that counts its entries itself.
+    #[inline]
+    pub fn begin_map(&mut self) -> MapWriter<'_> {
+        MapWriter::begin(self.out)
+    }
+
+    /// Begins a map that counts its entries itself and may have more than 15.
+    #[inline]
+    pub fn begin_wide_map(&mut self) -> MapWriter<'_> {
+        MapWriter::begin_wide(self.out)
+    }
+
     /// Begins a map of up to 65,535 entries, to be counted when it is closed.
     #[inline]
     pub fn open_map(&mut self) -> OpenMap {
@@ -98,6 +195,14 @@ impl<'o> Writer<'o> {
     pub fn str(&mut self, text: &str) {
         self.str_head(text.len());
         self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// An array of strings.
+    pub fn strs(&mut self, texts: &[&str]) {
+        self.array(texts.len());
+        for text in texts {
+            self.str(text);
+        }
     }
 
     /// Begins a string of `length` bytes, which must follow.
@@ -121,6 +226,13 @@ impl<'o> Writer<'o> {
             Some(text) => self.str(text),
             None => self.nil(),
         }
+    }
+
+    /// The same of a text that was checked before, of which only the bytes are known.
+    pub fn checked_str_or_nil(&mut self, text: Option<&[u8]>) {
+        let Some(text) = text else { return self.nil() };
+        self.str_head(text.len());
+        self.out.extend_from_slice(text);
     }
 
     /// The text of a UUID: a job's id or a lock's token.
@@ -246,5 +358,71 @@ impl<'o> Writer<'o> {
         let at = self.out.len();
         self.out.resize(at + bytes, 0);
         at
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use rmpv::Value;
+
+    fn read(bytes: &[u8]) -> Value {
+        let mut rest = bytes;
+        let value = rmpv::decode::read_value(&mut rest).unwrap();
+        assert!(rest.is_empty(), "{} bytes behind the map", rest.len());
+        value
+    }
+
+    fn fill(map: &mut MapWriter<'_>, entries: usize) {
+        (0..entries).for_each(|n| map.key(&n.to_string()).uint(n as u64));
+    }
+
+    #[test]
+    fn a_map_has_as_many_entries_as_were_written_and_a_short_head_up_to_15() {
+        for entries in [0, 1, 15, 16, 300] {
+            let mut bytes = vec![0xc0];
+            let mut outer = MapWriter::begin(&mut bytes);
+            fill(&mut outer.map("inner"), entries);
+            outer.key("behind").bool(true);
+            drop(outer);
+            assert_eq!(bytes[1], 0x82);
+            let value = read(&bytes[1..]);
+            assert_eq!(value["inner"].as_map().unwrap().len(), entries);
+            assert_eq!(value["behind"], Value::from(true));
+            let mut counted = Vec::new();
+            Writer::new(&mut counted).map(entries);
+            assert_eq!(bytes[2 + 1 + "inner".len()..][..counted.len()], counted);
+        }
+    }
+
+    /// Placeholders in it are filled by where they were written.
+    #[test]
+    fn what_a_wide_map_holds_stays_where_it_was_written() {
+        for entries in [1, 40] {
+            let mut bytes = Vec::new();
+            let mut map = MapWriter::begin_wide(&mut bytes);
+            let at = map.key("hole").raw_hole(1);
+            fill(&mut map, entries);
+            drop(map);
+            bytes[at] = 0xc3;
+            let value = read(&bytes);
+            assert_eq!(value["hole"], Value::from(true));
+            assert_eq!(value.as_map().unwrap().len(), entries + 1);
+        }
+    }
+
+    #[test]
+    fn entries_that_follow_a_map_later_are_counted() {
+        let mut bytes = Vec::new();
+        let mut map = MapWriter::begin(&mut bytes);
+        assert!(map.is_empty());
+        map.key("now").bool(true);
+        map.count_later(1);
+        drop(map);
+        let mut later = Writer::new(&mut bytes);
+        later.str("later");
+        later.bool(true);
+        assert_eq!(read(&bytes)["later"], Value::from(true));
     }
 }

@@ -2,22 +2,22 @@
 //! so each is parked, even if its answer comes at once.
 
 use super::dlq::write_dlq_stats;
-use super::job_record::{Show, Wanted};
+use super::job_record_list::{Show, Wanted};
 use super::pending_replies::Shape;
 use super::refusal::refusal_error;
 use crate::api::request::{JobRef, StateFilter};
-use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::connection::reply_writer::{framed, write_data};
+use crate::server::connection::reply_writer::write_data;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Clean, Command};
-use corq_shards::effect::{KnownAs, Reply};
+use corq_shards::effect::Reply;
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
+use corq_shards::queue::listing::Views;
 
 /// What Clean is about if it names no states: everything but the jobs that workers have.
 const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);
@@ -53,6 +53,22 @@ impl ShardServer {
         }
     }
 
+    /// Answers `Drain`. In version 3 of the protocol delayed jobs go as well, unless the command says that they stay.
+    pub(crate) fn drain(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queue: &str,
+        delayed: Option<bool>,
+    ) {
+        let command = if delayed.unwrap_or(ctx.origin.version.is_three()) {
+            Command::DrainAll { queue }
+        } else {
+            Command::Drain { queue }
+        };
+        self.begin_bulk(conns, ctx, &command);
+    }
+
     /// Answers `Clean`.
     pub(crate) fn clean(
         &mut self,
@@ -63,9 +79,15 @@ impl ShardServer {
         states: Option<StateFilter>,
         limit: u32,
     ) {
+        let views = states.map_or(Views::default(), StateFilter::views);
         let states = states_of(states.unwrap_or(CLEANED));
         let clean = Clean { queue, grace_ms, states: &states, limit: u64::from(limit) };
-        self.begin_bulk(conns, ctx, &Command::Clean(clean));
+        let command = if views == Views::default() {
+            Command::Clean(clean)
+        } else {
+            Command::CleanViews { clean, views }
+        };
+        self.begin_bulk(conns, ctx, &command);
     }
 
     /// Writes what came of it.
@@ -78,16 +100,7 @@ impl ShardServer {
     ) {
         match reply {
             Reply::Count(count) => self.write_count(conns, origin, req_id, *count),
-            Reply::Cleaned(ids) => self.respond(conns, origin, |_, sink| {
-                framed(sink, req_id, |sink| {
-                    let mut writer = reply::head(sink.out, true, req_id, 2);
-                    writer.str("count");
-                    writer.uint(ids.len() as u64);
-                    writer.str("ids");
-                    writer.array(ids.len());
-                    ids.iter().for_each(|id| write_known_as(&mut writer, id));
-                });
-            }),
+            Reply::Cleaned(ids) => self.write_cleaned(conns, origin, req_id, ids),
             Reply::Found(jobs) => {
                 let (jobs, wanted) = (jobs.to_vec(), Wanted::DeadLetters);
                 let show = Show { req_id: req_id.map(Into::into), jobs, wanted, begun: None };
@@ -117,11 +130,4 @@ fn states_of(filter: StateFilter) -> Vec<State> {
         State::WaitingChildren => StateFilter::WAITING_CHILDREN,
     };
     State::ALL.into_iter().filter(|&state| filter.has(bit(state))).collect()
-}
-
-fn write_known_as(writer: &mut Writer<'_>, id: &KnownAs) {
-    match id {
-        KnownAs::Id(id) => writer.uuid(id.0),
-        KnownAs::Custom(name) => writer.str(name),
-    }
 }

@@ -1,9 +1,9 @@
 //! Dead letters: what a dead-letter queue says of its jobs beside the jobs themselves, and the rules of queues.
 
-use super::job_record::{Show, Wanted};
-use super::job_view::{buried_of, write_job};
+use super::job_record_list::{Show, Wanted};
+use super::job_view::{attempts_of, buried_of, write_job};
 use crate::api::request::{DlqFilter, JobRef};
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::request_context::RequestContext;
@@ -95,18 +95,12 @@ impl ShardServer {
     ) {
         let DlqRule { auto_retry, retry_interval_ms, retries_max, age_max_ms, entries_max } =
             self.rules_of(queue).dlq;
-        self.write_config(conns, ctx, |writer| {
-            writer.map(5);
-            writer.str("autoRetry");
-            writer.bool(auto_retry);
-            writer.str("autoRetryInterval");
-            writer.uint(retry_interval_ms);
-            writer.str("maxAutoRetries");
-            writer.uint(u64::from(retries_max));
-            writer.str("maxAge");
-            writer.uint_or_nil(age_max_ms);
-            writer.str("maxEntries");
-            writer.uint_or_nil(entries_max.map(u64::from));
+        self.write_config(conns, ctx, |config| {
+            config.key("autoRetry").bool(auto_retry);
+            config.key("autoRetryInterval").uint(retry_interval_ms);
+            config.key("maxAutoRetries").uint(u64::from(retries_max));
+            config.key("maxAge").uint_or_nil(age_max_ms);
+            config.key("maxEntries").uint_or_nil(entries_max.map(u64::from));
         });
     }
 
@@ -118,16 +112,11 @@ impl ShardServer {
         queue: &str,
     ) {
         let StallRule { enabled, interval_ms, stalls_max, grace_ms } = self.rules_of(queue).stall;
-        self.write_config(conns, ctx, |writer| {
-            writer.map(4);
-            writer.str("enabled");
-            writer.bool(enabled);
-            writer.str("stallInterval");
-            writer.uint(u64::from(interval_ms.unwrap_or(UNLOCKED_TTL_MS)));
-            writer.str("maxStalls");
-            writer.uint(u64::from(stalls_max));
-            writer.str("gracePeriod");
-            writer.uint(u64::from(grace_ms));
+        self.write_config(conns, ctx, |config| {
+            config.key("enabled").bool(enabled);
+            config.key("stallInterval").uint(u64::from(interval_ms.unwrap_or(UNLOCKED_TTL_MS)));
+            config.key("maxStalls").uint(u64::from(stalls_max));
+            config.key("gracePeriod").uint(u64::from(grace_ms));
         });
     }
 
@@ -140,13 +129,11 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        write: impl FnOnce(&mut Writer<'_>),
+        write: impl FnOnce(&mut MapWriter<'_>),
     ) {
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                writer.str("config");
-                write(&mut writer);
+                write(&mut reply::begin(sink.out, true, ctx.req_id).map("config"));
             });
         });
     }
@@ -163,8 +150,7 @@ fn scan_request_of(
     DlqScanRequest { queue, filter, offset, limit: limit.min(count.unwrap_or(u64::MAX)), purpose }
 }
 
-/// What there is to say of a job in the dead-letter queue, the job included. Of its attempts, the last one is
-/// known.
+/// What there is to say of a job in the dead-letter queue, the job included, with its attempts as far as they are remembered.
 pub fn write_letter(
     writer: &mut Writer<'_>,
     shard: &Shard,
@@ -179,62 +165,52 @@ pub fn write_letter(
     let started_at_ms = Some(outcome.started_at_ms).filter(|&at_ms| at_ms > 0);
     let took_ms = started_at_ms.map_or(0, |at_ms| failed_at_ms.saturating_sub(at_ms));
     let redelivered = view.options.and_then(|options| options.redelivered);
-    writer.map(9);
-    writer.str("job");
-    write_job(writer, &view, records)?;
-    writer.str("enteredAt");
-    writer.uint(failed_at_ms);
-    writer.str("reason");
-    writer.str(reason);
-    writer.str("error");
-    writer.str(buried.error);
-    writer.str("attempts");
-    writer.array(1);
-    writer.map(6);
-    writer.str("attempt");
-    writer.uint(u64::from(buried.attempts));
-    writer.str("startedAt");
-    writer.uint(started_at_ms.unwrap_or(failed_at_ms));
-    writer.str("failedAt");
-    writer.uint(failed_at_ms);
-    writer.str("reason");
-    writer.str(reason);
-    writer.str("error");
-    writer.str(buried.error);
-    writer.str("duration");
-    writer.uint(took_ms);
-    writer.str("retryCount");
-    writer.uint(redelivered.map_or(0, |before| u64::from(before.times)));
-    writer.str("lastRetryAt");
-    writer.uint_or_nil(redelivered.map(|before| before.last_at_ms));
-    writer.str("nextRetryAt");
-    writer.uint_or_nil(shard.redelivers_at_ms(now_ms, job));
-    writer.str("expiresAt");
-    writer.uint_or_nil(shard.burial_expires_at_ms(job));
+    let mut entry = writer.begin_map();
+    write_job(&mut entry.key("job"), &view, records)?;
+    entry.key("enteredAt").uint(failed_at_ms);
+    entry.key("reason").str(reason);
+    entry.key("error").str(buried.error);
+    let mut attempts = entry.key("attempts");
+    let remembered = attempts_of(&view, records)?;
+    attempts.array(remembered.len() + 1);
+    for (retried, failed) in remembered {
+        let began_ms = Some(failed.started_at_ms).filter(|&at_ms| at_ms > 0);
+        let began_ms = began_ms.unwrap_or(retried.at_ms);
+        let mut attempt = attempts.begin_map();
+        attempt.key("attempt").uint(u64::from(failed.number));
+        attempt.key("startedAt").uint(began_ms);
+        attempt.key("failedAt").uint(retried.at_ms);
+        attempt.key("reason").str(failed.cause.name());
+        attempt.key("error").str(retried.error);
+        attempt.key("duration").uint(retried.at_ms.saturating_sub(began_ms));
+    }
+    let mut attempt = attempts.begin_map();
+    attempt.key("attempt").uint(u64::from(buried.attempts));
+    attempt.key("startedAt").uint(started_at_ms.unwrap_or(failed_at_ms));
+    attempt.key("failedAt").uint(failed_at_ms);
+    attempt.key("reason").str(reason);
+    attempt.key("error").str(buried.error);
+    attempt.key("duration").uint(took_ms);
+    drop(attempt);
+    entry.key("retryCount").uint(redelivered.map_or(0, |before| u64::from(before.times)));
+    entry.key("lastRetryAt").uint_or_nil(redelivered.map(|before| before.last_at_ms));
+    entry.key("nextRetryAt").uint_or_nil(shard.redelivers_at_ms(now_ms, job));
+    entry.key("expiresAt").uint_or_nil(shard.burial_expires_at_ms(job));
     Ok(())
 }
 
 /// `stats` of `GetDlqStats`.
 pub fn write_dlq_stats(writer: &mut Writer<'_>, stats: &FailedStats) {
-    writer.map(7);
-    writer.str("total");
-    writer.uint(stats.total);
-    writer.str("byReason");
-    writer.map(Cause::ALL.len());
+    let mut map = writer.begin_map();
+    map.key("total").uint(stats.total);
+    let mut by_reason = map.map("byReason");
     for (cause, count) in Cause::ALL.into_iter().zip(stats.by_cause) {
-        writer.str(cause.name());
-        writer.uint(count);
+        by_reason.key(cause.name()).uint(count);
     }
-    writer.str("byQueue");
-    writer.map(1);
-    writer.str(&stats.queue);
-    writer.uint(stats.total);
-    writer.str("pendingRetry");
-    writer.uint(stats.retriable);
-    writer.str("expired");
-    writer.uint(stats.expired);
-    writer.str("oldestEntry");
-    writer.uint_or_nil(stats.oldest_ms);
-    writer.str("newestEntry");
-    writer.uint_or_nil(stats.newest_ms);
+    drop(by_reason);
+    map.map("byQueue").key(&stats.queue).uint(stats.total);
+    map.key("pendingRetry").uint(stats.retriable);
+    map.key("expired").uint(stats.expired);
+    map.key("oldestEntry").uint_or_nil(stats.oldest_ms);
+    map.key("newestEntry").uint_or_nil(stats.newest_ms);
 }

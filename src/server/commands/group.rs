@@ -16,14 +16,14 @@ use corq_shards::queue::Queue;
 const NO_WINDOW: i64 = -2;
 
 /// What is answered to a question about a group.
-enum Told {
+enum GroupAnswer {
     Number(Option<u64>),
     Rate(Option<GroupRate>),
     NoWindow,
     Flag(bool),
 }
 
-impl Told {
+impl GroupAnswer {
     fn write(&self, writer: &mut Writer<'_>) {
         match *self {
             Self::Number(number) => writer.uint_or_nil(number),
@@ -52,19 +52,19 @@ impl ShardServer {
         let found = shard.group(queue, group);
         let (pending, active) = found.map_or((0, 0), |group| (group.pending, group.active));
         let set = found.map_or_else(GroupSettings::default, |group| group.settings);
-        let (name, told) = match ask {
-            GroupAsk::JobsCount => ("count", Told::Number(Some(pending))),
-            GroupAsk::ActiveCount => ("count", Told::Number(Some(active))),
-            GroupAsk::RateLimit => ("limit", Told::Rate(set.rate)),
+        let (name, answer) = match ask {
+            GroupAsk::JobsCount => ("count", GroupAnswer::Number(Some(pending))),
+            GroupAsk::ActiveCount => ("count", GroupAnswer::Number(Some(active))),
+            GroupAsk::RateLimit => ("limit", GroupAnswer::Rate(set.rate)),
             GroupAsk::RateLimitTtl { .. } => {
-                ("ttl", wait_ms.map_or(Told::NoWindow, |ms| Told::Number(Some(ms))))
+                ("ttl", wait_ms.map_or(GroupAnswer::NoWindow, |ms| GroupAnswer::Number(Some(ms))))
             }
-            GroupAsk::Concurrency => ("concurrency", Told::Number(set.active_max)),
-            GroupAsk::Weight => ("weight", Told::Number(Some(u64::from(set.weight)))),
-            GroupAsk::IsPaused => ("paused", Told::Flag(set.paused)),
+            GroupAsk::Concurrency => ("concurrency", GroupAnswer::Number(set.active_max)),
+            GroupAsk::Weight => ("weight", GroupAnswer::Number(Some(u64::from(set.weight)))),
+            GroupAsk::IsPaused => ("paused", GroupAnswer::Flag(set.paused)),
         };
         self.respond(conns, ctx.origin, |_, sink| {
-            write_data(sink, ctx.req_id, name, |to| told.write(to));
+            write_data(sink, ctx.req_id, name, |to| answer.write(to));
         });
     }
 
@@ -114,28 +114,20 @@ impl ShardServer {
         self.meter.note(rows.len());
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                writer.str("groups");
-                writer.array(rows.len());
+                let mut reply = reply::begin(sink.out, true, ctx.req_id);
+                let mut groups = reply.key("groups");
+                groups.array(rows.len());
                 for (name, pending, active, set) in &rows {
-                    writer.map(8);
-                    writer.str("id");
-                    writer.str(name);
-                    writer.str("count");
-                    writer.uint(*pending);
-                    writer.str("active");
-                    writer.uint(*active);
-                    writer.str("paused");
-                    writer.bool(set.paused);
-                    writer.str("weight");
-                    writer.uint(u64::from(set.weight));
-                    writer.str("concurrency");
-                    writer.uint_or_nil(set.active_max);
-                    writer.str("limit");
-                    write_rate(&mut writer, set.rate);
-                    writer.str("heldFor");
+                    let mut row = groups.begin_map();
+                    row.key("id").str(name);
+                    row.key("count").uint(*pending);
+                    row.key("active").uint(*active);
+                    row.key("paused").bool(set.paused);
+                    row.key("weight").uint(u64::from(set.weight));
+                    row.key("concurrency").uint_or_nil(set.active_max);
+                    write_rate(&mut row.key("limit"), set.rate);
                     let held_ms = set.held_until_ms.saturating_sub(now_ms);
-                    writer.uint_or_nil((held_ms > 0).then_some(held_ms));
+                    row.key("heldFor").uint_or_nil((held_ms > 0).then_some(held_ms));
                 }
             });
         });
@@ -147,9 +139,7 @@ fn write_rate(writer: &mut Writer<'_>, rate: Option<GroupRate>) {
         writer.nil();
         return;
     };
-    writer.map(2);
-    writer.str("max");
-    writer.uint(rate.jobs);
-    writer.str("duration");
-    writer.uint(rate.span_ms);
+    let mut map = writer.begin_map();
+    map.key("max").uint(rate.jobs);
+    map.key("duration").uint(rate.span_ms);
 }

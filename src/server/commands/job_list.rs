@@ -1,8 +1,10 @@
 //! `GetJobs`: looks through a queue slice by slice, a slice a turn, and shows what it has found.
 
-use super::job_record::{Show, Wanted};
+use super::job_record_list::{Show, Wanted};
 use crate::api::commands::STATES;
 use crate::api::request::StateFilter;
+use crate::server::dashboard::queue_page::QueuePage;
+use crate::server::event_loop::turn_meter::BYTES_PER_STEP;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
@@ -13,9 +15,19 @@ use std::collections::VecDeque;
 
 /// A listing that goes on. One per command, so the connections bound their number.
 pub struct JobListing {
-    origin: Origin,
-    req_id: Option<Box<[u8]>>,
-    listing: Listing,
+    /// Who asked.
+    pub origin: Origin,
+    pub req_id: Option<Box<[u8]>>,
+    pub listing: Listing,
+    pub then: Then,
+}
+
+/// What becomes of the jobs that are found.
+pub enum Then {
+    /// They are shown in full.
+    Show,
+    /// They are a part of the page of their queue.
+    QueuePage(Box<QueuePage>),
 }
 
 /// The listings of a shard, each in its turn.
@@ -30,9 +42,15 @@ impl ShardServer {
         listing: Listing,
     ) {
         let req_id = ctx.req_id.map(Into::into);
-        let looking = JobListing { origin: ctx.origin, req_id, listing };
+        let looking = JobListing { origin: ctx.origin, req_id, listing, then: Then::Show };
+        self.begin_listing(conns, looking);
+    }
+
+    /// Begins to look for jobs.
+    pub(crate) fn begin_listing(&mut self, conns: &mut Connections, looking: JobListing) {
+        let origin = looking.origin;
         if let Some(looking) = self.list_on(conns, looking) {
-            self.deferred(ctx.origin);
+            self.deferred(origin);
             self.job_listings.push_back(looking);
         }
     }
@@ -53,39 +71,51 @@ impl ShardServer {
     }
 
     fn list_on(&mut self, conns: &mut Connections, mut looking: JobListing) -> Option<JobListing> {
-        if !self.engine.shard.look_for(&mut looking.listing) {
+        let before = self.steps();
+        let is_done = self.engine.shard.look_for(&mut looking.listing);
+        // Looks count like bytes of large answers: however many connections ask in a turn, it begins a few listings only.
+        self.large_replies.note_written((self.steps() - before) as usize * BYTES_PER_STEP);
+        if !is_done {
             return Some(looking);
         }
-        let JobListing { origin, req_id, listing } = looking;
-        let show = Show { req_id, jobs: listing.found(), wanted: Wanted::Jobs, begun: None };
-        self.show(conns, origin, show, Vec::new());
-        None
+        let JobListing { origin, req_id, listing, then } = looking;
+        match then {
+            Then::Show => {
+                let show =
+                    Show { req_id, jobs: listing.found(), wanted: Wanted::Jobs, begun: None };
+                self.show(conns, origin, show, Vec::new());
+                None
+            }
+            Then::QueuePage(mut page) => {
+                page.note(listing.found());
+                let Some(listing) = self.next_of_page(&page) else {
+                    self.write_queue_page(conns, origin, req_id.as_deref(), &page);
+                    return None;
+                };
+                Some(JobListing { origin, req_id, listing, then: Then::QueuePage(page) })
+            }
+        }
     }
 }
 
 /// The listing that `GetJobs` asks for.
-pub(super) fn listing_of(
+pub(crate) fn listing_of(
     queue: &str,
     states: Option<StateFilter>,
     (offset, limit): (u64, u32),
     oldest_first: Option<bool>,
 ) -> Listing {
     let listing = Listing::new(queue, states_of(states), offset, limit as usize);
-    listing.with(views_of(states)).newest_first(oldest_first == Some(false))
+    let views = states.map_or(Views::default(), StateFilter::views);
+    listing.with(views).newest_first(oldest_first == Some(false))
 }
 
 /// The states that a filter names; all if there is none.
-fn states_of(filter: Option<StateFilter>) -> States {
+pub(crate) fn states_of(filter: Option<StateFilter>) -> States {
     let Some(filter) = filter else { return States::all() };
     let named = |state: &State| {
         let at = STATES.iter().position(|name| *name == state.name());
         at.is_some_and(|at| filter.has(1 << at))
     };
     State::ALL.into_iter().filter(named).collect()
-}
-
-/// What a filter names that is no state.
-fn views_of(filter: Option<StateFilter>) -> Views {
-    let has = |bit| filter.is_some_and(|filter| filter.has(bit));
-    Views { prioritized: has(StateFilter::PRIORITIZED), paused: has(StateFilter::PAUSED) }
 }

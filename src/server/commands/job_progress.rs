@@ -1,6 +1,6 @@
 //! Queries of what workers reported about a job: its progress, its log lines.
 
-use super::job_view::text_of;
+use super::job_view::{progress_of, text_bytes_of, text_of};
 use crate::api::commands::LOG_LEVELS;
 use crate::api::error::ErrorKind;
 use crate::api::request::JobRef;
@@ -27,13 +27,11 @@ impl ShardServer {
         }
         self.respond(conns, ctx.origin, |engine, sink| {
             let records = Records::new(&engine.journal, ctx.fetched);
-            let message = notes.message.and_then(|stored| text_of(&records, &stored).ok());
+            let message = notes.message.and_then(|stored| text_bytes_of(&records, &stored).ok());
             framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 2);
-                writer.str("progress");
-                writer.number(notes.progress);
-                writer.str("message");
-                writer.str_or_nil(message);
+                let mut reply = reply::begin(sink.out, true, ctx.req_id);
+                reply.key("progress").number(notes.progress);
+                reply.key("message").checked_str_or_nil(message);
             });
         });
     }
@@ -58,19 +56,15 @@ impl ShardServer {
         self.respond(conns, ctx.origin, |engine, sink| {
             let records = Records::new(&engine.journal, ctx.fetched);
             framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                writer.str("data");
-                writer.map(1);
-                writer.str("logs");
-                writer.array(lines.len());
+                let mut reply = reply::begin(sink.out, true, ctx.req_id);
+                let mut data = reply.map("data");
+                let mut logs = data.key("logs");
+                logs.array(lines.len());
                 for LogEntry { at_ms, level, stored } in &lines {
-                    writer.map(3);
-                    writer.str("message");
-                    writer.str(text_of(&records, stored).unwrap_or_default());
-                    writer.str("level");
-                    writer.str(LOG_LEVELS[*level as usize]);
-                    writer.str("timestamp");
-                    writer.uint(*at_ms);
+                    let mut line = logs.begin_map();
+                    line.key("message").str(text_of(&records, stored).unwrap_or_default());
+                    line.key("level").str(LOG_LEVELS[*level as usize]);
+                    line.key("timestamp").uint(*at_ms);
                 }
             });
         });
@@ -83,17 +77,11 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         job: JobRef<'_>,
     ) -> Option<Notes> {
-        if self.try_as_name(conns, ctx, job) {
-            return None;
-        }
-        let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
-        let Some(index) = found else {
-            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::JobNotFound);
-            return None;
-        };
-        let options = self.engine.shard.view(index).options;
-        let notes = options.and_then(|options| options.notes.as_deref());
-        Some(notes.cloned().unwrap_or_default())
+        let (_, index) = self.known_job(conns, ctx, job)?;
+        let view = self.engine.shard.view(index);
+        let notes = view.options.and_then(|options| options.notes.as_deref());
+        let progress = progress_of(&view);
+        Some(Notes { progress, ..notes.cloned().unwrap_or_default() })
     }
 
     /// Whether all these records can be read now. If not, the question is asked again later, or is

@@ -1,24 +1,27 @@
 //! Questions about jobs and queues of this shard. What they need of the log may have to be read from
 //! the disk first; then the question is asked again.
 
-use super::job_record::{Show, Wanted};
-use super::job_view::write_id;
+use super::job_record_list::{Show, Wanted};
+use super::job_view::{write_id, write_ref};
 use crate::api::error::ErrorKind;
 use crate::api::request::JobRef;
-use crate::protocol::decode::decode;
+use crate::api::version::Version;
+use crate::protocol::decode::decode_frame;
 use crate::protocol::frame::PREFIX_BYTES;
-use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::{framed, write_data};
+use crate::server::dashboard::queue_page::{NAMES, NO_COUNTS, counts_by_state, counts_once};
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::{Continuation, Waiting};
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
+use corq_shards::command::ClientId;
 use corq_shards::job::State;
 use corq_shards::log_record::location::LogRef;
 use corq_shards::queue::Queue;
+use corq_shards::queue::listing::States;
 
 impl ShardServer {
     /// Answers `GetDeduplicationJobId`.
@@ -45,7 +48,11 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         queue: &str,
     ) {
-        let count = self.engine.shard.queue(queue).map_or(0, Queue::total);
+        let counted = match ctx.origin.version {
+            Version::Two => States::all(),
+            Version::Three => [State::Waiting, State::Delayed].into_iter().collect(),
+        };
+        let count = self.engine.shard.queue(queue).map_or(0, |queue| queue.count_of(counted));
         self.write_count(conns, ctx.origin, ctx.req_id, count);
     }
 
@@ -59,9 +66,7 @@ impl ShardServer {
         let paused = self.engine.shard.queue(queue).is_some_and(Queue::is_paused);
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                writer.str("paused");
-                writer.bool(paused);
+                reply::begin(sink.out, true, ctx.req_id).key("paused").bool(paused);
             });
         });
     }
@@ -106,15 +111,19 @@ impl ShardServer {
                 }
             }
             Continuation::Ask { frame, lookup } => {
-                if let Ok(request) = decode(&frame) {
+                if let Ok(request) = decode_frame(frame.view(), origin.version) {
                     self.meter_command(request.op, frame.len());
-                    let (req_id, frame, body) = (request.req_id, &*frame, &request.body);
+                    let (req_id, frame, body) = (request.req_id, frame.view(), &request.body);
                     let fetched = &fetched;
                     let ctx = RequestContext { origin, req_id, frame, body, lookup, fetched };
                     self.execute(conns, ctx);
                 }
             }
             Continuation::Show(show) => self.show(conns, origin, show, fetched),
+            Continuation::Scan(page) => self.scan_on(conns, page, fetched),
+            Continuation::Task { number } => self.go_on_with_bulk_task(conns, number, &fetched),
+            Continuation::Groups(scan) => self.group_on(conns, scan, fetched),
+            Continuation::Detail(detail) => self.show_job_detail(conns, *detail, fetched),
             Continuation::ChildValues(valuing) => {
                 self.read_child_values_on(conns, *valuing, &fetched);
             }
@@ -124,7 +133,23 @@ impl ShardServer {
             Continuation::ParentLink { step, link } => {
                 self.child_record_arrived(conns, step, link, &fetched);
             }
-            Continuation::PublishEvent { place } => self.told_record_arrived(place, &fetched),
+            Continuation::PublishEvent { place } => self.event_record_arrived(place, &fetched),
+            Continuation::Nothing => {}
+        }
+    }
+
+    /// Ends what a client that is gone waited for while records were read.
+    pub(crate) fn stop_reading(&mut self, client: ClientId) {
+        for gone in self.cold.forget(client) {
+            match gone {
+                Continuation::Scan(page) => self.large_replies.note_shown(page.bytes),
+                Continuation::ChildValues(values) => self.large_replies.note_shown(values.bytes),
+                Continuation::Groups(scan) => self.release_groups(scan.begun_at),
+                Continuation::Show(Show { begun: Some(begun), .. }) => {
+                    self.large_replies.note_shown(begun.expected_bytes);
+                }
+                _ => {}
+            }
         }
     }
 
@@ -159,12 +184,14 @@ impl ShardServer {
             return;
         }
         let found = ctx.id_of(job).and_then(|id| self.engine.shard.find(id));
-        let Some(view) = found.map(|index| self.engine.shard.view(index)) else {
+        let view = found.map(|index| self.engine.shard.view(index));
+        if view.is_none() && !ctx.origin.version.is_three() {
             self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::JobNotFound);
             return;
-        };
-        let completed = view.outcome.filter(|_| view.job.state == State::Completed);
-        let stored = completed.map(|outcome| outcome.stored).filter(|at| at.payload_bytes > 0);
+        }
+        let completed = view.filter(|view| view.job.state == State::Completed);
+        let outcome = completed.and_then(|view| view.outcome);
+        let stored = outcome.map(|outcome| outcome.stored).filter(|at| at.payload_bytes > 0);
         let records = Records::new(&self.engine.journal, ctx.fetched);
         match stored.map(|stored| (stored, records.payload(&stored))) {
             Some((stored, Err(Absent::Cold))) => self.read_then_ask(ctx, &[stored]),
@@ -175,11 +202,12 @@ impl ShardServer {
                 let records = Records::new(&engine.journal, ctx.fetched);
                 let result = stored.and_then(|stored| records.payload(&stored).ok());
                 framed(sink, ctx.req_id, |sink| {
-                    let mut writer = reply::head(sink.out, true, ctx.req_id, 2);
-                    writer.str("id");
-                    write_ref(&mut writer, job);
-                    writer.str("result");
-                    writer.raw_or_nil(result.unwrap_or_default());
+                    let mut reply = reply::begin(sink.out, true, ctx.req_id);
+                    write_ref(&mut reply.key("id"), job);
+                    // In version 3 a result that there is not stands nowhere: null is one that a worker may give.
+                    if result.is_some() || !ctx.origin.version.is_three() {
+                        reply.key("result").raw_or_nil(result.unwrap_or_default());
+                    }
                 });
             }),
         }
@@ -198,11 +226,9 @@ impl ShardServer {
         self.respond(conns, ctx.origin, |engine, sink| {
             let state = found.map_or(State::Vacant, |index| engine.shard.view(index).job.state);
             framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 2);
-                writer.str("id");
-                write_ref(&mut writer, job);
-                writer.str("state");
-                writer.str(state.name());
+                let mut reply = reply::begin(sink.out, true, ctx.req_id);
+                write_ref(&mut reply.key("id"), job);
+                reply.key("state").str(state.name());
             });
         });
     }
@@ -213,25 +239,18 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         queue: &str,
     ) {
-        let queue = self.engine.shard.queue(queue);
-        let counts = State::ALL.map(|state| queue.map_or(0, |queue| queue.count(state)));
+        let is_three = ctx.origin.version.is_three();
+        let counts = self.engine.shard.queue(queue).map_or(NO_COUNTS, |queue| {
+            if is_three { counts_once(queue) } else { counts_by_state(queue) }
+        });
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                writer.str("counts");
-                writer.map(State::ALL.len());
-                for (state, count) in State::ALL.iter().zip(counts) {
-                    writer.str(state.name());
-                    writer.uint(count);
+                let mut reply = reply::begin(sink.out, true, ctx.req_id);
+                let mut map = reply.map("counts");
+                for (name, count) in NAMES.iter().zip(counts) {
+                    map.key(name).uint(count);
                 }
             });
         });
-    }
-}
-
-pub(crate) fn write_ref(writer: &mut Writer<'_>, job: JobRef<'_>) {
-    match job {
-        JobRef::Id(id) => writer.uuid(id.0),
-        JobRef::Custom(name) => writer.str(name),
     }
 }

@@ -2,93 +2,38 @@
 //! written slice by slice, a slice a turn, so that other requests are served in between.
 
 use super::dlq::write_letter;
+use super::job_record_list::{Begun, Show, Wanted};
 use super::job_view::{records_of, write_job};
 use crate::api::error::ErrorKind;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
-use crate::protocol::reply::{self, Frame};
+use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
-use crate::server::overload::large_replies::TURN_BYTES_MAX;
+use crate::server::event_loop::turn_meter::BYTES_PER_STEP;
+use crate::server::overload::large_replies::{LARGE_BYTES, TURN_BYTES_MAX};
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
-use corq_shards::Shard;
 use corq_shards::command::ClientId;
-use corq_shards::job::State;
-use corq_shards::job::id::JobId;
 use corq_shards::log_record::location::LogRef;
-use rmp::Marker;
-use std::collections::VecDeque;
 
-/// Jobs to be shown.
-#[derive(Debug)]
-pub struct Show {
-    /// The client's name for the request.
-    pub req_id: Option<Box<[u8]>>,
-    /// Which; those that are gone by now are left out.
-    pub jobs: Vec<JobId>,
-    /// In which form.
-    pub wanted: Wanted,
-    /// How far that is, if it takes several turns.
-    pub begun: Option<Box<Begun>>,
-}
+/// Bytes that a turn writes of a list, but for the last job's.
+const SLICE_BYTES: usize = 1 << 20;
 
-/// A list that is being written.
-#[derive(Debug)]
-pub struct Begun {
-    /// The first of the jobs that have not been looked at.
-    next: usize,
-    /// How many have been written, and where in the reply that is to be said.
-    count: u32,
-    count_at: usize,
-    framing: Frame,
-    reply: Vec<u8>,
-    /// What there is to say of each beside it.
-    entries: Vec<u8>,
-    /// What all of it is expected to take.
-    expected_bytes: usize,
-}
+/// How often a job's records are written, at most, where there is more to say of each: twice as a job, whose error may be
+/// its stack as well, and its error twice beside it.
+const LETTER_COPIES: usize = 6;
 
-impl Begun {
-    fn new(show: &Show, expected_bytes: usize) -> Self {
-        let mut reply = Vec::with_capacity(expected_bytes.min(FRAME_BYTES_MAX));
-        let framing = Frame::begin(&mut reply);
-        let letters = show.wanted == Wanted::DeadLetters;
-        let mut writer =
-            reply::head(&mut reply, true, show.req_id.as_deref(), 1 + usize::from(letters));
-        writer.str("jobs");
-        // Jobs may be gone by the time they are looked at, so their number comes at the end.
-        writer.raw(&[Marker::Array32.to_u8(), 0, 0, 0, 0]);
-        let count_at = reply.len() - 4;
-        let (next, count, entries) = (0, 0, Vec::new());
-        Self { next, count, count_at, framing, reply, entries, expected_bytes }
-    }
-}
+/// Records that a turn writes of a list, but for the last job's: a job may have more than twenty small ones.
+const TURN_RECORDS_MAX: usize = 512;
 
-/// Lists that are being written, each in its turn.
-pub type JobRecordLists = VecDeque<(Origin, Show)>;
+/// What is said of a job beside its records, about.
+const ROOM_BESIDE: usize = 4096;
 
-/// The form in which jobs are shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
-    /// One job.
-    Job,
-    Jobs,
-    /// A list, and what there is to say of each as one of a dead-letter queue beside it.
-    DeadLetters,
-}
-
-impl Wanted {
-    /// The index of a job, if it can be shown so. Between the search for it and its answer it may have gone,
-    /// or have left the dead-letter queue.
-    fn find(self, shard: &Shard, id: JobId) -> Option<u32> {
-        let is_there =
-            |job: &u32| self != Self::DeadLetters || shard.view(*job).job.state == State::Failed;
-        shard.find(id).filter(is_there)
-    }
-}
+/// What a row counts at least of the large answers of a turn.
+const ROW_BYTES_MIN: usize = TURN_BYTES_MAX / 1024;
 
 impl ShardServer {
     /// Shows jobs. `fetched` holds records that had to be read for it first.
@@ -120,12 +65,15 @@ impl ShardServer {
             self.refuse(conns, origin, req_id, ErrorKind::JobNotFound);
             return;
         }
-        if bytes > TURN_BYTES_MAX as u64 && show.wanted != Wanted::Job {
+        let copies = if show.wanted == Wanted::DeadLetters { LETTER_COPIES as u64 / 2 } else { 1 };
+        let is_long = bytes * copies > TURN_BYTES_MAX as u64 || needed.len() > TURN_RECORDS_MAX;
+        if is_long && show.wanted != Wanted::Job {
             show.begun = Some(Box::new(Begun::new(&show, bytes as usize)));
             self.large_replies.note_begun(bytes as usize);
             self.show_slice(conns, origin, show, fetched);
             return;
         }
+        let records_count = needed.len();
         let records = Records::new(&self.engine.journal, &fetched);
         let missing = |stored: &LogRef| records.record(stored) == Err(Absent::Cold);
         let missing: Vec<LogRef> = needed.into_iter().filter(missing).collect();
@@ -133,29 +81,33 @@ impl ShardServer {
             self.read_first(origin, Continuation::Show(show), &missing, fetched);
             return;
         }
+        self.meter.note(records_count + bytes as usize / BYTES_PER_STEP);
         let now_ms = self.now_ms;
         self.respond(conns, origin, |engine, sink| {
+            if bytes >= LARGE_BYTES as u64 {
+                // What is written would be moved otherwise, once its room is too small.
+                sink.out.reserve(bytes as usize + ROOM_BESIDE);
+            }
             let records = Records::new(&engine.journal, &fetched);
             let start = sink.out.len();
             let mut written = Ok(());
             framed(sink, req_id, |sink| {
                 let letters = show.wanted == Wanted::DeadLetters;
-                let mut writer = reply::head(sink.out, true, req_id, 1 + usize::from(letters));
-                if show.wanted == Wanted::Job {
-                    writer.str("job");
-                } else {
-                    writer.str("jobs");
-                    writer.array(jobs.len());
+                let mut reply = reply::begin(sink.out, true, req_id);
+                let is_one = show.wanted == Wanted::Job;
+                let mut list = reply.key(if is_one { "job" } else { "jobs" });
+                if !is_one {
+                    list.array(jobs.len());
                 }
                 let shard = &engine.shard;
                 written = jobs
                     .iter()
-                    .try_for_each(|&job| write_job(&mut writer, &shard.view(job), &records));
+                    .try_for_each(|&job| write_job(&mut list, &shard.view(job), &records));
                 if written.is_ok() && letters {
-                    writer.str("entries");
-                    writer.array(jobs.len());
+                    let mut entries = reply.key("entries");
+                    entries.array(jobs.len());
                     written = jobs.iter().try_for_each(|&job| {
-                        write_letter(&mut writer, shard, job, &records, now_ms)
+                        write_letter(&mut entries, shard, job, &records, now_ms)
                     });
                 }
             });
@@ -176,18 +128,23 @@ impl ShardServer {
     ) {
         let Some(begun) = &mut show.begun else { return };
         let letters = show.wanted == Wanted::DeadLetters;
+        if begun.next == show.jobs.len() {
+            self.join_entries(conns, origin, show);
+            return;
+        }
         let shard = &self.engine.shard;
         let (mut jobs, mut needed, mut bytes, mut next) = (vec![], vec![], 0, begun.next);
-        while next < show.jobs.len() && bytes < TURN_BYTES_MAX {
+        while next < show.jobs.len() && bytes < SLICE_BYTES && needed.len() < TURN_RECORDS_MAX {
             let found = show.wanted.find(shard, show.jobs[next]);
             next += 1;
             let Some(job) = found else { continue };
             jobs.push(job);
             for stored in records_of(&shard.view(job)) {
-                bytes += stored.record_bytes as usize * (1 + usize::from(letters));
+                bytes += stored.record_bytes as usize * if letters { LETTER_COPIES } else { 1 };
                 needed.push(stored);
             }
         }
+        let records_count = needed.len();
         let records = Records::new(&self.engine.journal, &fetched);
         needed.retain(|stored| records.record(stored) == Err(Absent::Cold));
         if !needed.is_empty() {
@@ -203,24 +160,54 @@ impl ShardServer {
             }
             Ok::<(), Absent>(())
         });
-        self.meter.note(jobs.len());
+        self.meter.note(records_count);
+        self.meter.note_bytes(begun.reply.len() + begun.entries.len() - before);
         begun.next = next;
         begun.count += jobs.len() as u32;
         let bytes = begun.reply.len() + begun.entries.len();
-        self.large_replies.note_written(bytes - before);
+        // Short rows take their time, too: a turn that wrote megabytes of them would be long.
+        self.large_replies.note_written((bytes - before).max(jobs.len() * ROW_BYTES_MIN));
         // What it says of jobs that have been changed since may be longer: then it ends as one that is too large.
-        if written.is_ok() && begun.next < show.jobs.len() && bytes <= FRAME_BYTES_MAX {
+        let goes_on = begun.next < show.jobs.len() || letters;
+        if written.is_ok() && goes_on && bytes <= FRAME_BYTES_MAX {
             self.deferred(origin);
-            self.job_record_lists.push_back((origin, show));
+            self.job_record_lists.push_back(origin.client, (origin, show));
             return;
         }
         let expected_bytes = begun.expected_bytes;
         self.large_replies.note_shown(expected_bytes);
         match (written, show.begun.take()) {
+            (Ok(()), Some(_)) if letters => {
+                self.refuse(conns, origin, show.req_id.as_deref(), ErrorKind::ReplyTooLarge);
+            }
             (Ok(()), Some(begun)) => {
-                self.send_list(conns, origin, show.req_id.as_deref(), letters, *begun);
+                self.send_list(conns, origin, show.req_id.as_deref(), *begun);
             }
             _ => self.refuse(conns, origin, show.req_id.as_deref(), ErrorKind::Damaged),
+        }
+    }
+
+    /// Puts more of what there is to say of each job behind the jobs, which are all written.
+    fn join_entries(&mut self, conns: &mut Connections, origin: Origin, mut show: Show) {
+        let Some(begun) = &mut show.begun else { return };
+        if begun.joined == 0 {
+            let mut writer = Writer::new(&mut begun.reply);
+            writer.str("entries");
+            writer.array(begun.count as usize);
+        }
+        let to = begun.entries.len().min(begun.joined + SLICE_BYTES);
+        begun.reply.extend_from_slice(&begun.entries[begun.joined..to]);
+        self.meter.note_bytes(to - begun.joined);
+        self.large_replies.note_written(to - begun.joined);
+        begun.joined = to;
+        if to < begun.entries.len() {
+            self.deferred(origin);
+            self.job_record_lists.push_back(origin.client, (origin, show));
+            return;
+        }
+        self.large_replies.note_shown(begun.expected_bytes);
+        if let Some(begun) = show.begun.take() {
+            self.send_list(conns, origin, show.req_id.as_deref(), *begun);
         }
     }
 
@@ -230,17 +217,10 @@ impl ShardServer {
         conns: &mut Connections,
         origin: Origin,
         req_id: Option<&[u8]>,
-        letters: bool,
         begun: Begun,
     ) {
-        let Begun { mut reply, framing, entries, count, count_at, .. } = begun;
+        let Begun { mut reply, framing, count, count_at, .. } = begun;
         reply[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
-        if letters {
-            let mut writer = Writer::new(&mut reply);
-            writer.str("entries");
-            writer.array(count as usize);
-            writer.raw(&entries);
-        }
         if framing.finish(&mut reply).is_err() {
             self.refuse(conns, origin, req_id, ErrorKind::ReplyTooLarge);
             return;
@@ -257,13 +237,11 @@ impl ShardServer {
 
     /// Ends the lists of a client that is gone.
     pub(crate) fn stop_showing(&mut self, client: ClientId) {
-        self.job_record_lists.retain(|(origin, show)| {
-            let stays = origin.client != client;
-            if let Some(begun) = show.begun.as_ref().filter(|_| !stays) {
+        for (_, show) in self.job_record_lists.take_of(client, |_| true) {
+            if let Some(begun) = show.begun {
                 self.large_replies.note_shown(begun.expected_bytes);
             }
-            stays
-        });
+        }
     }
 
     fn needed(&self, jobs: &[u32]) -> Vec<LogRef> {

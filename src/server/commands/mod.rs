@@ -2,72 +2,89 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `ack` | ACK |
+//! | `ack_reply` | what else than ok is answered about attempts |
 //! | `bulk` | commands on all jobs of a queue, in slices |
+//! | `cleaned_ids` | the answer of Clean, in slices |
 //! | `dlq` | the dead-letter queue, and the rules of queues |
+//! | `explain` | Explain: why a job does not run |
+//! | `given_options` | what a worker is shown of how a job was pushed |
 //! | `group` | groups of jobs |
 //! | `job_change` | commands on one job in any state |
+//! | `job_detail` | GetJobDetail: a job with its attempts, its log and its children |
 //! | `job_list` | pages of jobs, written slice by slice |
 //! | `job_progress` | progress and log lines of a job |
 //! | `job_read` | GetJob, GetState, GetResult and the like |
 //! | `job_record` | jobs in full |
+//! | `job_record_list` | which jobs, and lists on their way: data only |
 //! | `job_view` | a job as clients see it |
 //! | `pending_replies` | commands that are answered later |
 //! | `priority_counts` | GetCountsPerPriority, in slices |
+//! | `pull` | PULL, PULLB |
+//! | `push` | PUSH, PUSHB |
 //! | `refusal` | what the engine refuses, as an error for the client |
 //! | `queue` | limits of a queue, and what it has done |
 //! | `server_info` | what any shard answers: Ping, Hello |
+//! | `sliced_replies` | long answers about one queue, a slice a turn |
+//! | `sliced_reply` | these on their way: data only |
 //! | `wait_job` | waits for the end of a job |
 //! | `worker` | the registry of workers |
 //! | `worker_list` | the list of the workers of all shards |
 //! | `worker_presence` | which queues have workers, and what their owner shards know of that |
 
+pub(super) mod ack;
+pub(super) mod ack_reply;
 pub(super) mod bulk;
+mod cleaned_ids;
 pub(super) mod dlq;
+pub(super) mod explain;
+pub(super) mod given_options;
 pub(super) mod group;
 pub(super) mod job_change;
+pub(super) mod job_detail;
 pub(super) mod job_list;
 pub(super) mod job_progress;
 pub(super) mod job_read;
 pub(super) mod job_record;
+pub(super) mod job_record_list;
 pub(super) mod job_view;
 pub(super) mod pending_replies;
-pub(super) mod priority_counts;
+mod priority_counts;
+pub(super) mod pull;
+pub(super) mod push;
 pub(super) mod queue;
 pub(super) mod refusal;
 pub(super) mod server_info;
+mod sliced_replies;
+pub(super) mod sliced_reply;
 pub(super) mod wait_job;
 pub(super) mod worker;
 pub(super) mod worker_list;
 pub(super) mod worker_presence;
 
-use super::commands::job_list::listing_of;
-use super::commands::job_view::{write_delivery, write_pushed};
+use super::commands::ack_reply::write_too_late;
 use super::commands::pending_replies::{CURRENT, Parked, Shape};
-use super::commands::refusal::group_full;
-use super::connection::reply_writer::{ReplyWriter, framed, write_data};
-use super::multi_shard::row_pages::Kind as Rows;
+use super::commands::refusal::{lack_error, refusal_error};
+use super::commands::worker_list::{About, Told};
+use super::connection::reply_writer::{framed, write_data};
+use super::multi_shard::row_lists::Kind as Rows;
 use super::shard_mail::envelope::Origin;
 use super::shard_mail::message::ScatterQuery;
 use super::shard_mail::request_context::RequestContext;
 use super::shard_server::ShardServer;
-use super::storage::engine::Engine;
 use crate::api::commands::{PerJob, command_table};
+use crate::api::error::{Error, ErrorKind};
 use crate::api::request::{Answer, Body, GroupAsk, JobRef};
 use crate::protocol::reply;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Ack, Beat, Command, Fail, GroupLimit, Limit, PerSpan, Token};
+use corq_shards::command::{Beat, Command, Fail, GroupLimit, Limit, PerSpan};
 use corq_shards::dead_letter::policy::RulePatch;
-use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
+use corq_shards::effect::{Refusal, Reply};
 use corq_shards::family::How;
 use corq_shards::group::GroupRate;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
-use corq_shards::job::new_job::NewJob;
-use std::ops::Range;
-
-/// Why the outcome of an attempt is not taken that the server has ended for its time.
-pub(super) const TOO_LATE: &str = "already-finalized";
 
 macro_rules! executor {
     ($($op:ident $name:literal $([$take:ident, $specs:expr])? {
@@ -98,129 +115,17 @@ impl ShardServer {
         own.map(|(_, reply)| reply.clone())
     }
 
-    fn ack(
-        &mut self,
-        conns: &mut Connections,
-        ctx: RequestContext<'_>,
-        job: JobRef<'_>,
-        token: Option<Token>,
-        result: &[u8],
-        remove: bool,
-    ) {
-        if let Some(id) = self.id_or_forward(conns, ctx, job) {
-            let token = ctx.origin.token(token);
-            let acks = [Ack { job: id, token, result, remove }];
-            self.apply(conns, Self::caller(&ctx), &Command::Ack { acks: &acks });
-            self.answer_on_job(conns, ctx, job, Answer::Ok);
+    /// Why the log of this shard has no room.
+    pub(super) fn no_room(&self) -> ErrorKind {
+        lack_error(self.engine.journal.log.lack())
+    }
+
+    /// Why this shard has refused something.
+    pub(super) fn refusal_error(&self, refusal: Refusal, job: JobRef<'_>) -> Error {
+        match refusal {
+            Refusal::Full => self.no_room().into(),
+            other => refusal_error(other, job),
         }
-    }
-
-    fn push(
-        &mut self,
-        conns: &mut Connections,
-        ctx: RequestContext<'_>,
-        queue: &str,
-        jobs: &[NewJob<'_>],
-        is_batch: bool,
-    ) {
-        self.apply(conns, Self::caller(&ctx), &Command::Push { queue, jobs });
-        let pushed = match self.own_reply() {
-            Some(Reply::Pushed(pushed)) => pushed,
-            Some(Reply::Refused { place, refusal: Refusal::GroupFull }) => {
-                let error = group_full(jobs.get(place), is_batch.then_some(place));
-                self.refuse(conns, ctx.origin, ctx.req_id, &error);
-                return;
-            }
-            Some(Reply::Refused { refusal, .. }) => {
-                self.refuse_push(conns, ctx.origin, ctx.req_id, refusal, jobs.len());
-                return;
-            }
-            _ => return,
-        };
-        let effects = std::mem::take(&mut self.effects);
-        let jobs = &effects.pushed[pushed];
-        self.respond(conns, ctx.origin, |_, sink| {
-            if is_batch {
-                framed(sink, ctx.req_id, |sink| {
-                    let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                    writer.str("ids");
-                    writer.array(jobs.len());
-                    for job in jobs {
-                        write_pushed(&mut writer, job);
-                    }
-                });
-            } else {
-                framed(sink, ctx.req_id, |sink| {
-                    let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                    writer.str("id");
-                    for job in jobs {
-                        write_pushed(&mut writer, job);
-                    }
-                });
-            }
-        });
-        self.effects = effects;
-    }
-
-    /// The log has no room for a push.
-    pub(super) fn refuse_push(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        req_id: Option<&[u8]>,
-        refusal: Refusal,
-        jobs: usize,
-    ) {
-        self.compaction.refused_pushes += jobs as u64;
-        let error = self.refusal_error(refusal, JobRef::Custom(""));
-        self.refuse(conns, origin, req_id, &error);
-    }
-
-    fn pull(
-        &mut self,
-        conns: &mut Connections,
-        ctx: RequestContext<'_>,
-        pull: &corq_shards::command::Pull<'_>,
-        is_batch: bool,
-    ) {
-        let locked = pull.locked;
-        let shape = if is_batch { Shape::Batch { locked } } else { Shape::Single { locked } };
-        let mut caller = Self::caller(&ctx);
-        // A pull that another shard sent on before it knew of the end must not hold the end up.
-        let timeout_ms = if self.stopping { 0 } else { pull.timeout_ms };
-        // One that brings limits of its own may have to wait until they have been compared with all groups.
-        if timeout_ms > 0 || pull.group.is_some() {
-            caller.request = self.park(ctx.origin, ctx.req_id, shape);
-        }
-        let pull = corq_shards::command::Pull { timeout_ms, ..*pull };
-        self.apply(conns, caller, &Command::Pull(pull));
-        match self.own_reply() {
-            Some(Reply::Pulled(range)) => {
-                self.write_pulled(conns, ctx.origin, ctx.req_id, shape, range);
-            }
-            Some(Reply::Refused { refusal, .. }) => {
-                let error = self.refusal_error(refusal, JobRef::Custom(""));
-                self.refuse(conns, ctx.origin, ctx.req_id, &error);
-            }
-            _ => {}
-        }
-    }
-
-    fn write_pulled(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        req_id: Option<&[u8]>,
-        shape: Shape,
-        range: Range<usize>,
-    ) {
-        let effects = std::mem::take(&mut self.effects);
-        self.respond(conns, origin, |engine, sink| {
-            framed(sink, req_id, |sink| {
-                write_deliveries(sink, engine, &effects, req_id, shape, &range);
-            });
-        });
-        self.effects = effects;
     }
 
     /// Writes the answer to a command that was parked.
@@ -256,9 +161,7 @@ impl ShardServer {
     ) {
         self.respond(conns, origin, |_, sink| {
             framed(sink, req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, req_id, 1);
-                writer.str("count");
-                writer.uint(count);
+                reply::begin(sink.out, true, req_id).key("count").uint(count);
             });
         });
     }
@@ -298,6 +201,8 @@ impl ShardServer {
         answer: Answer,
         change: Change<'_>,
     ) {
+        let is_strict = ctx.origin.version.is_three();
+        let change = if is_strict { change.with_token_if_locked() } else { change };
         self.on_job(conns, ctx, job, answer, |job, _| Command::Change { job, change });
     }
 
@@ -317,6 +222,10 @@ impl ShardServer {
                 let error = self.refusal_error(refusal, job);
                 self.refuse(conns, ctx.origin, ctx.req_id, &error);
             }
+            // Its clients read no more than whether it was done.
+            Some(Reply::Count(0)) if answer == Answer::Moved && ctx.origin.version.is_three() => {
+                self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::NothingToWaitFor);
+            }
             Some(Reply::Count(count)) => self.write_done(conns, ctx, answer, count),
             _ => self.write_done(conns, ctx, answer, 1),
         }
@@ -332,6 +241,9 @@ impl ShardServer {
     ) {
         self.respond(conns, ctx.origin, |_, sink| match answer {
             Answer::Ok => reply::ok(sink.out, ctx.req_id),
+            Answer::Moved => {
+                write_data(sink, ctx.req_id, "moved", |writer| writer.bool(changed > 0));
+            }
             Answer::Alive => write_data(sink, ctx.req_id, "ok", |writer| writer.bool(true)),
             Answer::Flag(name) => {
                 write_data(sink, ctx.req_id, name, |writer| writer.bool(changed > 0));
@@ -379,83 +291,4 @@ impl ShardServer {
     fn trim_events(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
         self.write_done(conns, ctx, Answer::Count("removed"), 0);
     }
-}
-
-fn write_deliveries(
-    sink: &mut ReplyWriter<'_>,
-    engine: &Engine,
-    effects: &Effects,
-    req_id: Option<&[u8]>,
-    shape: Shape,
-    range: &Range<usize>,
-) {
-    let deliveries = &effects.deliveries[range.clone()];
-    let (is_batch, locked) = match shape {
-        Shape::Batch { locked } => (true, locked),
-        Shape::Single { locked } => (false, locked),
-        Shape::Bulk | Shape::FreedKey | Shape::Ending => return,
-    };
-    // What a call delivers outlives it, see `Delivery`; one that did not would be left out of both lists.
-    let there = |one: &&Delivery| engine.shard.look(one.job).is_some();
-    let jobs = deliveries.iter().filter(there).count();
-    let mut writer = reply::head(sink.out, true, req_id, 1 + usize::from(locked));
-    writer.str(if is_batch { "jobs" } else { "job" });
-    if is_batch {
-        writer.array(jobs);
-    } else if jobs == 0 {
-        writer.nil();
-    }
-    for view in deliveries.iter().filter_map(|one| engine.shard.look(one.job)) {
-        write_delivery(&mut writer, engine, &view, sink.placeholders);
-    }
-    if !locked {
-        return;
-    }
-    writer.str(if is_batch { "tokens" } else { "token" });
-    if is_batch {
-        writer.array(jobs);
-    } else if jobs == 0 {
-        writer.nil();
-    }
-    for token in deliveries.iter().filter(there).filter_map(|delivery| delivery.token) {
-        writer.uuid(token.0);
-    }
-}
-
-/// The answer to a client that finishes an attempt which is over already.
-fn write_too_late(sink: &mut ReplyWriter<'_>, req_id: Option<&[u8]>) {
-    framed(sink, req_id, |sink| {
-        let mut writer = reply::head(sink.out, true, req_id, 1);
-        writer.str("data");
-        writer.map(2);
-        writer.str("applied");
-        writer.bool(false);
-        writer.str("reason");
-        writer.str(TOO_LATE);
-    });
-}
-
-/// How many jobs were renewed, and the places of those that were not.
-pub(super) fn write_renewed(
-    sink: &mut ReplyWriter<'_>,
-    req_id: Option<&[u8]>,
-    renewed: u64,
-    gone: &[usize],
-) {
-    framed(sink, req_id, |sink| {
-        let mut writer = reply::head(sink.out, true, req_id, 1);
-        writer.str("data");
-        writer.map(2 + usize::from(!gone.is_empty()));
-        writer.str("ok");
-        writer.bool(true);
-        writer.str("count");
-        writer.uint(renewed);
-        if !gone.is_empty() {
-            writer.str("goneIndices");
-            writer.array(gone.len());
-            for &place in gone {
-                writer.uint(place as u64);
-            }
-        }
-    });
 }

@@ -1,43 +1,30 @@
 //! `GetCountsPerPriority`: a queue may have a row for each of two million priorities, so the answer is written slice
 //! by slice, a slice a turn. Priorities that come, go or change meanwhile may or may not be in it as they are.
 
+use super::sliced_reply::{PriorityCount, SlicedReply};
 use crate::api::error::ErrorKind;
+use crate::api::limits::PRIORITY_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
-use corq_shards::command::ClientId;
+use corq_shards::job::State;
 use corq_shards::queue::Queue;
+use corq_shards::queue::listing::DelayedCount;
 use rmp::Marker;
-use std::collections::VecDeque;
 
 /// Rows written at a time.
 const SLICE_ROWS: usize = 2000;
 
+/// Priorities that there are.
+const PRIORITIES_MAX: usize = 2 * PRIORITY_MAX as usize + 1;
+
+/// Looks at jobs, for each step.
+const LOOKS_PER_STEP: usize = corq_shards::query::LOOKS_PER_STEP as usize;
+
 /// What a row takes, at most.
 const ROW_BYTES_MAX: usize = 17;
-
-/// An answer that is being written.
-#[derive(Debug)]
-pub struct PriorityCount {
-    origin: Origin,
-    req_id: Option<Box<[u8]>>,
-    queue: Box<str>,
-    /// The last priority that was written; they come from the highest on.
-    after: Option<i32>,
-    framing: Frame,
-    reply: Vec<u8>,
-    /// How many there are, and where that is to be said.
-    rows: u32,
-    rows_at: usize,
-    /// What all of it is expected to take.
-    expected_bytes: usize,
-}
-
-/// Those of a shard, each in its turn. One per command, so the connections bound their number.
-pub type PriorityCounts = VecDeque<PriorityCount>;
 
 impl ShardServer {
     /// Begins an answer; most are complete with their first slice.
@@ -49,18 +36,25 @@ impl ShardServer {
     ) {
         let mut reply = Vec::new();
         let framing = Frame::begin(&mut reply);
-        let mut writer = reply::head(&mut reply, true, ctx.req_id, 2);
-        writer.str("queue");
-        writer.str(queue);
-        writer.str("counts");
-        // Their number comes at the end.
-        writer.raw(&[Marker::Map32.to_u8(), 0, 0, 0, 0]);
+        let mut map = reply::begin(&mut reply, true, ctx.req_id);
+        map.key("queue").str(queue);
+        // Written over several turns: their number comes at the end.
+        map.key("counts").raw(&[Marker::Map32.to_u8(), 0, 0, 0, 0]);
+        drop(map);
         let rows_at = reply.len() - 4;
-        let most = self.engine.shard.queue(queue).map_or(0, Queue::priorities_max);
+        let about = self.engine.shard.queue(queue);
+        let mut most = about.map_or(0, Queue::priorities_max);
+        let has_delayed = ctx.origin.version.is_three();
+        if has_delayed {
+            let delayed = about.map_or(0, |queue| queue.count(State::Delayed));
+            most += PRIORITIES_MAX.min(delayed as usize);
+        }
         let counting = PriorityCount {
             origin: ctx.origin,
             req_id: ctx.req_id.map(Into::into),
             queue: queue.into(),
+            delayed: has_delayed.then(|| DelayedCount::new(queue)),
+            are_delayed_counted: !has_delayed,
             after: None,
             framing,
             reply,
@@ -71,28 +65,32 @@ impl ShardServer {
         self.large_replies.note_begun(counting.expected_bytes);
         if let Some(counting) = self.count_on(conns, counting) {
             self.deferred(ctx.origin);
-            self.priority_counts.push_back(counting);
+            let sliced = SlicedReply::Priorities(Box::new(counting));
+            self.sliced_replies.push_back(ctx.origin.client, sliced);
         }
     }
 
-    /// One slice of the answer whose turn it is. True if there is more to do.
-    pub(crate) fn count_in_turn(&mut self, conns: &mut Connections) -> bool {
-        let Some(counting) = self.priority_counts.pop_front() else { return false };
-        let origin = counting.origin;
-        match self.count_on(conns, counting) {
-            Some(counting) => self.priority_counts.push_back(counting),
-            None => self.answered(origin),
-        }
-        !self.priority_counts.is_empty()
-    }
-
-    fn count_on(
+    /// Writes the next slice. None once it is the last.
+    pub(super) fn count_on(
         &mut self,
         conns: &mut Connections,
         mut counting: PriorityCount,
     ) -> Option<PriorityCount> {
+        if !counting.are_delayed_counted
+            && let Some(delayed) = &mut counting.delayed
+        {
+            let (is_over, looks) = self.engine.shard.count_delayed(delayed);
+            self.meter.note(looks / LOOKS_PER_STEP);
+            counting.are_delayed_counted = is_over;
+            if !is_over {
+                return Some(counting);
+            }
+        }
         let queue = self.engine.shard.queue(&counting.queue);
-        let rows = queue.map_or(vec![], |queue| queue.priorities(counting.after, SLICE_ROWS));
+        let mut rows = queue.map_or(vec![], |queue| queue.priorities(counting.after, SLICE_ROWS));
+        if let Some(delayed) = &counting.delayed {
+            rows = delayed.with(rows, counting.after, SLICE_ROWS);
+        }
         self.meter.note(rows.len());
         let mut writer = Writer::new(&mut counting.reply);
         for &(priority, jobs) in &rows {
@@ -115,16 +113,5 @@ impl ShardServer {
             self.send_whole(conns, origin, reply);
         }
         None
-    }
-
-    /// Ends the answers to a client that is gone.
-    pub(crate) fn stop_counting(&mut self, client: ClientId) {
-        self.priority_counts.retain(|counting| {
-            let stays = counting.origin.client != client;
-            if !stays {
-                self.large_replies.note_shown(counting.expected_bytes);
-            }
-            stays
-        });
     }
 }

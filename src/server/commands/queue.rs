@@ -36,24 +36,18 @@ impl ShardServer {
         let active = queue.map_or(0, |queue| queue.count(State::Active));
         self.respond(conns, ctx.origin, |_, sink| {
             write_data(sink, ctx.req_id, "limits", |writer| {
-                writer.map(4);
-                writer.str("rateLimit");
+                let mut limits = writer.begin_map();
                 match rate {
-                    None => writer.nil(),
+                    None => limits.key("rateLimit").nil(),
                     Some(rate) => {
-                        writer.map(2);
-                        writer.str("max");
-                        writer.uint(u64::from(rate.jobs));
-                        writer.str("duration");
-                        writer.uint(u64::from(rate.span_ms));
+                        let mut map = limits.map("rateLimit");
+                        map.key("max").uint(u64::from(rate.jobs));
+                        map.key("duration").uint(u64::from(rate.span_ms));
                     }
                 }
-                writer.str("rateLimitTtl");
-                writer.int(wait_ms);
-                writer.str("concurrencyLimit");
-                writer.uint_or_nil(active_max.map(u64::from));
-                writer.str("maxed");
-                writer.bool(active_max.is_some_and(|max| active >= u64::from(max)));
+                limits.key("rateLimitTtl").int(wait_ms);
+                limits.key("concurrencyLimit").uint_or_nil(active_max.map(u64::from));
+                limits.key("maxed").bool(active_max.is_some_and(|max| active >= u64::from(max)));
             });
         });
     }
@@ -76,24 +70,19 @@ impl ShardServer {
         let counts = done.newest_first(now_ms, start, end.unwrap_or(u64::MAX));
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                writer.str("data");
-                writer.map(3);
-                writer.str("meta");
-                writer.map(3);
-                writer.str("count");
-                writer.uint(done.total);
-                writer.str("prevTS");
-                writer.uint(done.last_ms);
-                writer.str("prevCount");
-                writer.uint(done.last_count());
-                writer.str("data");
-                writer.array(counts.len());
+                let mut reply = reply::begin(sink.out, true, ctx.req_id);
+                let mut data = reply.map("data");
+                let mut meta = data.map("meta");
+                meta.key("count").uint(done.total);
+                meta.key("prevTS").uint(done.last_ms);
+                meta.key("prevCount").uint(done.last_count());
+                drop(meta);
+                let mut list = data.key("data");
+                list.array(counts.len());
                 for count in counts {
-                    writer.uint(count);
+                    list.uint(count);
                 }
-                writer.str("count");
-                writer.uint(done.len(now_ms));
+                data.key("count").uint(done.len(now_ms));
             });
         });
     }

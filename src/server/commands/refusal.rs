@@ -3,26 +3,10 @@
 use crate::api::error::{Error, ErrorKind};
 use crate::api::request::JobRef;
 use crate::protocol::uuid_text;
-use crate::server::shard_server::ShardServer;
 use corq_io::log::Lack;
 use corq_shards::effect::Refusal;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::{GROUP_SETTINGS_MAX, VIEWS_MAX};
-
-impl ShardServer {
-    /// Why the log of this shard has no room.
-    pub(crate) fn no_room(&self) -> ErrorKind {
-        lack_error(self.engine.journal.log.lack())
-    }
-
-    /// Why this shard has refused something.
-    pub(crate) fn refusal_error(&self, refusal: Refusal, job: JobRef<'_>) -> Error {
-        match refusal {
-            Refusal::Full => self.no_room().into(),
-            other => refusal_error(other, job),
-        }
-    }
-}
+use corq_shards::{GROUP_SETTINGS_MAX, QUEUE_SETTINGS_MAX, VIEWS_MAX};
 
 /// What a log that gets no more room has too little of.
 pub(crate) fn lack_error(lack: Option<Lack>) -> ErrorKind {
@@ -49,6 +33,7 @@ pub(crate) fn refusal_error(refusal: Refusal, job: JobRef<'_>) -> Error {
         Refusal::Full => ErrorKind::DiskFull,
         Refusal::GroupFull => ErrorKind::GroupOfJobFull,
         Refusal::GroupSettings => return Error::too_many_group_settings(GROUP_SETTINGS_MAX),
+        Refusal::QueueSettings => return Error::too_many_queue_settings(QUEUE_SETTINGS_MAX),
         Refusal::GroupTerms => return Error::too_many_group_terms(VIEWS_MAX),
         Refusal::TokenRequired => return with_id(job, Error::token_required),
         Refusal::TokenInvalid => return with_id(job, Error::token_invalid),

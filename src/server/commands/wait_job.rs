@@ -62,7 +62,7 @@ fn write_ending(
             Ok(payload) => writer.raw(payload),
             Err(_) => {
                 let at = writer.raw_hole(stored.payload_bytes as usize);
-                sink.placeholders.push(Placeholder { at, stored });
+                sink.placeholders.push(Placeholder { at, stored, tags: None });
             }
         };
     match ending {
@@ -79,22 +79,17 @@ fn write_ending(
 
 /// What such an answer says before its last value, if it has one.
 pub(crate) fn write_ending_head(out: &mut Vec<u8>, req_id: Option<&[u8]>, ending: Option<Ending>) {
-    let fields = match ending {
-        None => 1,
-        Some(Ending::Completed(_)) => 2,
-        Some(Ending::Failed(_) | Ending::Removed) => 3,
-    };
-    let mut writer = reply::head(out, true, req_id, fields);
-    writer.str("completed");
-    writer.bool(matches!(ending, Some(Ending::Completed(_))));
+    let mut reply = reply::begin(out, true, req_id);
+    reply.key("completed").bool(matches!(ending, Some(Ending::Completed(_))));
     match ending {
         None => {}
-        Some(Ending::Completed(_)) => writer.str("result"),
+        Some(Ending::Completed(_)) => {
+            reply.key("result");
+        }
         Some(Ending::Failed(_) | Ending::Removed) => {
-            writer.str("state");
             let failed = matches!(ending, Some(Ending::Failed(_)));
-            writer.str(if failed { State::Failed.name() } else { "removed" });
-            writer.str("error");
+            reply.key("state").str(if failed { State::Failed.name() } else { "removed" });
+            reply.key("error");
         }
     }
 }

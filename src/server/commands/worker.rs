@@ -5,8 +5,9 @@
 //! What a worker does is counted where its jobs are, by the connection that pulled them: two workers
 //! that share a connection share its numbers.
 
-use super::worker_list::{SILENCE_MS_MAX, Worker};
+use super::worker_list::{About, SILENCE_MS_MAX, Told, Worker, write_about, write_done};
 use super::worker_presence::{SLICE, WorkerPresence, each_once};
+use crate::api::access::Scope;
 use crate::api::error::ErrorKind;
 use crate::api::request::Answer;
 use crate::protocol::msgpack::Texts;
@@ -19,11 +20,12 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};
-use std::collections::{BTreeMap, BTreeSet};
+use corq_shards::query::Activity;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 /// How often a connection that speaks says so to the shards that keep its workers.
-pub const SEEN_TOLD_MS: u64 = 30_000;
+pub const SEEN_REPORT_MS: u64 = 30_000;
 
 /// Registrations a shard keeps; beyond that the most silent one goes.
 pub const WORKERS_MAX: usize = 10_000;
@@ -46,8 +48,14 @@ pub struct Workers {
     crowded_out: u64,
     /// Which queues they work on, and what the owners of these know of it.
     pub presence: WorkerPresence,
-    /// A worker that was silent since before then counts as gone.
-    silent_before_ms: u64,
+    /// Workers in the order of silence before this place count as gone.
+    silent_before: (u64, Box<str>),
+    /// Connections that are gone, whose workers go a slice at a time.
+    leaving: VecDeque<ClientId>,
+    /// Connections that have spoken, and when: their workers live, which is noted a slice at a time, from an id on.
+    heard: VecDeque<(ClientId, u64, Box<str>)>,
+    /// What was done since it was last asked.
+    steps: usize,
 }
 
 impl Workers {
@@ -61,8 +69,16 @@ impl Workers {
             bytes_max: WORKERS_BYTES_MAX.min(ALL_WORKERS_BYTES_MAX / shards.max(1)),
             crowded_out: 0,
             presence: WorkerPresence::default(),
-            silent_before_ms: 0,
+            silent_before: (0, Box::default()),
+            leaving: VecDeque::new(),
+            heard: VecDeque::new(),
+            steps: 0,
         }
+    }
+
+    /// Steps since this was last asked.
+    pub fn take_steps(&mut self) -> usize {
+        std::mem::take(&mut self.steps)
     }
 
     /// Takes in a worker, or a new registration of it. The most silent ones make room for it.
@@ -83,6 +99,21 @@ impl Workers {
         self.by_id.insert(id.into(), worker);
     }
 
+    /// A worker says what it has done. False if it is not known.
+    pub fn note_told(&mut self, id: &str, told: Told) -> bool {
+        let Some(worker) = self.by_id.get_mut(id) else { return false };
+        worker.told = told.or(worker.told);
+        true
+    }
+
+    /// Whether a worker, if there is one of this id, works on no queues but those of a client.
+    fn is_within(&self, id: &str, scope: Scope) -> bool {
+        let Some(queues) = scope else { return true };
+        let worker = self.by_id.get(id);
+        worker
+            .is_none_or(|worker| Texts::new(&worker.queues).iter().all(|queue| queues.cover(queue)))
+    }
+
     /// A heartbeat. False if the worker is not known.
     pub fn seen(&mut self, id: &str, now_ms: u64) -> bool {
         let worker = self.by_id.get_mut(id);
@@ -101,6 +132,7 @@ impl Workers {
     /// Ends a registration. False if there was none.
     pub fn unregister(&mut self, id: &str) -> bool {
         let Some((id, worker)) = self.by_id.remove_entry(id) else { return false };
+        self.steps += 1;
         self.bytes -= worker.bytes(&id);
         let place = (worker.last_seen_ms, id);
         self.by_silence.remove(&place);
@@ -113,29 +145,81 @@ impl Workers {
 
     /// A connection has said something: so all its workers live.
     pub fn saw(&mut self, client: ClientId, now_ms: u64) {
-        let own = self.by_client.range((client.0, Box::default())..);
-        let own = own.take_while(|(one, _)| *one == client.0).map(|(_, id)| id.clone());
-        for id in own.collect::<Vec<_>>() {
-            self.seen(&id, now_ms);
+        self.heard.push_back((client, now_ms, Box::default()));
+        self.begin();
+    }
+
+    /// Begins at once if nothing else is under way. What is has a slice in each turn, however many connections follow it.
+    fn begin(&mut self) {
+        if self.leaving.len() + self.heard.len() == 1 {
+            self.go_on();
         }
     }
 
-    /// Counts those as gone that have been silent for too long. Returns when there may be more.
-    pub fn end_silent(&mut self, now_ms: u64) -> u64 {
-        let before_ms = (now_ms + 1).saturating_sub(SILENCE_MS_MAX);
-        let place = |at_ms: u64| (at_ms, Box::<str>::default());
-        if before_ms > self.silent_before_ms {
-            let silent = self.by_silence.range(place(self.silent_before_ms)..place(before_ms));
-            for (_, id) in silent {
-                let Some(worker) = self.by_id.get_mut(id) else { continue };
-                if std::mem::replace(&mut worker.attends, false) {
-                    self.presence.note(&worker.queues, false);
+    /// Whether there is more to do of what was begun.
+    pub fn has_left(&self) -> bool {
+        !self.leaving.is_empty() || !self.heard.is_empty()
+    }
+
+    /// Goes on with workers of connections that are gone or have spoken, a slice of them.
+    pub fn go_on(&mut self) {
+        let mut left = SLICE;
+        while left > 0
+            && let Some(&client) = self.leaving.front()
+        {
+            let first = self.by_client.range((client.0, Box::default())..).next();
+            match first.filter(|(one, _)| *one == client.0) {
+                None => {
+                    self.leaving.pop_front();
+                    left -= 1;
+                }
+                Some((_, id)) => {
+                    let id = id.clone();
+                    self.unregister(&id);
+                    left -= 1;
                 }
             }
-            self.silent_before_ms = before_ms;
         }
-        let next = self.by_silence.range(place(self.silent_before_ms)..).next();
-        next.map_or(u64::MAX, |(seen_ms, _)| seen_ms.saturating_add(SILENCE_MS_MAX))
+        while left > 0
+            && let Some((client, at_ms, from)) = self.heard.pop_front()
+        {
+            let own = self.by_client.range((client.0, from)..);
+            let own = own.take_while(|(one, _)| *one == client.0).map(|(_, id)| id.clone());
+            let mut own: Vec<Box<str>> = own.take(left + 1).collect();
+            if own.len() > left
+                && let Some(next) = own.pop()
+            {
+                self.heard.push_front((client, at_ms, next));
+            }
+            left -= own.len().max(1);
+            self.steps += own.len();
+            for id in own {
+                if self.by_id.get(&id).is_some_and(|worker| worker.last_seen_ms < at_ms) {
+                    self.seen(&id, at_ms);
+                }
+            }
+        }
+    }
+
+    /// Counts those as gone that have been silent for too long, a slice of them. Returns when there may be more.
+    pub fn end_silent(&mut self, now_ms: u64) -> u64 {
+        let before_ms = (now_ms + 1).saturating_sub(SILENCE_MS_MAX);
+        for _ in 0..SLICE {
+            let next = self.by_silence.range(&self.silent_before..).next();
+            let Some((seen_ms, id)) = next.filter(|(seen_ms, _)| *seen_ms < before_ms) else {
+                return next
+                    .map_or(u64::MAX, |(seen_ms, _)| seen_ms.saturating_add(SILENCE_MS_MAX));
+            };
+            if let Some(worker) = self.by_id.get_mut(id)
+                && std::mem::replace(&mut worker.attends, false)
+            {
+                self.presence.note(&worker.queues, false);
+            }
+            // The next place there can be.
+            self.silent_before = (*seen_ms, format!("{id}\0").into());
+            self.steps += 1;
+        }
+        now_ms
     }
 
     /// Workers in the order of their ids from behind `after` on, up to so many and about so many bytes, and whether
@@ -163,6 +247,11 @@ impl Workers {
         self.by_id.len()
     }
 
+    /// How many of them have been heard of lately.
+    pub fn attending(&self) -> usize {
+        self.by_id.values().filter(|worker| worker.attends).count()
+    }
+
     /// Bytes that they take, as they are counted.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -175,19 +264,15 @@ impl Workers {
 
     /// A connection is gone, and its workers with it.
     pub fn leave(&mut self, client: ClientId) {
-        while let Some((_, id)) = self.by_client.range((client.0, Box::default())..).next()
-            && self.by_id.get(id).is_some_and(|worker| worker.client == client)
-        {
-            let id = id.clone();
-            self.unregister(&id);
-        }
+        self.leaving.push_back(client);
+        self.begin();
     }
 }
 
 impl ShardServer {
     /// Counts a slice of the registrations that came or went, and tells the owners of a slice of the queues that got
     /// their first worker or lost their last. True if there is more to do.
-    fn tell_worker_presence(&mut self) -> bool {
+    fn announce_presence(&mut self) -> bool {
         let Self { workers: Workers { presence, .. }, outbox, slots, meter, .. } = self;
         if !presence.has_left() {
             return false;
@@ -240,8 +325,13 @@ impl ShardServer {
     /// Ends the presence of silent workers, and tells the owners of queues what there is to tell. Returns when to come
     /// again.
     pub(crate) fn note_workers(&mut self) -> u64 {
+        if self.workers.has_left() {
+            self.workers.go_on();
+        }
         let next_ms = self.workers.end_silent(self.now_ms);
-        if self.tell_worker_presence() { self.now_ms } else { next_ms }
+        self.meter.note(self.workers.take_steps());
+        let more = self.announce_presence();
+        if more || self.workers.has_left() { self.now_ms } else { next_ms }
     }
 
     /// `RegisterWorker`. One that brings no id gets one that belongs to this shard.
@@ -252,9 +342,10 @@ impl ShardServer {
         name: &str,
         queues: Texts<'_>,
         id: Option<&str>,
+        about: About<'_>,
     ) {
         if let Some(id) = id {
-            self.register(conns, ctx, (name, queues), id);
+            self.register(conns, ctx, (name, queues, about), id);
             return;
         }
         // As many tries as there are shards, on average.
@@ -264,7 +355,7 @@ impl ShardServer {
                 break id;
             }
         };
-        self.register(conns, ctx, (name, queues), &id);
+        self.register(conns, ctx, (name, queues, about), &id);
     }
 
     /// Answers `Heartbeat`.
@@ -273,9 +364,12 @@ impl ShardServer {
         conns: &mut Connections,
         ctx: RequestContext<'_>,
         id: &str,
+        told: Told,
     ) {
         let uncounted = self.workers.presence.uncounted();
-        let known = self.workers.seen(id, self.now_ms);
+        let known = self.workers.is_within(id, ctx.origin.scope)
+            && self.workers.note_told(id, told)
+            && self.workers.seen(id, self.now_ms);
         self.answer_on_worker(conns, ctx, (known, uncounted), Answer::Alive);
     }
 
@@ -287,7 +381,7 @@ impl ShardServer {
         id: &str,
     ) {
         let uncounted = self.workers.presence.uncounted();
-        let known = self.workers.unregister(id);
+        let known = self.workers.is_within(id, ctx.origin.scope) && self.workers.unregister(id);
         self.answer_on_worker(conns, ctx, (known, uncounted), Answer::Flag("removed"));
     }
 
@@ -310,34 +404,36 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        (name, queues): (&str, Texts<'_>),
+        (name, queues, about): (&str, Texts<'_>, About<'_>),
         id: &str,
     ) {
+        if !self.workers.is_within(id, ctx.origin.scope) {
+            return self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::QueueForbids);
+        }
         let (now_ms, uncounted) = (self.now_ms, self.workers.presence.uncounted());
         let queues = each_once(queues);
         let registration = Worker {
-            client: ctx.origin.client,
+            // Over HTTP a connection does not represent a worker, which lives by its heartbeats alone.
+            client: if ctx.origin.tokenless { ClientId::default() } else { ctx.origin.client },
             name: name.into(),
-            queues: queues.clone(),
+            queues,
+            concurrency: about.concurrency.unwrap_or(1),
+            hostname: about.hostname.unwrap_or_default().into(),
+            pid: about.pid.unwrap_or(0),
+            told: Told::default(),
             registered_at_ms: now_ms,
             last_seen_ms: now_ms,
             attends: true,
         };
-        self.workers.register(id, registration);
+        self.workers.register(id, registration.clone());
         self.meter.note(self.workers.presence.count_excess(uncounted));
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, ctx.req_id, 1);
-                writer.str("data");
-                writer.map(4);
-                writer.str("workerId");
-                writer.str(id);
-                writer.str("name");
-                writer.str(name);
-                writer.str("queues");
-                writer.raw(&queues);
-                writer.str("registeredAt");
-                writer.uint(now_ms);
+                let mut reply = reply::begin(sink.out, true, ctx.req_id);
+                let mut data = reply.map("data");
+                data.key("workerId").str(id);
+                write_about(&mut data, &registration, now_ms);
+                write_done(&mut data, Activity::default());
             });
         });
     }
@@ -345,145 +441,4 @@ impl ShardServer {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::super::worker_list::{WorkerList, write_worker};
-    use super::*;
-    use crate::protocol::frame::FRAME_BYTES_MAX;
-    use crate::protocol::msgpack::writer::Writer;
-    use corq_shards::query::Activity;
-    use std::sync::Arc;
-
-    fn worker(client: u64, last_seen_ms: u64) -> Worker {
-        Worker {
-            client: ClientId(client),
-            name: "w".into(),
-            queues: [0x91, 0xa1, b'a' + client as u8 % 26].into(),
-            registered_at_ms: 0,
-            last_seen_ms,
-            attends: true,
-        }
-    }
-
-    #[test]
-    fn workers_go_with_their_connection_and_with_no_other() {
-        let mut workers = Workers::new(1);
-        for (id, client) in [("a", 1), ("b", 2), ("c", 1), ("d", 3)] {
-            workers.register(id, worker(client, 0));
-        }
-        workers.register("d", worker(1, 0));
-        workers.leave(ClientId(3));
-        assert!(workers.seen("d", 5), "it came again by another connection");
-        workers.leave(ClientId(1));
-        assert_eq!(workers.by_id.keys().map(|id| &**id).collect::<Vec<_>>(), ["b"]);
-        assert_eq!(workers.by_client.len(), 1);
-    }
-
-    /// Schedules may want a worker: one that is silent is none, until it is heard of again.
-    #[test]
-    fn a_silent_worker_counts_as_gone_until_it_or_its_connection_speaks() {
-        let mut workers = Workers::new(1);
-        let moves = |workers: &mut Workers| -> Vec<bool> {
-            workers.presence.tell_all().into_iter().map(|(_, came)| came).collect()
-        };
-        workers.register("a", worker(1, 1000));
-        workers.register("b", worker(2, 2000));
-        assert_eq!(moves(&mut workers), [true, true]);
-        assert_eq!(workers.end_silent(1000 + SILENCE_MS_MAX - 1), 1000 + SILENCE_MS_MAX);
-        assert!(moves(&mut workers).is_empty());
-        assert_eq!(workers.end_silent(1000 + SILENCE_MS_MAX), 2000 + SILENCE_MS_MAX);
-        assert_eq!(moves(&mut workers), [false]);
-        assert_eq!(workers.end_silent(1500 + SILENCE_MS_MAX), 2000 + SILENCE_MS_MAX);
-        assert!(moves(&mut workers).is_empty(), "once");
-        let now_ms = 1600 + SILENCE_MS_MAX;
-        workers.saw(ClientId(2), now_ms);
-        assert!(workers.seen("a", now_ms));
-        assert_eq!(moves(&mut workers), [true]);
-        assert_eq!(workers.end_silent(now_ms + SILENCE_MS_MAX), u64::MAX);
-        assert_eq!(moves(&mut workers), [false, false]);
-        workers.leave(ClientId(1));
-        assert!(moves(&mut workers).is_empty(), "it was gone before");
-        workers.register("b", worker(2, now_ms + SILENCE_MS_MAX));
-        assert_eq!(moves(&mut workers), [true]);
-    }
-
-    #[test]
-    fn registrations_have_a_limit_and_the_most_silent_goes() {
-        let mut workers = Workers::new(1);
-        for n in 0..=WORKERS_MAX {
-            workers.register(&n.to_string(), worker(1, 1000 - (n as u64 % 1000)));
-        }
-        assert_eq!((workers.by_id.len(), workers.by_client.len()), (WORKERS_MAX, WORKERS_MAX));
-        let silent = (0..WORKERS_MAX).filter(|n| n % 1000 == 999).map(|n| n.to_string());
-        let gone = silent.filter(|id| !workers.seen(id, 0)).count();
-        assert!(gone == 1 && workers.seen("0", 0), "{gone}");
-        assert_eq!((workers.by_silence.len(), workers.crowded_out()), (WORKERS_MAX, 1));
-    }
-
-    #[test]
-    fn registrations_have_a_limit_in_bytes_and_all_of_them_fit_a_frame() {
-        let queues: Arc<[u8]> = vec![0xc0; 258_000].into();
-        for shards in [1, 2, 3, 16, 64] {
-            let mut workers = Workers::new(shards);
-            for n in 0..500 {
-                let mut one = worker(n, n);
-                one.queues = queues.clone();
-                workers.register(&n.to_string(), one);
-            }
-            assert!(workers.bytes() <= WORKERS_BYTES_MAX);
-            assert!(workers.bytes() * shards < FRAME_BYTES_MAX, "{shards} shards");
-            assert!(workers.seen("499", 500) && !workers.seen("0", 500));
-            assert_eq!(workers.crowded_out() as usize + workers.len(), 500);
-            (0..500).for_each(|n| workers.leave(ClientId(n)));
-            assert_eq!((workers.len(), workers.bytes(), workers.by_silence.len()), (0, 0, 0));
-        }
-    }
-
-    /// What the bound in bytes stands on.
-    #[test]
-    fn a_worker_is_counted_with_more_than_what_the_list_has_of_it() {
-        let one = Worker {
-            client: ClientId(1),
-            name: "n".repeat(256).into(),
-            queues: [0x90].into(),
-            registered_at_ms: u64::MAX,
-            last_seen_ms: u64::MAX,
-            attends: true,
-        };
-        let done = Activity { active: u64::MAX, processed: u64::MAX, failed: u64::MAX };
-        let mut bytes = Vec::new();
-        write_worker(&mut Writer::new(&mut bytes), &"i".repeat(256), &one, done);
-        assert!(bytes.len() <= one.bytes(&"i".repeat(256)), "{}", bytes.len());
-    }
-
-    #[test]
-    fn a_worker_that_is_silent_for_long_is_gone_unless_its_connection_speaks() {
-        let now_ms = 1_000_000;
-        let silent = now_ms - SILENCE_MS_MAX;
-        let mut crew = WorkerList::default();
-        crew.add_workers(&[
-            ("gone".into(), worker(1, silent)),
-            ("here".into(), worker(2, silent + 1)),
-            ("speaks".into(), worker(3, silent)),
-        ]);
-        crew.add_seen(&[(ClientId(3), now_ms)]);
-        assert_eq!(crew.next(now_ms).unwrap()[..], [ClientId(2), ClientId(3)]);
-        let done = Activity { active: 1, processed: 2, failed: 3 };
-        crew.add_activity(&[done, Activity::default()]);
-        crew.add_activity(&[Activity { processed: 5, ..Activity::default() }; 2]);
-        let mut rows = Vec::new();
-        assert_eq!(crew.write(&mut Writer::new(&mut rows)), 2);
-        assert!(crew.next(now_ms).is_none());
-        let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes);
-        writer.map(2);
-        writer.str("workers");
-        writer.array(2);
-        writer.raw(&rows);
-        crew.write_stats(&mut writer, 2);
-        let data = rmpv::decode::read_value(&mut &bytes[..]).unwrap().to_string();
-        assert!(data.contains(r#""id": "here""#) && data.contains(r#""id": "speaks""#), "{data}");
-        assert!(!data.contains("gone"), "{data}");
-        let stats = r#""stats": {"total": 2, "active": 1, "activeJobs": 1, "totalProcessed": 12, "totalFailed": 3}"#;
-        assert!(data.contains(stats), "{data}");
-    }
-}
+mod tests;

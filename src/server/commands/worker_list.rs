@@ -3,9 +3,11 @@
 //!
 //! A ground type: of the server it imports ground types only.
 
+use crate::api::access::{QueuePatterns, Scope};
 use crate::protocol::msgpack::Texts;
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use crate::server::multi_shard::messages::{PAGE_BYTES, PAGE_ROWS};
+use corq_shards::Shard;
 use corq_shards::command::ClientId;
 use corq_shards::query::Activity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +17,56 @@ use std::sync::Arc;
 pub const SILENCE_MS_MAX: u64 = 90_000;
 
 /// What a registration takes beside its texts: more than what is written of it beside them.
-const WORKER_BYTES: usize = 256;
+const WORKER_BYTES: usize = 384;
+
+/// Silence after which a worker is shown as stale.
+const STALE_MS: u64 = 30_000;
 
 /// What a queue that it names takes beside its name, where the queues of all are counted.
 const QUEUE_BYTES: usize = 128;
+
+/// What a worker says of its work in heartbeats. It may pull by other connections than the one that registered it, of
+/// which the server does not know that they are its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Told {
+    active: Option<u64>,
+    processed: Option<u64>,
+    failed: Option<u64>,
+}
+
+impl Told {
+    /// What a heartbeat says.
+    pub fn of(active: Option<u64>, processed: Option<u64>, failed: Option<u64>) -> Self {
+        Self { active, processed, failed }
+    }
+
+    /// What is known once a heartbeat has said this: what it does not say stays.
+    #[must_use]
+    pub fn or(self, before: Self) -> Self {
+        Self {
+            active: self.active.or(before.active),
+            processed: self.processed.or(before.processed),
+            failed: self.failed.or(before.failed),
+        }
+    }
+
+    /// What is shown of a worker whose connection has done this.
+    fn over(self, done: Activity) -> Activity {
+        Activity {
+            active: self.active.unwrap_or(done.active),
+            processed: self.processed.unwrap_or(done.processed),
+            failed: self.failed.unwrap_or(done.failed),
+        }
+    }
+}
+
+/// What a registration says beside the name and the queues.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    pub concurrency: Option<u64>,
+    pub hostname: Option<&'a str>,
+    pub pid: Option<u64>,
+}
 
 /// One registration.
 #[derive(Clone, Debug)]
@@ -28,6 +76,12 @@ pub struct Worker {
     pub name: Box<str>,
     /// The queues it works on, each once: a MessagePack array of strings.
     pub queues: Arc<[u8]>,
+    /// How many jobs it works on at a time, and where it runs, as far as it says.
+    pub concurrency: u64,
+    pub hostname: Box<str>,
+    pub pid: u64,
+    /// What it has said of its work.
+    pub told: Told,
     /// When it was made.
     pub registered_at_ms: u64,
     /// Its last heartbeat.
@@ -39,8 +93,22 @@ pub struct Worker {
 impl Worker {
     pub(super) fn bytes(&self, id: &str) -> usize {
         let queues = Texts::new(&self.queues).len() * QUEUE_BYTES + self.queues.len();
-        WORKER_BYTES + id.len() + self.name.len() + queues
+        WORKER_BYTES + id.len() + self.name.len() + self.hostname.len() + queues
     }
+}
+
+/// Jobs that a connection has here, of these queues, with the names of these.
+pub fn held_jobs(shard: &Shard, client: ClientId, scope: Scope) -> Vec<HeldJob> {
+    let held =
+        shard.jobs_of(client).take(if scope.is_some() { JOBS_LOOKED_AT } else { JOBS_SHOWN });
+    let held = held.map(|index| shard.view(index));
+    let own = held.filter(|view| scope.is_none_or(|own| own.cover(view.queue)));
+    let held = own.take(JOBS_SHOWN).map(|view| {
+        let custom_id = view.options.and_then(|options| options.custom_id.as_deref());
+        let id = custom_id.map_or_else(|| view.job.id.to_string().into(), Into::into);
+        (id, view.queue.into())
+    });
+    held.collect()
 }
 
 /// Workers of all shards, as they are put together for a list.
@@ -52,15 +120,63 @@ pub struct WorkerList {
     workers: BTreeMap<Box<str>, Worker>,
     /// Those whose connections all shards have been asked about, and what is known of these so far.
     asked: Vec<(Box<str>, Worker)>,
+    /// Of those, which work on other queues than those of the client as well.
+    partial: BTreeSet<Box<str>>,
     done: Vec<Activity>,
     /// Connections that count in the sum.
     counted: BTreeSet<u64>,
     sum: Activity,
     /// Workers that have a job.
     active: u64,
+    page: Option<WorkerPage>,
+    /// How many have been written, and the last of them.
+    written: usize,
+    last: Option<Box<str>>,
+    /// Jobs of those that were asked about.
+    jobs: Vec<Vec<HeldJob>>,
+    /// Those that are not stale, and the jobs that they work on at a time.
+    lively: u64,
+    slots: u64,
+}
+
+/// Which workers a page has.
+#[derive(Clone, Debug)]
+pub struct WorkerPage {
+    /// Those that work on this queue.
+    pub queue: Option<Box<str>>,
+    /// Behind this id.
+    pub after: Option<Box<str>>,
+    pub limit: usize,
+}
+
+/// A job that a worker has: its id, and its queue.
+pub type HeldJob = (Box<str>, Box<str>);
+
+/// Jobs of a worker that are shown.
+const JOBS_SHOWN: usize = 20;
+
+/// Jobs of a connection that are looked at for those of some queues.
+const JOBS_LOOKED_AT: usize = 500;
+
+impl WorkerPage {
+    fn has(&self, id: &str, worker: &Worker) -> bool {
+        let works_on = |queue: &str| Texts::new(&worker.queues).iter().any(|one| one == queue);
+        self.after.as_deref().is_none_or(|after| id > after)
+            && self.queue.as_deref().is_none_or(works_on)
+    }
 }
 
 impl WorkerList {
+    /// The workers of a page, with their jobs.
+    pub fn of(page: WorkerPage) -> Self {
+        Self { page: Some(page), ..Self::default() }
+    }
+
+    /// Whether the jobs of workers are shown.
+    pub fn shows_jobs(&self) -> bool {
+        self.page.is_some()
+    }
+
     /// Adds when connections last said something.
     pub fn add_seen(&mut self, seen: &[(ClientId, u64)]) {
         self.seen.extend(seen.iter().map(|(client, at_ms)| (client.0, *at_ms)));
@@ -72,18 +188,40 @@ impl WorkerList {
     }
 
     /// Adds what the connections that were asked about have done on one shard.
-    pub fn add_activity(&mut self, done: &[Activity]) {
+    pub fn add_activity(&mut self, done: &[Activity], jobs: &[Vec<HeldJob>]) {
         for (sum, done) in self.done.iter_mut().zip(done) {
             *sum += *done;
         }
+        for (all, some) in self.jobs.iter_mut().zip(jobs) {
+            let room = JOBS_SHOWN - all.len();
+            all.extend(some.iter().take(room).cloned());
+        }
     }
 
-    /// The connections of the next workers, about which all shards are to be asked. None if there are no more.
-    pub fn next(&mut self, now_ms: u64) -> Option<Arc<[ClientId]>> {
+    /// The connections of the next workers that a client of these queues sees, about which all shards are to be asked. None if
+    /// there are no more.
+    pub fn next(&mut self, now_ms: u64, scope: Scope) -> Option<Arc<[ClientId]>> {
         let (mut looks, mut bytes) = (0, 0);
-        while looks < PAGE_ROWS && bytes < PAGE_BYTES {
+        let limit = self.page.as_ref().map_or(usize::MAX, |page| page.limit);
+        // One more than a page has says whether there is another.
+        let most = limit.saturating_add(1).saturating_sub(self.written);
+        while looks < PAGE_ROWS && bytes < PAGE_BYTES && self.asked.len() < most {
             let Some((id, mut worker)) = self.workers.pop_first() else { break };
             looks += 1;
+            if let Some(own) = scope {
+                let before = Texts::new(&worker.queues).len();
+                worker.queues = queues_within(&worker.queues, own);
+                match Texts::new(&worker.queues).len() {
+                    0 => continue,
+                    left if left < before => {
+                        self.partial.insert(id.clone());
+                    }
+                    _ => {}
+                }
+            }
+            if self.page.as_ref().is_some_and(|page| !page.has(&id, &worker)) {
+                continue;
+            }
             let heard_ms = self.seen.get(&worker.client.0).copied().unwrap_or(0);
             worker.last_seen_ms = worker.last_seen_ms.max(heard_ms);
             if worker.last_seen_ms + SILENCE_MS_MAX > now_ms {
@@ -92,57 +230,139 @@ impl WorkerList {
             }
         }
         self.done = vec![Activity::default(); self.asked.len()];
+        self.jobs = vec![Vec::new(); self.asked.len()];
         (looks > 0).then(|| self.asked.iter().map(|(_, worker)| worker.client).collect())
     }
 
     /// Writes those that were asked about. Returns how many they are.
-    pub fn write(&mut self, writer: &mut Writer<'_>) -> usize {
+    pub fn write(&mut self, writer: &mut Writer<'_>, now_ms: u64) -> usize {
         let asked = std::mem::take(&mut self.asked);
-        for ((id, worker), done) in asked.iter().zip(&self.done) {
-            write_worker(writer, id, worker, *done);
-            self.active += u64::from(done.active > 0);
-            if self.counted.insert(worker.client.0) {
-                self.sum += *done;
+        let limit = self.page.as_ref().map_or(usize::MAX, |page| page.limit);
+        let before = self.written;
+        for (((id, worker), done), jobs) in asked.iter().zip(&self.done).zip(&self.jobs) {
+            self.written += 1;
+            if self.written > limit {
+                break;
+            }
+            let jobs = self.page.is_some().then_some(&jobs[..]);
+            let shown = worker.told.over(*done);
+            // What it does for other queues is in its numbers.
+            let is_partial = self.partial.remove(id);
+            write_worker(writer, id, worker, (!is_partial).then_some(shown), now_ms, jobs);
+            self.last = Some(id.clone());
+            if is_partial {
+                continue;
+            }
+            self.active += u64::from(shown.active > 0);
+            if !worker.is_stale(now_ms) {
+                self.lively += 1;
+                self.slots = self.slots.saturating_add(worker.concurrency);
+            }
+            // Those that say nothing share what their connection has done.
+            if worker.told != Told::default() || self.counted.insert(worker.client.0) {
+                self.sum.active = self.sum.active.saturating_add(shown.active);
+                self.sum.processed = self.sum.processed.saturating_add(shown.processed);
+                self.sum.failed = self.sum.failed.saturating_add(shown.failed);
             }
         }
-        asked.len()
+        self.written.min(limit) - before.min(limit)
+    }
+
+    /// How many entries of `data` [`Self::write_stats`] writes.
+    pub fn tail_entries(&self) -> u16 {
+        1 + u16::from(self.page.is_some())
+    }
+
+    /// How many workers are not stale.
+    pub fn lively(&self) -> u64 {
+        self.lively
     }
 
     /// Writes what follows them in `data` of `ListWorkers`.
     pub fn write_stats(&self, writer: &mut Writer<'_>, total: usize) {
-        writer.str("stats");
-        let stats = [
+        let numbers = [
             ("total", total as u64),
             ("active", self.active),
             ("activeJobs", self.sum.active),
             ("totalProcessed", self.sum.processed),
             ("totalFailed", self.sum.failed),
+            ("concurrencySlots", self.slots),
         ];
-        writer.map(stats.len());
-        for (name, number) in stats {
-            writer.str(name);
-            writer.uint(number);
+        writer.str("stats");
+        let mut stats = writer.begin_map();
+        for (name, number) in numbers {
+            stats.key(name).uint(number);
+        }
+        drop(stats);
+        if let Some(page) = &self.page {
+            let more = self.written > page.limit;
+            writer.str("next");
+            writer.str_or_nil(self.last.as_deref().filter(|_| more));
         }
     }
 }
 
-pub(super) fn write_worker(writer: &mut Writer<'_>, id: &str, worker: &Worker, done: Activity) {
-    writer.map(8);
-    writer.str("id");
-    writer.str(id);
-    writer.str("name");
-    writer.str(&worker.name);
-    writer.str("queues");
-    writer.raw(&worker.queues);
-    let numbers = [
-        ("registeredAt", worker.registered_at_ms),
-        ("lastSeen", worker.last_seen_ms),
-        ("activeJobs", done.active),
-        ("processedJobs", done.processed),
-        ("failedJobs", done.failed),
-    ];
-    for (name, number) in numbers {
-        writer.str(name);
-        writer.uint(number);
+impl Worker {
+    /// Whether nothing has been heard of it for a while.
+    fn is_stale(&self, now_ms: u64) -> bool {
+        self.last_seen_ms + STALE_MS <= now_ms
     }
+}
+
+/// Those of the queues of a worker that there are for a client.
+fn queues_within(queues: &[u8], own: &QueuePatterns) -> Arc<[u8]> {
+    let kept: Vec<&str> = Texts::new(queues).iter().filter(|queue| own.cover(queue)).collect();
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes);
+    writer.array(kept.len());
+    for queue in kept {
+        writer.str(queue);
+    }
+    bytes.into()
+}
+
+/// Without `done` it works on other queues as well, for which its numbers would stand too.
+pub(super) fn write_worker(
+    writer: &mut Writer<'_>,
+    id: &str,
+    worker: &Worker,
+    done: Option<Activity>,
+    now_ms: u64,
+    jobs: Option<&[HeldJob]>,
+) {
+    let mut map = writer.begin_map();
+    map.key("id").str(id);
+    write_about(&mut map, worker, now_ms);
+    match done {
+        Some(done) => write_done(&mut map, done),
+        None => map.key("partial").bool(true),
+    }
+    map.key("uptime").uint(now_ms.saturating_sub(worker.registered_at_ms));
+    let Some(jobs) = jobs else { return };
+    let mut list = map.key("jobs");
+    list.array(jobs.len());
+    for (id, queue) in jobs {
+        let mut job = list.begin_map();
+        job.key("id").str(id);
+        job.key("queue").str(queue);
+    }
+}
+
+/// What a worker has done.
+pub(super) fn write_done(map: &mut MapWriter<'_>, done: Activity) {
+    map.key("activeJobs").uint(done.active);
+    map.key("processedJobs").uint(done.processed);
+    map.key("failedJobs").uint(done.failed);
+}
+
+/// What there is to say of a worker beside its id and what it has done.
+pub(super) fn write_about(map: &mut MapWriter<'_>, worker: &Worker, now_ms: u64) {
+    map.key("name").str(&worker.name);
+    map.key("queues").raw(&worker.queues);
+    map.key("concurrency").uint(worker.concurrency);
+    map.key("hostname").str(&worker.hostname);
+    map.key("pid").uint(worker.pid);
+    map.key("status").str(if worker.is_stale(now_ms) { "stale" } else { "active" });
+    map.key("registeredAt").uint(worker.registered_at_ms);
+    map.key("lastSeen").uint(worker.last_seen_ms);
 }

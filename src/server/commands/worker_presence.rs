@@ -36,7 +36,7 @@ struct Move {
 struct Worked {
     workers: u32,
     /// What the owner shard knows: whether there is a worker.
-    told: bool,
+    announced: bool,
     /// Its place among the queues whose change has yet to be sent.
     change: Option<u64>,
 }
@@ -114,7 +114,7 @@ impl WorkerPresence {
         let Some(queue) = self.queues.get_mut(name) else { return };
         queue.workers = if came { queue.workers + 1 } else { queue.workers.saturating_sub(1) };
         let is_there = queue.workers > 0;
-        if is_there == queue.told {
+        if is_there == queue.announced {
             if let Some(place) = queue.change.take() {
                 self.changes.remove(&place);
             }
@@ -138,8 +138,8 @@ impl WorkerPresence {
         let (_, name) = self.changes.pop_first()?;
         let queue = self.queues.get_mut(&name)?;
         queue.change = None;
-        queue.told = queue.workers > 0;
-        let came = queue.told;
+        queue.announced = queue.workers > 0;
+        let came = queue.announced;
         if !came {
             self.queues.remove(&name);
         }
@@ -161,16 +161,16 @@ impl WorkerPresence {
 #[cfg(test)]
 impl WorkerPresence {
     /// All changes that are sent until none is left, to owner shards that read each at once.
-    pub fn tell_all(&mut self) -> Vec<(String, bool)> {
-        let mut told = Vec::new();
+    pub fn announce_all(&mut self) -> Vec<(String, bool)> {
+        let mut announced = Vec::new();
         while self.has_left() {
             self.count(SLICE);
             while let Some((name, came)) = self.next_change() {
-                told.push((name.to_string(), came));
+                announced.push((name.to_string(), came));
             }
             self.note_read(self.in_flight);
         }
-        told
+        announced
     }
 }
 
@@ -214,13 +214,13 @@ mod tests {
         let mut presence = WorkerPresence::default();
         let (one, both) = (array(&["a".into()]), array(&["b".into(), "a".into()]));
         presence.note(&one, true);
-        assert_eq!(presence.tell_all(), [("a".into(), true)]);
+        assert_eq!(presence.announce_all(), [("a".into(), true)]);
         presence.note(&both, true);
-        assert_eq!(presence.tell_all(), [("b".into(), true)]);
+        assert_eq!(presence.announce_all(), [("b".into(), true)]);
         presence.note(&one, false);
-        assert_eq!(presence.tell_all(), []);
+        assert_eq!(presence.announce_all(), []);
         presence.note(&both, false);
-        assert_eq!(presence.tell_all(), [("b".into(), false), ("a".into(), false)]);
+        assert_eq!(presence.announce_all(), [("b".into(), false), ("a".into(), false)]);
         assert!(presence.queues.is_empty() && presence.changes.is_empty());
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let mut presence = WorkerPresence::default();
         let queues = array(&names(1000, 0));
         presence.note(&queues, true);
-        assert_eq!(presence.tell_all().len(), 1000);
+        assert_eq!(presence.announce_all().len(), 1000);
         for _ in 0..100 {
             presence.note(&queues, false);
             presence.note(&queues, true);
@@ -256,7 +256,7 @@ mod tests {
             assert!(presence.queues.len() <= most, "{}", presence.queues.len());
         }
         presence.note_read(presence.in_flight);
-        assert!(presence.tell_all().iter().all(|(_, came)| !came), "all have gone");
+        assert!(presence.announce_all().iter().all(|(_, came)| !came), "all have gone");
         assert!(presence.queues.is_empty() && presence.changes.is_empty());
     }
 

@@ -5,21 +5,24 @@
 
 use super::protocol::Protocol;
 use super::session::{IN_FLIGHT_MAX, Session, UNAUTHENTICATED_FRAME_BYTES_MAX};
+use crate::api::access::Grant;
 use crate::api::error::ErrorKind;
+use crate::api::version::Version;
 use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Verdict};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use crate::server::commands::pending_replies::CURRENT;
-use crate::server::commands::worker::SEEN_TOLD_MS;
+use crate::server::commands::worker::SEEN_REPORT_MS;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::http::{Phase, Rule};
 use crate::server::lifecycle::certificate;
 use crate::server::lifecycle::listeners::Port;
-use crate::server::multi_shard::long_batch::Leave;
+use crate::server::multi_shard::long_commands::Leave;
 use crate::server::overload::send_memory::is_tight;
-use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::envelope::{Origin, Ticket};
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
+use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};
@@ -29,11 +32,11 @@ impl ShardServer {
     pub fn accepted(&mut self, conn: ConnId, port: Port) {
         let protocol = port.protocol;
         // Over HTTP each request shows a token of its own.
-        let trusted = protocol == Protocol::Http || !self.guard.is_on();
+        let trusted = protocol == Protocol::Http || !self.access.is_on();
         self.sessions.open(self.me, conn, protocol, trusted);
         if let Some(session) = self.sessions.get(conn) {
-            session.through_path = port.seats;
-            session.http.has_shown = !self.guard.is_on();
+            session.through_path = port.is_path;
+            session.http.has_shown = !self.access.is_on();
         }
         if protocol == Protocol::Http {
             self.await_conn(conn, Phase::Fresh);
@@ -42,17 +45,28 @@ impl ShardServer {
         }
     }
 
+    /// A client speaks in the clear at a port for TLS.
+    pub fn not_tls(&mut self, conns: &mut Connections, conn: ConnId, port: Port) {
+        if let Some(out) = conns.output(conn) {
+            let (manners, date) = self.http.standing_at(self.now_ms);
+            certificate::refuse_plain(out, port, manners, date);
+        }
+        conns.allow(conn, conns.appended(conn));
+        conns.close(conn);
+    }
+
     /// Bytes of a connection.
     pub fn received(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) {
         let now_ms = self.now_ms;
+        memory::note_heard(now_ms);
         let Some(session) = self.sessions.get(conn) else { return };
         session.last_seen_ms = now_ms;
         let is_first = session.pending.is_empty();
         if !is_first {
             session.pending.extend(bytes);
         }
-        if session.has_worker && session.told_seen_ms + SEEN_TOLD_MS <= now_ms {
-            session.told_seen_ms = now_ms;
+        if session.has_worker && session.seen_reported_ms + SEEN_REPORT_MS <= now_ms {
+            session.seen_reported_ms = now_ms;
             let client = session.client;
             self.send_seen(client);
         }
@@ -118,6 +132,15 @@ impl ShardServer {
             if session.blocked {
                 return bytes.len() - left.len();
             }
+            if let Some(large) = session.checked.take() {
+                if !self.engine.journal.staged.admits(&large) {
+                    session.checked = Some(large);
+                    self.fair_shares.wait(session);
+                    return bytes.len() - left.len();
+                }
+                self.begin_large(conns, conn, &large);
+                continue;
+            }
             let lists = session.lists > 0;
             match split(left) {
                 Split::Complete { frame, rest } => {
@@ -134,7 +157,7 @@ impl ShardServer {
                     }
                     left = rest;
                     if admitted {
-                        self.begin(conns, conn, frame);
+                        self.begin(conns, conn, frame.into());
                     }
                 }
                 Split::Incomplete { need }
@@ -223,7 +246,7 @@ impl ShardServer {
             self.answer_dropped(conns, conn);
         }
         let answered = |session: &mut Session| {
-            let waits_for_turn = session.blocked && !session.pending.is_empty();
+            let waits_for_turn = session.blocked && session.has_input_left();
             session.half_closed && session.in_flight == 0 && !waits_for_turn
         };
         if self.sessions.get(conn).is_some_and(answered) {
@@ -237,7 +260,7 @@ impl ShardServer {
         let Some(session) = self.sessions.get(conn).filter(|session| session.owes_leave) else {
             return;
         };
-        let waits = session.blocked && session.in_flight == 0 && !session.pending.is_empty();
+        let waits = session.blocked && session.in_flight == 0 && session.has_input_left();
         if waits || self.long_commands.completes(conn) {
             return;
         }
@@ -249,6 +272,7 @@ impl ShardServer {
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
         self.drop_body(conn);
         self.drop_received(conn);
+        self.forget_viewers(conn);
         if let Some(session) = self.sessions.close(conn) {
             if let Some(key) = session.stream {
                 self.close_stream(key);
@@ -275,6 +299,7 @@ impl ShardServer {
 
     pub(crate) fn leave(&mut self, conns: &mut Connections, client: ClientId, gone: bool) {
         let before = self.meter_work(Work::DISCONNECT);
+        self.meter.note(1);
         self.forget_deferred(client, gone);
         self.workers.leave(client);
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
@@ -283,9 +308,27 @@ impl ShardServer {
 
     pub(crate) fn origin(&mut self, conn: ConnId) -> Origin {
         let session = self.sessions.get(conn);
-        let about = session.map(|session| (session.client, session.protocol == Protocol::Http));
-        let (client, tokenless) = about.unwrap_or_default();
-        Origin { shard: self.me as u16, conn, client, tokenless, lists: false }
+        let about = session.map(|session| {
+            let version = session.spoken.version();
+            let is_http = session.protocol == Protocol::Http;
+            (session.client, is_http, version, session.access.grant)
+        });
+        let (client, tokenless, version, grant) =
+            about.unwrap_or((ClientId::default(), false, Version::default(), Grant::ALL));
+        let Grant { role, queues: scope, holder, .. } = grant;
+        let (shard, ticket) = (self.me as u16, Ticket::NONE);
+        Origin {
+            shard,
+            conn,
+            client,
+            tokenless,
+            lists: false,
+            version,
+            scope,
+            role,
+            holder,
+            ticket,
+        }
     }
 
     /// A command of a connection here waits for its answer.
@@ -346,7 +389,7 @@ impl ShardServer {
             self.unblocked.push(conn);
         }
         if let Some(key) = stream {
-            self.feed_drained(conns, key);
+            self.feed_drained(key);
         }
         self.send_next_shared(conns, conn);
     }

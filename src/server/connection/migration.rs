@@ -113,8 +113,9 @@ impl Migrations {
 impl Session {
     /// Whether its commands are better carried out elsewhere, and nothing speaks against it.
     pub(crate) fn begins_to_migrate(&mut self) -> bool {
-        // A stream of events stays where it listens.
-        let free = !self.affinity.migrating && !self.half_closed && self.stream.is_none();
+        // A stream of events stays where it listens, and a viewer where it watches.
+        let stays = self.stream.is_some() || self.watch.is_some();
+        let free = !self.affinity.migrating && !self.half_closed && !stays;
         let leaves = self.affinity.wants_to_move() && free;
         self.affinity.migrating |= leaves;
         leaves
@@ -216,6 +217,8 @@ impl ShardServer {
         session.paused = false;
         self.sessions.take_in(session);
         self.set_alarm_again(conn);
+        // Its token may have changed while it was on its way.
+        self.look_again(conns, conn);
         self.go_on(conns, conn);
     }
 }

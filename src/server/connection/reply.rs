@@ -7,7 +7,7 @@ use super::session::UNSENT_BYTES_MAX;
 use crate::api::error::ErrorRef;
 use crate::protocol::reply;
 use crate::server::overload::large_replies::LARGE_BYTES;
-use crate::server::shard_mail::envelope::Origin;
+use crate::server::shard_mail::envelope::{Origin, Ticket};
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
@@ -29,13 +29,15 @@ impl ShardServer {
         let out = if dest == self.me {
             // A connection that is gone, or only listens, waits for no reply.
             let Some(protocol) = protocol.filter(|protocol| *protocol != Protocol::Events) else {
-                return;
+                return self.audit_unsent(origin, write);
             };
             if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
                 self.slow_readers.push(origin.conn);
-                return;
+                return self.audit_unsent(origin, write);
             }
-            let Some(out) = conns.output(origin.conn) else { return };
+            let Some(out) = conns.output(origin.conn) else {
+                return self.audit_unsent(origin, write);
+            };
             match protocol {
                 Protocol::Frames => out,
                 Protocol::Http => {
@@ -55,6 +57,10 @@ impl ShardServer {
         if placeholders.is_empty() {
             let frame = start..out.len();
             let mut bytes = frame.len();
+            if origin.ticket != Ticket::NONE && dest == self.me {
+                let answer = out[start..].to_vec();
+                self.audit_answer(origin, &answer);
+            }
             // As text it may be several times as long.
             let becomes_text = !matches!(protocol, None | Some(Protocol::Frames));
             let before = if becomes_text { conns.appended(origin.conn) } else { 0 };
@@ -79,7 +85,7 @@ impl ShardServer {
         let frame = out.split_off(start);
         let records: Vec<_> = placeholders.iter().map(|placeholder| placeholder.stored).collect();
         for placeholder in &mut placeholders {
-            placeholder.at -= start;
+            placeholder.cut_off(start);
         }
         self.read_first(origin, Continuation::Send { frame, placeholders }, &records, Vec::new());
     }
@@ -118,6 +124,15 @@ impl ShardServer {
         error: impl Into<ErrorRef<'e>>,
     ) {
         let error = error.into();
+        let Origin { shard: home, conn, .. } = origin;
+        tracing::debug!(
+            shard = self.me,
+            command = self.meter.current().name(),
+            code = error.code.name(),
+            conn = %format_args!("{home}/{}.{}", conn.index, conn.generation),
+            "refused: {}",
+            error.text
+        );
         self.respond(conns, origin, |_, sink| reply::error(sink.out, req_id, error));
     }
 }

@@ -15,6 +15,28 @@ pub struct Placeholder {
     pub at: usize,
     /// Which it is.
     pub stored: LogRef,
+    /// Where the tags of the job go that the same record holds, if it may have any.
+    pub tags: Option<TagsPlace>,
+}
+
+/// Where the tags of a job go, as the last entry of its map, once its record is there and has some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TagsPlace {
+    /// Where the two bytes of the number of entries are.
+    pub count_at: usize,
+    /// Where the map ends.
+    pub at: usize,
+}
+
+impl Placeholder {
+    /// The same where what was written begins `start` bytes later.
+    pub fn cut_off(&mut self, start: usize) {
+        self.at -= start;
+        if let Some(TagsPlace { count_at, at }) = &mut self.tags {
+            *count_at -= start;
+            *at -= start;
+        }
+    }
 }
 
 /// A reply being written.
@@ -48,10 +70,7 @@ pub(crate) fn write_data(
     write: impl FnOnce(&mut Writer<'_>),
 ) {
     framed(sink, req_id, |sink| {
-        let mut writer = reply::head(sink.out, true, req_id, 1);
-        writer.str("data");
-        writer.map(1);
-        writer.str(name);
-        write(&mut writer);
+        let mut reply = reply::begin(sink.out, true, req_id);
+        write(&mut reply.map("data").key(name));
     });
 }

@@ -3,7 +3,12 @@
 use super::migration::ShardAffinity;
 use super::protocol::Protocol;
 use super::transcode::Transcoding;
+use crate::api::access::Permission;
+use crate::api::version::{Spoken, Version};
 use crate::protocol::decode::beginning::Verdict;
+use crate::protocol::large::LargeFrame;
+use crate::server::access::shown::Access;
+use crate::server::events::choice::Choice;
 use crate::server::http::{HttpConnection, Window};
 use crate::server::overload::fair_share::TurnQuota;
 use crate::server::overload::receive_memory::ReceivedBytes;
@@ -11,6 +16,7 @@ use crate::server::overload::shared_replies::SharedReplies;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Commands of one connection that may be unanswered at a time (`docs/protocol.md`, "Frames").
 pub const IN_FLIGHT_MAX: u32 = 50;
@@ -99,6 +105,8 @@ pub struct Session {
     pub client: ClientId,
     /// What it speaks.
     pub protocol: Protocol,
+    /// Which version of the protocol.
+    pub spoken: Spoken,
     /// Whether it came through a unix socket.
     pub through_path: bool,
     /// Received and not yet handled.
@@ -109,10 +117,14 @@ pub struct Session {
     pub refused_bytes: usize,
     /// What is known of the long frame at the front of [`Session::pending`].
     pub front_verdict: Verdict,
+    /// Its next command, whose large payload has been checked: it goes before [`Session::pending`].
+    pub checked: Option<Arc<LargeFrame>>,
     /// Its request that is being read in slices.
     pub transcoding: Transcoding,
     /// Whether it may give commands.
     pub trusted: bool,
+    /// What it may do, by what it has shown.
+    pub access: Access,
     /// Commands that are not answered yet.
     pub in_flight: u32,
     /// How many of them ask for lists.
@@ -135,10 +147,14 @@ pub struct Session {
     pub owes_leave: bool,
     /// Whether it has registered a worker.
     pub has_worker: bool,
-    /// When the shards of those workers were told last that it lives.
-    pub told_seen_ms: u64,
+    /// When the shards of those workers had the last report that it lives.
+    pub seen_reported_ms: u64,
     /// Its key among the streams of events, if it is one.
     pub stream: Option<u32>,
+    /// Its place among the viewers, if it is one.
+    pub watch: Option<u32>,
+    /// Its place there as one that subscribes to snapshots.
+    pub snapshots: Option<u32>,
     /// Where its commands go.
     pub affinity: ShardAffinity,
     /// When something of it was last received.
@@ -164,23 +180,43 @@ impl Session {
         self.trusted && (self.protocol != Protocol::Http || self.http.has_shown)
     }
 
+    /// Where it notes its place among the viewers.
+    pub fn place_as_viewer(&mut self, subscribes: bool) -> &mut Option<u32> {
+        if subscribes { &mut self.snapshots } else { &mut self.watch }
+    }
+
+    /// Whether the events of a choice are for it, which was made within what it might hear then.
+    pub fn may_hear(&self, choice: &Choice) -> bool {
+        self.trusted
+            && self.access.grant.has(Permission::Read)
+            && choice.is_within(self.access.scope())
+    }
+
+    /// Whether it has sent what is not begun yet.
+    pub fn has_input_left(&self) -> bool {
+        !self.pending.is_empty() || self.checked.is_some()
+    }
+
     /// Whether it must show a token and has sent what the server, for reasons of its own, has not looked at.
     pub fn says_what_is_not_read(&self) -> bool {
         !self.trusted && self.blocked && !self.choked
     }
 
-    fn new(me: usize, conn: ConnId, protocol: Protocol, trusted: bool) -> Self {
+    fn new(me: usize, conn: ConnId, protocol: Protocol, spoken: Spoken, trusted: bool) -> Self {
         Self {
             conn,
             client: client_of(me, conn),
             protocol,
+            spoken,
             through_path: false,
             pending: Backlog::default(),
             received_bytes: ReceivedBytes::default(),
             refused_bytes: 0,
             front_verdict: Verdict::default(),
+            checked: None,
             transcoding: Transcoding::default(),
             trusted,
+            access: Access::default(),
             in_flight: 0,
             lists: 0,
             shared_replies: SharedReplies::default(),
@@ -192,8 +228,10 @@ impl Session {
             half_closed: false,
             owes_leave: false,
             has_worker: false,
-            told_seen_ms: 0,
+            seen_reported_ms: 0,
             stream: None,
+            watch: None,
+            snapshots: None,
             affinity: ShardAffinity::default(),
             last_seen_ms: 0,
             http: HttpConnection::default(),
@@ -216,12 +254,23 @@ pub struct Sessions {
     places: Vec<Option<Session>>,
     /// How many speak what.
     counts: [usize; Protocol::COUNT],
+    /// The version of the protocol that frames are taken to be of before they tell.
+    presumed: Version,
 }
 
 impl Sessions {
     /// Takes in a new connection of shard `me`.
     pub fn open(&mut self, me: usize, conn: ConnId, protocol: Protocol, trusted: bool) {
-        self.take_in(Session::new(me, conn, protocol, trusted));
+        let spoken = match protocol {
+            Protocol::Frames => Spoken::presumed(self.presumed),
+            Protocol::Http | Protocol::Events | Protocol::WebSocket => Spoken::told(Version::Two),
+        };
+        self.take_in(Session::new(me, conn, protocol, spoken, trusted));
+    }
+
+    /// Takes frames of connections that come from now on to be of this version until they tell.
+    pub fn presume(&mut self, version: Version) {
+        self.presumed = version;
     }
 
     /// Takes in a connection with all that is remembered of it.
@@ -257,6 +306,13 @@ impl Sessions {
         let former = std::mem::replace(&mut session.protocol, protocol);
         self.counts[former as usize] -= 1;
         self.counts[protocol as usize] += 1;
+    }
+
+    /// A connection has told which version of the protocol it speaks.
+    pub fn settle_version(&mut self, conn: ConnId, version: Version) {
+        if let Some(session) = self.get(conn) {
+            session.spoken = Spoken::told(version);
+        }
     }
 
     /// How many connections speak so.

@@ -37,7 +37,7 @@ const EXPECTED_BYTES_MAX: usize = 16 << 20;
 const WAITING_BYTES_MAX: usize = OUTPUT_BYTES_MAX / 2;
 
 /// Who wait for one text and learn of it in a turn.
-const TOLD_PER_TURN: usize = 500;
+const SENT_PER_TURN: usize = 500;
 
 /// What a session knows of its request that is being read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -81,6 +81,14 @@ impl Writing {
     fn expected_bytes(&self) -> usize {
         self.reply.bytes().len() * EXPANSION_MAX
     }
+
+    /// Takes the room that its text may need. Memory that is not written to costs nothing, and moving tens of megabytes
+    /// when a text outgrows its room would take longer than a turn may.
+    fn make_room(&mut self) {
+        let most = self.expected_bytes().min(self.print.bytes_max());
+        // Where that is refused, the text grows as it comes.
+        _ = self.text.try_reserve_exact(most);
+    }
 }
 
 /// Who gets a text.
@@ -115,7 +123,7 @@ pub struct Transcodings {
     /// Large answers that other shards have sent while so much was being written that they shall send no more for now.
     withheld: Vec<(u16, usize)>,
     /// Those who wait for texts that are made.
-    told: VecDeque<Vec<ConnId>>,
+    text_waiters: VecDeque<Vec<ConnId>>,
     /// Slices so far.
     slices: u64,
 }
@@ -127,7 +135,7 @@ impl Transcodings {
     }
 
     fn is_idle(&self) -> bool {
-        self.len() == 0 && self.told.is_empty() && self.withheld.is_empty()
+        self.len() == 0 && self.text_waiters.is_empty() && self.withheld.is_empty()
     }
 
     /// Memory of replies that are being written, and of their texts.
@@ -164,8 +172,9 @@ impl Transcodings {
     /// Has those take turns that come next, as many as there is room for.
     fn begin_next(&mut self) {
         while self.begun_bytes < EXPECTED_BYTES_MAX
-            && let Some(next) = self.line.pop_front()
+            && let Some(mut next) = self.line.pop_front()
         {
+            next.make_room();
             self.line_bytes -= next.reply.bytes().len();
             self.begun_bytes += next.expected_bytes();
             self.writings.push_back(next);
@@ -174,7 +183,7 @@ impl Transcodings {
 
     /// One that took turns is over.
     fn end(&mut self, writing: &Writing) {
-        self.writing_bytes -= writing.reply.bytes().len() + writing.text.capacity();
+        self.writing_bytes -= writing.reply.bytes().len() + writing.text.len();
         self.expected_bytes -= writing.expected_bytes();
         self.begun_bytes -= writing.expected_bytes();
         self.begin_next();
@@ -266,7 +275,7 @@ impl ShardServer {
         let reads = !self.transcodings.readings.is_empty();
         let waits = self.saturated || self.engine.journal.pressure.stalled;
         !self.transcodings.writings.is_empty()
-            || !self.transcodings.told.is_empty()
+            || !self.transcodings.text_waiters.is_empty()
             || reads && (self.stopping || !waits)
     }
 
@@ -316,15 +325,14 @@ impl ShardServer {
         read: Result<(), JsonError>,
     ) {
         let Reading { conn, text, parse, frame, .. } = reading;
-        drop(text);
         let Some(session) = self.sessions.get(conn) else { return };
         session.transcoding = Transcoding::default();
         let protocol = session.protocol;
         let origin = self.origin(conn);
         if protocol == Protocol::Http {
-            self.begin_fields(conns, conn, &frame, read, &parse);
+            self.begin_fields(conns, conn, frame.into(), read, &parse);
         } else {
-            self.begin_text(conns, conn, frame, read);
+            self.begin_text(conns, conn, &text, frame, read);
         }
         self.answered(origin);
         self.note_received(conns, conn);
@@ -333,7 +341,7 @@ impl ShardServer {
     fn write_on(&mut self, conns: &mut Connections) {
         while let Some(mut writing) = self.transcodings.writings.pop_front() {
             let Writing { reply, print, text, counted, due } = &mut writing;
-            let text_bytes = text.capacity();
+            let text_bytes = text.len();
             let prefix_bytes = match due {
                 Due::Message(origin) | Due::Answer(origin, _) => {
                     if self.sessions.protocol(origin.conn).is_none() {
@@ -345,8 +353,11 @@ impl ShardServer {
                 Due::SharedReply(..) => 0,
             };
             let done = print.go_on(&reply.bytes()[prefix_bytes..], text, SLICE_BYTES);
-            counted.set(text.capacity());
-            self.transcodings.writing_bytes += text.capacity() - text_bytes;
+            // An error leaves nothing of it.
+            let bytes = text.len();
+            counted.set(bytes);
+            self.transcodings.writing_bytes += bytes;
+            self.transcodings.writing_bytes -= text_bytes;
             self.transcodings.slices += 1;
             self.meter.note_bytes(SLICE_BYTES);
             if done == Ok(false) {
@@ -368,12 +379,14 @@ impl ShardServer {
         self.transcodings.end(&writing);
         // From here on it counts as what it becomes.
         writing.counted.set(0);
-        let text = std::mem::take(&mut writing.text);
+        let mut text = std::mem::take(&mut writing.text);
+        // What was not needed of its room goes back without a copy.
+        text.shrink_to_fit();
         match writing.due {
             Due::SharedReply(value, waiting) => {
                 let tally = self.shared_values.tally(conns);
                 value.note_written(written.ok().map(|()| text), &tally);
-                self.transcodings.told.push_back(waiting);
+                self.transcodings.text_waiters.push_back(waiting);
             }
             Due::Message(origin) | Due::Answer(origin, _) => {
                 let before = conns.appended(origin.conn);
@@ -394,13 +407,13 @@ impl ShardServer {
 
     /// Some of those who wait for a text that is made get it, the others in the next turn.
     fn send_shared_texts(&mut self, conns: &mut Connections) {
-        let Some(mut waiting) = self.transcodings.told.pop_front() else { return };
-        let told = waiting.split_off(waiting.len().saturating_sub(TOLD_PER_TURN));
-        self.meter.note(told.len());
+        let Some(mut waiting) = self.transcodings.text_waiters.pop_front() else { return };
+        let now = waiting.split_off(waiting.len().saturating_sub(SENT_PER_TURN));
+        self.meter.note(now.len());
         if !waiting.is_empty() {
-            self.transcodings.told.push_back(waiting);
+            self.transcodings.text_waiters.push_back(waiting);
         }
-        for conn in told {
+        for conn in now {
             self.send_next_shared(conns, conn);
         }
     }
@@ -431,7 +444,7 @@ mod tests {
     fn begin(transcodings: &mut Transcodings, tally: &Tally, index: u32) {
         let conn = ConnId { index, generation: 0 };
         let client = corq_shards::command::ClientId(u64::from(index));
-        let origin = Origin { shard: 0, conn, client, tokenless: false, lists: false };
+        let origin = Origin { client, ..Origin::of_none(0, conn) };
         let reply = tally.share(vec![0; REPLY_BYTES]);
         transcodings.begin(tally, reply, Print::reply(0, TEXT_BYTES_MAX), Due::Message(origin));
     }
@@ -442,6 +455,22 @@ mod tests {
             Due::SharedReply(..) => u32::MAX,
         };
         transcodings.writings.iter().map(of).collect()
+    }
+
+    /// A text of tens of megabytes that outgrows its room is moved, all of it in one turn.
+    #[test]
+    fn a_text_has_its_room_from_the_beginning_once_it_has_its_turn() {
+        let (mut transcodings, tally) = (Transcodings::default(), Tally::default());
+        for index in 0..(EXPECTED_BYTES_MAX / REPLY_BYTES) as u32 {
+            begin(&mut transcodings, &tally, index);
+        }
+        let Transcodings { writings, line, writing_bytes, .. } = &transcodings;
+        assert!(!writings.is_empty() && !line.is_empty());
+        let has_room = |it: &Writing| it.text.capacity() >= REPLY_BYTES * EXPANSION_MAX;
+        assert!(writings.iter().all(has_room));
+        assert!(line.iter().all(|waiting| waiting.text.capacity() == 0));
+        let replies = (writings.len() + line.len()) * REPLY_BYTES;
+        assert_eq!(*writing_bytes, replies, "room counts once it is written to");
     }
 
     #[test]

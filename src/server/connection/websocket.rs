@@ -1,6 +1,7 @@
 //! WebSocket connections: messages of a client become frames as they come over TCP, and replies to them
 //! become messages.
 
+use super::incoming::Incoming;
 use super::long_requests::Judged;
 use super::protocol::Protocol;
 use super::session::{IN_FLIGHT_MAX, UNAUTHENTICATED_FRAME_BYTES_MAX};
@@ -11,7 +12,7 @@ use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, 
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use crate::protocol::json::{self, Fault, JsonError, Parse, TEXT_BYTES_MAX, Unshown};
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::msgpack::writer::MapWriter;
 use crate::protocol::reply;
 use crate::protocol::websocket::{self, Begun, Closing, Frame, Head, Kind, MESSAGE_BYTES_MAX};
 use crate::server::overload::send_memory::is_tight;
@@ -24,17 +25,6 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A longer reply has more than one payload.
 const LIST_BYTES_MIN: usize = PAYLOAD_BYTES_MAX as usize + (1 << 20);
-
-/// A message of which pieces have come.
-#[derive(Debug)]
-pub(crate) struct Incoming {
-    text: bool,
-    /// When the first of them came.
-    pub(crate) since_ms: u64,
-    pub(crate) bytes: Vec<u8>,
-    /// A long frame of it whose end has not come.
-    begun: Option<Begun>,
-}
 
 /// Where messages are turned from one form to the other.
 #[derive(Debug, Default)]
@@ -234,7 +224,7 @@ impl ShardServer {
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
         let read = json::to_msgpack_within(&bytes, &mut value, most);
-        let mut value = self.begin_text(conns, conn, value, read);
+        let mut value = self.begin_text(conns, conn, &bytes, value, read);
         value.shrink_to(KEPT_BYTES_MAX);
         self.scratch.value = value;
         bytes
@@ -245,6 +235,7 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
+        text: &[u8],
         value: Vec<u8>,
         read: Result<(), JsonError>,
     ) -> Vec<u8> {
@@ -254,7 +245,7 @@ impl ShardServer {
                     self.begin_long(conns, conn, (value, 0), op);
                     return Vec::new();
                 }
-                None => self.begin(conns, conn, &value),
+                None => self.begin(conns, conn, (&*value).into()),
             },
             Err(error) if error.fault == Fault::NotUtf8 => {
                 self.close_websocket(conns, conn, Some(Closing::NOT_UTF8));
@@ -267,7 +258,7 @@ impl ShardServer {
                     ErrorKind::NotAuthenticated.into()
                 };
                 let origin = self.origin(conn);
-                self.refuse(conns, origin, None, &error);
+                self.refuse(conns, origin, req_id_in(text).as_deref(), &error);
             }
         }
         value
@@ -277,20 +268,17 @@ impl ShardServer {
     fn refuse_message(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) {
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
-        if let Some(beginning) = bytes.get(..BEGINNING_BYTES_MAX) {
-            let text =
-                json::text_of(beginning, "reqId").and_then(|it| std::str::from_utf8(it).ok());
-            let mut writer = Writer::new(&mut value);
-            writer.map(usize::from(text.is_some()));
-            if let Some(text) = text {
-                writer.str("reqId");
-                writer.str(text);
+        let told = if bytes.len() < BEGINNING_BYTES_MAX {
+            if json::to_msgpack(bytes, &mut value).is_err() {
+                value.clear();
             }
-        } else if json::to_msgpack(bytes, &mut value).is_err() {
-            value.clear();
-        }
+            None
+        } else {
+            req_id_in(bytes)
+        };
         let origin = self.origin(conn);
-        self.refuse(conns, origin, find_req_id(&value), ErrorKind::TooOften);
+        let req_id = told.as_deref().or_else(|| find_req_id(&value));
+        self.refuse(conns, origin, req_id, ErrorKind::TooOften);
         self.scratch.value = value;
     }
 
@@ -407,6 +395,17 @@ impl ShardServer {
             self.close_stream(key);
         }
     }
+}
+
+/// The `reqId` of a message that is not read, or not to its end, as a reply has it: looked for no further than where a command
+/// has to be named.
+fn req_id_in(text: &[u8]) -> Option<Vec<u8>> {
+    let value = json::value_of(&text[..text.len().min(BEGINNING_BYTES_MAX)], "reqId")?;
+    let (mut req_id, mut request) = (Vec::new(), Vec::new());
+    json::to_msgpack(value, &mut req_id).ok()?;
+    MapWriter::begin(&mut request).key("reqId").raw(&req_id);
+    // By the rules for any request.
+    find_req_id(&request).map(Into::into)
 }
 
 /// Says that a reply takes more as JSON than a message may, to the same `reqId`. That stands first in a reply, so it

@@ -81,6 +81,9 @@ impl DurabilityGate {
     pub fn release(&mut self, server: &mut ShardServer, conns: &mut Connections, clock: &Clock) {
         let released = server.engine.journal.log.released();
         server.release_triggers(released);
+        if !server.spans.is_empty() {
+            server.spans.release(released, || clock.now_us());
+        }
         while let Some(gated) = self.waiting.pop_front_if(|gated| gated.until <= released) {
             for (conn, upto) in gated.outputs {
                 conns.allow(conn, upto);

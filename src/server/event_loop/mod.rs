@@ -4,10 +4,14 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `durability_gate` | holds output back until the log has the records that it depends on |
+//! | `ends` | connections whose peers have ended, some in a turn |
+//! | `pulse` | whether all shards go through their turns |
 //! | `shutdown` | the end of a shard: every command that is open gets an answer, then the log its end |
 //! | `turn_meter` | how long turns are, and which command made them so |
 
 mod durability_gate;
+mod ends;
+mod pulse;
 pub(super) mod shutdown;
 pub(super) mod turn_meter;
 
@@ -18,8 +22,10 @@ use super::shard_server::{Late, ShardServer};
 use corq_io::clock::Clock;
 use corq_io::log::LogError;
 use corq_io::log_ring::Pump;
-use corq_io::net::{ConnId, EndReason, Event, Reactor};
+use corq_io::net::{ConnId, Event, Reactor};
 use durability_gate::DurabilityGate;
+use ends::Ends;
+pub use pulse::Pulse;
 use shutdown::CLOSING_MS_MIN;
 pub use shutdown::Ending;
 use std::io;
@@ -34,6 +40,9 @@ const ENDING_PAUSE_MS: u64 = 5;
 
 /// Batches of messages read in one turn: what remains waits for the next, behind the sockets.
 const BATCHES_PER_TURN: usize = 64;
+
+/// Bytes of records read back that are handed on in one turn: each may be what a slice of a search or of a list has waited for.
+const COLD_BYTES_PER_TURN: usize = 256 << 10;
 
 /// An open block with more than this does not wait for more connections.
 const COMPANY_BYTES_MAX: u64 = 64 << 10;
@@ -88,6 +97,7 @@ pub struct EventLoop {
     pump: Pump,
     clock: Clock,
     events: Vec<Event>,
+    ends: Ends,
     gate: DurabilityGate,
     /// Whether the disk has something that it had not before this turn.
     disk_advanced: bool,
@@ -99,6 +109,8 @@ pub struct EventLoop {
     listeners: Vec<BoundListener>,
     ready: Option<Sender<()>>,
     ending: Arc<Ending>,
+    /// The question of [`Ending::pulse`] that was answered last.
+    answered: u64,
     shutdown_timeout_ms: u64,
 }
 
@@ -124,6 +136,7 @@ impl EventLoop {
             pump: Pump::default(),
             clock,
             events: Vec::new(),
+            ends: Ends::default(),
             gate: DurabilityGate::default(),
             disk_advanced: false,
             company: None,
@@ -131,6 +144,7 @@ impl EventLoop {
             listeners,
             ready: Some(ready),
             ending,
+            answered: 0,
             shutdown_timeout_ms,
         }
     }
@@ -148,6 +162,7 @@ impl EventLoop {
         let mut give_up_ms = u64::MAX;
         loop {
             let next_ms = self.turn()?;
+            self.ending.pulse.answer(&mut self.answered);
             if self.server.closed_shards == 0 {
                 self.signal_ready();
                 if self.ending.open.load(Ordering::Acquire) {
@@ -195,6 +210,11 @@ impl EventLoop {
         self.server.net = self.reactor.counters;
         self.server.note_rates();
         self.server.check_data_presence(&mut self.reactor.conns);
+        if let Some(timeout_ms) = self.server.follow_settings() {
+            self.shutdown_timeout_ms = timeout_ms;
+        }
+        self.server.follow_access(&mut self.reactor.conns);
+        self.server.follow_backups();
         self.server.make_room_for_output(&self.reactor.conns);
         self.take_events()?;
         self.server.begin_fair_shares();
@@ -209,6 +229,7 @@ impl EventLoop {
             batches_left -= 1;
         }
         self.server.transcode_in_turn(&mut self.reactor.conns);
+        self.server.go_on_with_claims();
         self.server.go_on_with_long(&mut self.reactor.conns);
         self.server.patch_children_in_turn(&mut self.reactor.conns);
         self.server.resume_deferred(&mut self.reactor.conns);
@@ -225,7 +246,8 @@ impl EventLoop {
             self.flush_log()?;
         }
         // Each record that was read makes room for the next one to be.
-        while self.take_cold_reads() {
+        let mut room = COLD_BYTES_PER_TURN;
+        while self.take_cold_reads(&mut room) {
             self.flush_log()?;
             self.company = None;
         }
@@ -235,7 +257,8 @@ impl EventLoop {
         let crowded = self.server.note_output(&self.reactor.conns, !self.gate.is_empty());
         let stuck = self.server.outbox.flush();
         self.server.end_turn(self.clock.since_reading_us());
-        if stuck || crowded || batches_left == 0 || self.server.has_left() {
+        let has_left = room == 0 || self.ends.has_left() || self.server.has_left();
+        if stuck || crowded || batches_left == 0 || has_left {
             return Ok(self.server.now_ms);
         }
         let flush_ms = self.server.engine.journal.log.next_deadline().unwrap_or(u64::MAX);
@@ -266,14 +289,13 @@ impl EventLoop {
                 }
                 Event::HandshakeFailed { listener, reason } => {
                     let protocol = Port::of(listener).protocol;
-                    tracing::debug!("a handshake at the port for {protocol:?} failed: {reason}");
+                    let shard = self.server.me;
+                    tracing::debug!(
+                        shard,
+                        "a handshake at the port for {protocol:?} failed: {reason}"
+                    );
                 }
-                // What came is its own, and what it asked for is whole or left out.
-                Event::Ended { conn, reason: EndReason::HalfClosed | EndReason::Truncated } => {
-                    self.server.stays(conn);
-                    self.server.half_closed(conns, conn);
-                }
-                Event::Ended { conn, .. } => self.server.ended(conns, conn),
+                Event::Ended { conn, reason } => self.ends.push(conn, reason),
                 Event::GivenAway { conn, socket } => self.server.given_away(conn, socket),
                 Event::Drained { conn } => self.server.drained(conns, conn),
                 Event::Closed { .. } | Event::Woken => {}
@@ -283,6 +305,8 @@ impl EventLoop {
                 }
             }
         }
+        // Behind what they have sent before.
+        self.ends.handle(&mut self.server, &mut self.reactor.conns);
         Ok(())
     }
 
@@ -306,17 +330,20 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Hands on the records that have been read back. True if there were any.
-    fn take_cold_reads(&mut self) -> bool {
+    /// Hands on records that have been read back, as many as have `room`. True if there were any.
+    fn take_cold_reads(&mut self, room: &mut usize) -> bool {
         let Self { server, reactor, .. } = self;
         let mut any = false;
-        while let Some(read) = server.engine.journal.log.take_read() {
+        while *room > 0
+            && let Some(read) = server.engine.journal.log.take_read()
+        {
             any = true;
             let token = read.token;
+            *room = room.saturating_sub(read.body.as_ref().map_or(0, |body| body.len()));
             let bytes = match read.body {
                 Ok(body) => Some(body.into()),
                 Err(error) => {
-                    tracing::error!("{error}");
+                    tracing::error!(shard = server.me, "{error}");
                     None
                 }
             };

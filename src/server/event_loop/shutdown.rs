@@ -1,6 +1,7 @@
 //! The end of a shard: it takes no more commands, answers those under way, and writes the end of its log. The shards end
 //! together: each goes on until all have answered.
 
+use super::pulse::Pulse;
 use super::{EventLoop, Fatal};
 use crate::server::shard_mail::message::Batch;
 use crate::server::shard_server::ShardServer;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The least that the disk has for the end of the log, however long clients took before.
 pub(super) const CLOSING_MS_MIN: u64 = 2000;
 
-/// How the shards of a process begin and end together.
+/// How the shards of a process begin, live and end together.
 #[derive(Debug, Default)]
 pub struct Ending {
     /// All have recovered, and the start-up answers of `lifecycle` have ended: connections may come.
@@ -25,6 +26,8 @@ pub struct Ending {
     pub failed: AtomicBool,
     /// Shards that have answered all they had.
     pub quiet: AtomicUsize,
+    /// Whether all of them go through their turns.
+    pub pulse: Pulse,
 }
 
 impl EventLoop {
@@ -85,6 +88,7 @@ impl ShardServer {
         self.stopping = true;
         self.apply(conns, Caller::default(), &Command::EndWaits);
         self.end_streams(conns);
+        self.end_watches(conns);
     }
 
     /// Whether every client here has its answer. `sent` says whether a connection's output is sent.
@@ -94,9 +98,10 @@ impl ShardServer {
             && self.job_listings.is_empty()
             && self.large_replies.is_empty()
             && self.job_record_lists.is_empty()
-            && self.priority_counts.is_empty()
+            && self.sliced_replies.is_empty()
             && self.child_value_reads.is_empty()
             && self.webhooks.outbox.is_empty()
+            && self.spans.is_empty()
             && self.parked.is_empty()
             && self.unread.is_none()
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
@@ -117,7 +122,7 @@ impl ShardServer {
             self.cold.len(),
             self.job_listings.len()
                 + self.job_record_lists.len()
-                + self.priority_counts.len()
+                + self.sliced_replies.len()
                 + self.child_value_reads.len(),
             self.large_replies.len(),
             log.head().0 - log.released().0,

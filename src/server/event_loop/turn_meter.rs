@@ -8,7 +8,6 @@
 //! Counting reads no clock: a turn reads it at both of its ends.
 
 use crate::api::commands::{COMMANDS, Op};
-use crate::server::shard_server::ShardServer;
 
 /// What no command does, or what is left of one without a waiting client.
 const BESIDE: [&str; 5] = ["due", "news", "disconnect", "json", "other"];
@@ -16,7 +15,7 @@ const BESIDE: [&str; 5] = ["due", "news", "disconnect", "json", "other"];
 const KINDS: usize = COMMANDS.len() + BESIDE.len();
 
 /// Bytes of a request that are read in about the time of a step.
-const BYTES_PER_STEP: usize = 4096;
+pub const BYTES_PER_STEP: usize = 4096;
 
 /// What is being done: one of the commands, or what is beside them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,10 +84,16 @@ impl Meter {
         self.note(1 + bytes / BYTES_PER_STEP);
     }
 
+    /// All steps, with those of the engine.
+    #[inline]
+    pub fn steps(&self, engine_steps: u64) -> u64 {
+        self.steps + engine_steps
+    }
+
     /// Other work begins. Returns what was being done.
     #[inline]
-    fn begin(&mut self, work: Work, engine_steps: u64) -> Work {
-        let all = self.steps + engine_steps;
+    pub fn begin(&mut self, work: Work, engine_steps: u64) -> Work {
+        let all = self.steps(engine_steps);
         self.of_turn[usize::from(self.current.0)] += all.saturating_sub(self.since) as u32;
         self.since = all;
         std::mem::replace(&mut self.current, work)
@@ -105,8 +110,8 @@ impl Meter {
         self.since += steps;
     }
 
-    /// A turn is over.
-    pub fn end_turn(&mut self, engine_steps: u64, length_us: u64) {
+    /// A turn is over. Returns the work that it counts for.
+    pub fn end_turn(&mut self, engine_steps: u64, length_us: u64) -> Work {
         self.begin(Work::OTHER, engine_steps);
         let mut first = usize::from(Work::OTHER.0);
         for (kind, steps) in self.of_turn.iter_mut().enumerate().filter(|(_, steps)| **steps > 0) {
@@ -122,6 +127,7 @@ impl Meter {
         self.of_turn.fill(0);
         let longest = &mut self.longest[first];
         longest.length_us = longest.length_us.max(length_us);
+        Work(first as u8)
     }
 
     /// The work that has been done since the start, with its longest turns.
@@ -129,33 +135,6 @@ impl Meter {
         let all = self.longest.iter().enumerate();
         all.filter(|(_, longest)| **longest != Longest::default())
             .map(|(kind, longest)| (Work(kind as u8), *longest))
-    }
-}
-
-impl ShardServer {
-    /// A command begins, or goes on, that came in so many bytes. Returns what was being done.
-    #[inline]
-    pub(crate) fn meter_command(&mut self, op: Op, bytes: usize) -> Work {
-        let before = self.meter_work(Work::of(op));
-        self.meter.note(1 + bytes / BYTES_PER_STEP);
-        before
-    }
-
-    /// Other work begins. Returns what was being done.
-    #[inline]
-    pub(crate) fn meter_work(&mut self, work: Work) -> Work {
-        self.meter.begin(work, self.engine.shard.steps())
-    }
-
-    /// All steps so far.
-    #[inline]
-    pub(crate) fn steps(&self) -> u64 {
-        self.meter.steps + self.engine.shard.steps()
-    }
-
-    /// A turn of this length is over.
-    pub fn end_turn(&mut self, length_us: u64) {
-        self.meter.end_turn(self.engine.shard.steps(), length_us);
     }
 }
 

@@ -1,14 +1,13 @@
 //! Hands events out to subscribers, and keeps their connections alive. A turn feeds some clients, the next one others; a
-//! client whose connection has enough to send is passed over until it has taken that.
+//! client whose connection has enough to send is passed over until it has taken that. One that came back gets what was
+//! kept for it before anything else, a bounded number of events in a turn for all of those together.
 
-use super::EventMessage;
-use super::shared_buffer::Form;
-use super::subscribers::{BEATS, Opening, Round, Subscriber, Subscribers, Topic};
+use super::shared_buffer::{Carrier, Form};
+use super::subscribers::{BEATS, Subscribers};
+use super::topics::Round;
 use crate::protocol::{sse, websocket};
-use crate::server::connection::protocol::Protocol;
 use crate::server::overload::send_memory::is_tight;
 use crate::server::overload::shared_values::SHARED_BYTES_MIN;
-use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
@@ -23,6 +22,9 @@ const TURN_CLIENTS_MAX: usize = 500;
 
 const TURN_BYTES_MAX: usize = 2 << 20;
 
+/// Kept events that are written in a turn, for all who came back.
+const TURN_KEPT_MAX: usize = 2000;
+
 /// Events that follow each other within this time go out together: with many listeners a send for each
 /// event costs more than the event.
 const PACE_MS: u64 = 5;
@@ -31,221 +33,189 @@ const PACE_MS: u64 = 5;
 const MISSED_MAX: u8 = 2;
 
 impl ShardServer {
-    /// Makes a connection a stream of events, of one queue or of all. Who asked has shown that he may,
-    /// and that the queue's name is one. `headers` are the header lines that every answer carries, each
-    /// with its CRLF.
-    pub(crate) fn begin_events(
-        &mut self,
-        conns: &mut Connections,
-        conn: ConnId,
-        queue: Option<&str>,
-        headers: &str,
-    ) {
-        let mut hello = Vec::new();
-        sse::begin(&mut hello, headers);
-        let id = uuid::Uuid::new_v4();
-        let connected = format!("{{\"connected\":true,\"clientId\":\"{id}\"}}");
-        sse::message(&mut hello, connected.as_bytes());
-        self.open_stream(conns, conn, Form::Sse, queue, hello);
-    }
-
-    /// Makes a connection a WebSocket that gets the events of one queue or of all. Who asked has shown
-    /// that he may, and that the queue's name is one; `accept` is what [`websocket::accept_key`] gave.
-    pub(crate) fn begin_websocket(
-        &mut self,
-        conns: &mut Connections,
-        conn: ConnId,
-        queue: Option<&str>,
-        accept: &str,
-        headers: &str,
-    ) {
-        let mut hello = Vec::new();
-        websocket::switch(&mut hello, accept, headers);
-        self.open_stream(conns, conn, Form::WebSocket, queue, hello);
-    }
-
-    /// Announces the subscription to the shards where the events happen, and answers the client once all of them know: it
-    /// gets every event from its answer on.
-    pub(crate) fn open_stream(
-        &mut self,
-        conns: &mut Connections,
-        conn: ConnId,
-        form: Form,
-        queue: Option<&str>,
-        hello: Vec<u8>,
-    ) {
-        let others = self.shards_of(queue).filter(|&shard| shard != self.me);
-        let others: Vec<usize> = others.collect();
-        self.subscribers.times += 1;
-        let time = self.subscribers.times;
-        let opening = Opening { unheard: others.len(), hello, time };
-        let key = self.subscribers.insert(conn, form, queue, opening);
-        if self.subscribers.clients.len() == 1 {
-            self.subscribers.next_beat_ms = self.now_ms + self.beat_ms();
-        }
-        let Some(session) = self.sessions.get(conn) else { return };
-        session.stream = Some(key);
-        // Who asked has shown that he may.
-        session.trusted = true;
-        match form {
-            Form::Sse => self.sessions.change_protocol(conn, Protocol::Events),
-            Form::WebSocket => self.sessions.change_protocol(conn, Protocol::WebSocket),
-            // It goes on giving commands.
-            Form::Frames => {}
-        }
-        let shard = self.me as u16;
-        if self.shards_of(queue).any(|shard| shard == self.me) {
-            self.listen(shard, queue);
-        }
-        for dest in others {
-            let batch = self.outbox.immediate(dest);
-            let queue = queue.map(|queue| batch.keep(queue.as_bytes()));
-            batch.messages.push(Message::Events(EventMessage::Listen { shard, queue, conn, time }));
-        }
-        self.open_if_heard(conns, key);
-    }
-
-    /// The shards where events of a queue happen, or of all.
-    fn shards_of(&self, queue: Option<&str>) -> std::ops::Range<usize> {
-        match queue {
-            None => 0..self.slots.shards(),
-            Some(queue) => {
-                let owner = self.slots.of_queue(queue);
-                owner..owner + 1
-            }
-        }
-    }
-
-    /// Another shard knows of a client.
-    pub(crate) fn heard(&mut self, conns: &mut Connections, conn: ConnId, time: u64) {
-        let Some(key) = self.sessions.get(conn).and_then(|session| session.stream) else { return };
-        if let Some(Subscriber { opening: Some(opening), .. }) = self.subscribers.subscriber(key)
-            && opening.time == time
-        {
-            opening.unheard -= 1;
-            self.open_if_heard(conns, key);
-        }
-    }
-
-    fn open_if_heard(&mut self, conns: &mut Connections, key: u32) {
-        let Some(subscriber) = self.subscribers.clients.get_mut(key) else { return };
-        let Some(opening) = subscriber.opening.take_if(|opening| opening.unheard == 0) else {
-            return;
-        };
-        let (conn, form) = (subscriber.conn, subscriber.form);
-        let topic = &self.subscribers.topics[subscriber.topic];
-        subscriber.place = topic.sides[subscriber.form as usize].buffer.end();
-        if let Some(out) = conns.output(conn) {
-            out.extend_from_slice(&opening.hello);
-            self.touch(conn);
-        }
-        if form == Form::Frames {
-            // The hello was the answer to its command.
-            let origin = self.origin(conn);
-            self.answered(origin);
-            return;
-        }
-        // What it has sent meanwhile.
-        self.unblocked.push(conn);
-    }
-
-    /// A connection that was a stream is gone, or is to be closed.
-    pub(crate) fn close_stream(&mut self, key: u32) {
-        let Some(Topic { queue, .. }) = self.subscribers.remove(key) else { return };
-        let (me, shard) = (self.me, self.me as u16);
-        for dest in self.shards_of(queue.as_deref()) {
-            if dest == me {
-                self.unlisten(shard, queue.as_deref());
-                continue;
-            }
-            let batch = self.outbox.immediate(dest);
-            let queue = queue.as_ref().map(|queue| batch.keep(queue.as_bytes()));
-            batch.messages.push(Message::Events(EventMessage::Unlisten { shard, queue }));
-        }
-    }
-
-    /// Hands out new events, to some in a turn. Returns when to come again, in milliseconds since the epoch.
+    /// Hands out new events, to some in a turn, and begins to look for what some have missed that came back. Returns when
+    /// to come again, in milliseconds since the epoch.
     pub(crate) fn feed_streams(&mut self, conns: &mut Connections) -> u64 {
+        self.ask_for_returns(conns);
+        self.feed_hungry(conns);
+        // Who waits for those that are fed has to see when none is left.
+        let looks_ms = self.look_for_missed(conns);
+        let next_ms = self.feed_rounds(conns).min(looks_ms);
+        let goes_on = self.subscribers.are_hungry() || self.subscribers.returns.is_open();
+        if goes_on { self.now_ms } else { next_ms }
+    }
+
+    /// Feeds those who were behind and have taken what they had.
+    fn feed_hungry(&mut self, conns: &mut Connections) {
+        self.subscribers.kept_left = TURN_KEPT_MAX;
+        let (mut clients_left, mut bytes) = (TURN_CLIENTS_MAX, TURN_BYTES_MAX);
+        while clients_left > 0
+            && bytes > 0
+            && self.subscribers.kept_left > 0
+            && let Some(key) = self.subscribers.next_hungry()
+        {
+            let topic = self.subscribers.clients[key].topic;
+            let copied = self.feed(conns, key);
+            self.meter.note_bytes(copied);
+            self.subscribers.topics.clear_if_done(topic);
+            bytes = bytes.saturating_sub(copied);
+            clients_left -= 1;
+        }
+    }
+
+    fn feed_rounds(&mut self, conns: &mut Connections) -> u64 {
         let subscribers = &mut self.subscribers;
-        if subscribers.rounds.is_empty() {
-            if subscribers.dirty.is_empty() {
+        if subscribers.topics.rounds.is_empty() {
+            if subscribers.topics.dirty.is_empty() {
                 return u64::MAX;
             }
             if self.now_ms < subscribers.next_feed_ms {
                 return subscribers.next_feed_ms;
             }
             subscribers.next_feed_ms = self.now_ms + PACE_MS;
-            subscribers.begin_rounds();
+            subscribers.topics.begin_rounds();
         }
         let (mut clients_left, mut bytes) = (TURN_CLIENTS_MAX, TURN_BYTES_MAX);
-        while let Some(&Round { topic, serial, side, left }) = self.subscribers.rounds.front() {
-            let known = self.subscribers.topic(topic, serial);
-            let clients = known.map_or(&[][..], |known| &known.sides[side].clients);
+        while let Some(&Round { topic, serial, left }) = self.subscribers.topics.rounds.front() {
+            let known = self.subscribers.topics.known(topic, serial);
+            let clients = known.map_or(&[][..], |known| &known.clients);
             let Some(next) = left.min(clients.len()).checked_sub(1) else {
-                self.subscribers.end_round();
+                self.subscribers.topics.end_round();
                 continue;
             };
             if clients_left == 0 || bytes == 0 {
                 return self.now_ms;
             }
             let key = clients[next];
-            self.subscribers.rounds[0].left = next;
+            self.subscribers.topics.rounds[0].left = next;
             if !self.subscribers.clients[key].behind {
                 bytes = bytes.saturating_sub(self.feed(conns, key));
                 clients_left -= 1;
             }
         }
-        if self.subscribers.dirty.is_empty() { u64::MAX } else { self.subscribers.next_feed_ms }
+        if self.subscribers.topics.dirty.is_empty() {
+            u64::MAX
+        } else {
+            self.subscribers.next_feed_ms
+        }
     }
 
     /// Gives one client what its connection has room for. Returns how many bytes were copied.
     fn feed(&mut self, conns: &mut Connections, key: u32) -> usize {
-        let Subscribers { clients, topics, counts, .. } = &mut self.subscribers;
+        let now_ms = self.now_ms;
+        let Subscribers { clients, topics, .. } = &mut self.subscribers;
         let subscriber = &mut clients[key];
-        let side = &mut topics[subscriber.topic].sides[subscriber.form as usize];
-        let conn = subscriber.conn;
-        side.behind -= usize::from(std::mem::take(&mut subscriber.behind));
-        let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
-        if subscriber.opening.is_some() || !trusted {
-            subscriber.place = side.buffer.end();
+        let (conn, number) = (subscriber.conn, subscriber.topic);
+        if subscriber.opening.as_ref().is_some_and(|opening| opening.holds_place()) {
             return 0;
         }
-        let (mut copied, before) = (0, subscriber.place);
+        let session = self.sessions.get(conn);
+        let topic = &mut topics[number];
+        let may = session.is_some_and(|session| session.may_hear(&topic.key.choice));
+        topic.behind -= usize::from(std::mem::take(&mut subscriber.behind));
+        if subscriber.opening.is_some() || !may {
+            subscriber.place = topic.buffer.end();
+            self.subscribers.end_replay(key);
+            return 0;
+        }
+        let mut copied = 0;
         let tight = is_tight(conns);
         if conns.unsent(conn) <= if tight { 0 } else { UNSENT_BYTES_MAX } {
             let most = if tight { 1 } else { FEED_BYTES_MAX };
-            counts.lost += side.buffer.read(&mut subscriber.place, most, |event| {
-                if event.bytes().len() >= SHARED_BYTES_MIN {
-                    conns.append_shared(conn, event);
-                } else if let Some(out) = conns.output(conn) {
-                    copied += event.bytes().len();
-                    out.extend_from_slice(event.bytes());
-                }
-            });
-            if subscriber.place != before {
-                self.touched.push(conn);
+            copied += self.feed_kept(conns, key, most);
+            if copied < most {
+                copied += self.feed_new(conns, key, most, now_ms);
             }
         }
-        if subscriber.place != side.buffer.end() {
+        let Subscribers { clients, topics, .. } = &mut self.subscribers;
+        let (subscriber, topic) = (&mut clients[key], &mut topics[number]);
+        if subscriber.replaying.is_some() || subscriber.place != topic.buffer.end() {
             subscriber.behind = true;
-            side.behind += 1;
-            conns.notify_when_drained(conn);
+            topic.behind += 1;
+            if subscriber.replaying.is_some() && self.subscribers.kept_left == 0 {
+                // It has perhaps nothing to take yet.
+                self.subscribers.feed_in_turn(key);
+            } else {
+                conns.notify_when_drained(conn);
+            }
+        }
+        copied
+    }
+
+    /// Gives a client some of what was kept for it, if it came back. Returns how many bytes were copied.
+    fn feed_kept(&mut self, conns: &mut Connections, key: u32, most: usize) -> usize {
+        let now_ms = self.now_ms;
+        let Subscribers { clients, topics, kept_left, .. } = &mut self.subscribers;
+        let subscriber = &mut clients[key];
+        let (conn, form) = (subscriber.conn, topics[subscriber.topic].key.form);
+        let Some(replaying) = subscriber.replaying.as_deref_mut() else { return 0 };
+        let Some(out) = conns.output(conn) else { return 0 };
+        let before = out.len();
+        while out.len() - before < most
+            && *kept_left > 0
+            && let Some((passed_over, shard, kept)) = replaying.events.pop_front()
+        {
+            *kept_left -= 1;
+            replaying.position.note(shard, kept.number);
+            let id = if form.ids { replaying.position.text() } else { String::new() };
+            if passed_over > 0 {
+                form.write_passed_over(out, passed_over, now_ms);
+            }
+            form.write(out, &kept.event(), &id);
+        }
+        let (copied, is_over) = (out.len() - before, replaying.events.is_empty());
+        self.subscribers.owed_bytes.note_taken(now_ms);
+        if is_over {
+            self.subscribers.end_replay(key);
+        }
+        self.touched.push(conn);
+        copied
+    }
+
+    /// Gives a client some of what its topic has. Returns how many bytes were copied.
+    fn feed_new(&mut self, conns: &mut Connections, key: u32, most: usize, now_ms: u64) -> usize {
+        let Subscribers { clients, topics, counts, .. } = &mut self.subscribers;
+        let subscriber = &mut clients[key];
+        if subscriber.replaying.is_some() {
+            return 0;
+        }
+        let (conn, topic) = (subscriber.conn, &topics[subscriber.topic]);
+        let (mut copied, before) = (0, subscriber.place);
+        let form = topic.key.form;
+        let lost = topic.buffer.lost_at(subscriber.place);
+        if lost > 0
+            && form.chosen
+            && let Some(out) = conns.output(conn)
+        {
+            form.write_notice(out, "missed", Some(lost), now_ms);
+        }
+        counts.lost += topic.buffer.read(&mut subscriber.place, most, |passed_over, event| {
+            if passed_over > 0
+                && let Some(out) = conns.output(conn)
+            {
+                let before = out.len();
+                form.write_passed_over(out, passed_over, now_ms);
+                copied += out.len() - before;
+            }
+            if event.bytes().len() >= SHARED_BYTES_MIN {
+                conns.append_shared(conn, event);
+            } else if let Some(out) = conns.output(conn) {
+                copied += event.bytes().len();
+                out.extend_from_slice(event.bytes());
+            }
+        });
+        if subscriber.place != before {
+            self.touched.push(conn);
         }
         copied
     }
 
     /// A connection has taken all its output.
-    pub(crate) fn feed_drained(&mut self, conns: &mut Connections, key: u32) {
-        let Some(subscriber) = self.subscribers.subscriber(key) else { return };
-        if !subscriber.behind {
-            return;
-        }
-        let (topic, form) = (subscriber.topic, subscriber.form);
-        self.feed(conns, key);
-        self.subscribers.clear_if_done(topic, form as usize);
+    pub(crate) fn feed_drained(&mut self, key: u32) {
+        self.subscribers.feed_in_turn(key);
     }
 
-    fn beat_ms(&self) -> u64 {
+    pub(super) fn beat_ms(&self) -> u64 {
         (self.subscribers.keep_alive_ms / BEATS as u64).max(1)
     }
 
@@ -269,29 +239,36 @@ impl ShardServer {
 
     /// Sends one connection a sign of life. False if there is no such stream any more.
     fn show_life(&mut self, conns: &mut Connections, conn: ConnId) -> bool {
+        if self.is_session_over(conn) {
+            self.look_again(conns, conn);
+        }
         let Some(session) = self.sessions.get(conn) else { return false };
         let Some(key) = session.stream else { return false };
         let last_seen_ms = session.last_seen_ms;
         let (now_ms, ping_ms) = (self.now_ms, 2 * self.subscribers.keep_alive_ms);
+        let form = self.subscribers.form_of(key);
         let Some(subscriber) = self.subscribers.subscriber(key) else { return false };
         if subscriber.opening.is_some() {
             return true;
         }
-        match subscriber.form {
-            Form::Sse => {
+        match form.carrier {
+            Carrier::Sse => {
                 // One that has something to send needs no other sign.
                 if conns.unsent(conn) == 0
                     && let Some(out) = conns.output(conn)
                 {
-                    out.extend_from_slice(sse::KEEP_ALIVE);
+                    match self.subscribers.place_of(key) {
+                        Some(place) => sse::place(out, &place),
+                        None => out.extend_from_slice(sse::KEEP_ALIVE),
+                    }
                     self.touch(conn);
                 }
             }
             // Its own pings tell it that it is connected.
-            Form::Frames => {}
+            Carrier::Frames => {}
             // The time is a beat's: a little less is meant as a ping's.
-            Form::WebSocket if now_ms + ping_ms / 4 < subscriber.pinged_at_ms + ping_ms => {}
-            Form::WebSocket => {
+            Carrier::WebSocket if now_ms + ping_ms / 4 < subscriber.pinged_at_ms + ping_ms => {}
+            Carrier::WebSocket => {
                 let silent = subscriber.pinged_at_ms > 0 && last_seen_ms < subscriber.pinged_at_ms;
                 subscriber.missed = if silent { subscriber.missed + 1 } else { 0 };
                 subscriber.pinged_at_ms = now_ms;
@@ -313,20 +290,18 @@ impl ShardServer {
     /// Ends the streams: nothing happens any more. WebSocket clients get the end once their commands are
     /// answered.
     pub(crate) fn end_streams(&mut self, conns: &mut Connections) {
-        let keys: Vec<(ConnId, Form, bool)> = self
-            .subscribers
-            .clients
-            .iter()
-            .map(|subscriber| (subscriber.conn, subscriber.form, subscriber.behind))
-            .collect();
-        for (conn, form, behind) in keys {
-            match form {
-                Form::Sse => self.finish_connection(conns, conn),
+        let Subscribers { clients, topics, .. } = &self.subscribers;
+        let form_of = |topic| topics.get(topic).map_or(Form::plain(Carrier::Sse), |it| it.key.form);
+        let keys = clients.iter().map(|one| (one.conn, form_of(one.topic).carrier, one.behind));
+        let keys: Vec<(ConnId, Carrier, bool)> = keys.collect();
+        for (conn, carrier, behind) in keys {
+            match carrier {
+                Carrier::Sse => self.finish_connection(conns, conn),
                 // It does not read: the end must not wait for it.
-                Form::WebSocket | Form::Frames if behind => self.ended(conns, conn),
+                Carrier::WebSocket | Carrier::Frames if behind => self.ended(conns, conn),
                 // Its commands are answered, as those of any other.
-                Form::Frames => {}
-                Form::WebSocket => self.say_goodbye_if_answered(conns, conn),
+                Carrier::Frames => {}
+                Carrier::WebSocket => self.say_goodbye_if_answered(conns, conn),
             }
         }
     }

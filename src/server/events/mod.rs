@@ -9,159 +9,78 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `choice` | what a client wants to hear |
+//! | `dashboard_names` | the names that dashboards have for events |
 //! | `feeding` | hands events out to subscribers, and keeps their connections alive |
-//! | `shared_buffer` | events that the subscribers of one topic share |
+//! | `greeting` | what a client waits for when its stream begins |
+//! | `interest` | which shards want to hear of what happens here, and what is kept for clients that come back |
+//! | `kept` | the newest events, for those |
+//! | `kinds` | types of events as a set |
+//! | `message` | what the shards tell each other |
+//! | `opening` | begins a stream once all shards know of it, changes what it is of, and ends it |
+//! | `position` | the id of an event: where a client is in the events of all shards |
+//! | `replaying` | what those get that come back |
+//! | `returns` | the line of those that come back |
+//! | `shared_buffer` | events that the subscribers of one topic share, and the forms in which they go out |
+//! | `state` | the events of a shard on their way |
 //! | `subscribe` | Subscribe and Unsubscribe |
 //! | `subscribers` | the table of clients that listen: SSE, WebSocket, TCP |
+//! | `targets` | what choices concern, and who is found by an event |
+//! | `text` | an event as text, and the forms of it |
+//! | `topics` | clients that have made the same choice, and the buffer that they share |
+//! | `wish` | what a client asks for |
+//! | `writing` | writes an event as text |
 
+pub(super) mod choice;
+mod dashboard_names;
 mod feeding;
+mod greeting;
+mod interest;
+mod kept;
+mod kinds;
+pub(super) mod message;
+mod opening;
+mod position;
+mod replaying;
+mod returns;
 pub(super) mod shared_buffer;
+pub(super) mod state;
 pub(super) mod subscribe;
 pub(super) mod subscribers;
+mod targets;
+mod text;
+mod topics;
+pub(super) mod wish;
+mod writing;
 
-use super::commands::job_view::text_of;
-use super::shard_mail::envelope::{Origin, Span};
+use self::interest::Replay;
+use self::message::{Asker, EventMessage, Heard, NOBODY, Wants};
+use self::state::{Events, LOOKS_PER_STEP, Late};
+use self::targets::{Target, Wanted};
+use self::text::EventText;
+use self::writing::{EVENT_BYTES_MAX, Part, write_event};
+use super::shard_mail::envelope::Origin;
 use super::shard_mail::message::{Batch, Message};
 use super::shard_server::ShardServer;
 use super::storage::cold_reads::Continuation;
-use super::storage::engine::{Absent, Engine, Fetched, Records};
-use crate::protocol::json;
-use crate::protocol::uuid_text;
-use corq_io::net::{ConnId, Connections};
-use corq_shards::command::ClientId;
+use super::storage::engine::{Absent, Fetched, Records};
+use corq_io::net::Connections;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
 use corq_shards::log_record::location::LogRef;
-use std::collections::{BTreeMap, VecDeque};
-
-/// The longest text of an event. One that would be longer comes without its data.
-pub const EVENT_BYTES_MAX: usize = 1 << 20;
 
 /// Events that may wait for the disk or behind one that does, and the bytes of their texts. Beyond
 /// that, nothing waits any more: what has not been read is left out.
 const LATE_MAX: usize = 10_000;
 const LATE_BYTES_MAX: usize = 16 << 20;
 
-/// A connection that never exists: for work that has no client.
-pub(super) const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
-
-/// What the shards tell each other about events.
-#[derive(Debug)]
-pub enum EventMessage {
-    /// The sender has a client that listens.
-    Listen {
-        shard: u16,
-        /// To which queue; none means all.
-        queue: Option<Span>,
-        /// The client, who is kept waiting until this is known.
-        conn: ConnId,
-        /// Which of the times that it has begun to listen.
-        time: u64,
-    },
-    /// The sender knows that this client of the receiver listens.
-    Heard {
-        conn: ConnId,
-        /// Which of the times that it has begun to listen.
-        time: u64,
-    },
-    /// The sender has no more clients that listen.
-    Unlisten {
-        shard: u16,
-        /// To which queue; none means all.
-        queue: Option<Span>,
-    },
-    /// Something has happened.
-    News {
-        /// In which queue.
-        queue: Span,
-        /// The event as clients see it.
-        text: Span,
-    },
-}
-
-/// Who wants to know of what: shards, each at most once. Bounded by the clients that listen.
-#[derive(Debug, Default)]
-struct Interest {
-    all: Vec<u16>,
-    queues: BTreeMap<Box<str>, Vec<u16>>,
-}
-
-impl Interest {
-    fn add(&mut self, shard: u16, queue: Option<&str>) {
-        let shards = match queue {
-            None => &mut self.all,
-            Some(queue) => self.queues.entry(queue.into()).or_default(),
-        };
-        if !shards.contains(&shard) {
-            shards.push(shard);
-        }
-    }
-
-    fn remove(&mut self, shard: u16, queue: Option<&str>) {
-        let Some(queue) = queue else {
-            self.all.retain(|&other| other != shard);
-            return;
-        };
-        if let Some(shards) = self.queues.get_mut(queue) {
-            shards.retain(|&other| other != shard);
-            if shards.is_empty() {
-                self.queues.remove(queue);
-            }
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.all.is_empty() && self.queues.is_empty()
-    }
-
-    /// The shards that want to know of a queue.
-    fn of(&self, queue: &str) -> impl Iterator<Item = u16> {
-        let only = self.queues.get(queue).map(Vec::as_slice).unwrap_or_default();
-        let only = only.iter().filter(|shard| !self.all.contains(shard));
-        self.all.iter().chain(only).copied()
-    }
-}
-
-/// An event that waits for the disk, or behind one that does.
-#[derive(Clone)]
-enum Late {
-    Ready { queue: Box<str>, text: Box<[u8]> },
-    Cold(Event),
-}
-
-/// The events of a shard on their way, and which shards listen to what.
-#[derive(Default)]
-pub struct Events {
-    interest: Interest,
-    /// Whether the engine puts events together.
-    listening: bool,
-    late: VecDeque<Late>,
-    /// Bytes of the texts in it.
-    late_bytes: usize,
-    /// How many have left the front of `late`.
-    left: u64,
-    /// Where texts are written.
-    text: Vec<u8>,
-}
-
-impl Events {
-    /// The text that was just written, to wait.
-    fn late_text(&mut self, queue: &str) -> Late {
-        self.late_bytes += self.text.len();
-        Late::Ready { queue: queue.into(), text: self.text.as_slice().into() }
-    }
-}
-
 impl ShardServer {
-    /// A client of `shard` listens to a queue, or to all.
-    pub(super) fn listen(&mut self, shard: u16, queue: Option<&str>) {
-        self.events.interest.add(shard, queue);
-        self.listen_as_needed();
-    }
-
-    /// No client of `shard` does so any more.
-    pub(super) fn unlisten(&mut self, shard: u16, queue: Option<&str>) {
-        self.events.interest.remove(shard, queue);
+    /// A shard wants this of some targets from now on.
+    fn take_wants(&mut self, shard: u16, wants: &[(Target, Wanted)]) {
+        self.meter.note(wants.len() / LOOKS_PER_STEP);
+        for (target, wanted) in wants {
+            self.events.interest.set(self.now_ms, shard, target, *wanted);
+        }
         self.listen_as_needed();
     }
 
@@ -171,6 +90,7 @@ impl ShardServer {
             self.events.listening = needed;
             self.engine.shard.listen(needed);
         }
+        self.engine.shard.listen_to_extras(self.events.interest.has_extras());
     }
 
     /// Tells of what the last command or the time has brought about.
@@ -188,10 +108,12 @@ impl ShardServer {
             self.publish_event(event);
         }
         self.effects.events = events;
+        self.events.interest.forget_due(self.now_ms);
+        self.listen_as_needed();
     }
 
     /// Tells of jobs that a push did not bring because their custom ids are taken.
-    pub(super) fn tell_duplicates<'n>(
+    pub(super) fn publish_duplicates<'n>(
         &mut self,
         queue: &str,
         names: impl Iterator<Item = &'n str>,
@@ -205,12 +127,15 @@ impl ShardServer {
             let job = Some(KnownAs::Custom(name.into()));
             let (queue, data) = (queue.clone(), LogRef::default());
             let step = Step::Duplicated;
-            self.publish_event(&Event { at_ms, queue, job, name: None, data, step });
+            let (name, trace) = (None, None);
+            self.publish_event(&Event { at_ms, queue, job, name, trace, data, step });
         }
     }
 
     fn publish_event(&mut self, event: &Event) {
-        if self.events.interest.of(&event.queue).next().is_none() {
+        let steps = self.events.find(event);
+        self.meter.note(steps / LOOKS_PER_STEP);
+        if self.events.hearers.is_empty() {
             return;
         }
         let cold = !self.write_text(event, &[]);
@@ -220,65 +145,84 @@ impl ShardServer {
         }
         if self.events.late.len() >= LATE_MAX || self.events.late_bytes >= LATE_BYTES_MAX {
             self.give_up_waiting();
-            self.write_text(event, &[missing(event)]);
+            self.events.find(event);
+            self.write_text(event, &missing(event));
             self.send_text(&event.queue);
             return;
         }
         if cold {
+            let (needed, at_hand) = self.records_of(event);
+            let kept: usize = at_hand.iter().map(|one| one.stored.record_bytes as usize).sum();
+            self.events.late_bytes += kept;
             let place = self.events.left + self.events.late.len() as u64;
-            let client = ClientId::default();
-            let origin = Origin {
-                shard: self.me as u16,
-                conn: NOBODY,
-                client,
-                tokenless: false,
-                lists: false,
-            };
-            self.read_first(
-                origin,
-                Continuation::PublishEvent { place },
-                &[shown(event)],
-                Vec::new(),
-            );
-            self.events.late.push_back(Late::Cold(event.clone()));
+            let origin = Origin::of_none(self.me as u16, NOBODY);
+            self.read_first(origin, Continuation::PublishEvent { place }, &needed, at_hand);
+            self.events.late.push_back(Late::Cold(event.clone(), kept));
         } else {
             let late = self.events.late_text(&event.queue);
             self.events.late.push_back(late);
         }
     }
 
-    /// Writes the text of an event. False if a part of it has to be read first.
+    /// Writes the text of an event, with as much as its hearers want. False if a part of it has to be read first.
     fn write_text(&mut self, event: &Event, fetched: &[Fetched]) -> bool {
-        let text = &mut self.events.text;
-        text.clear();
-        let too_long = shown(event).payload_bytes as usize > EVENT_BYTES_MAX;
-        let shows = !too_long
-            && match write_event(text, &self.engine, event, Some(fetched)) {
-                Ok(()) => text.len() <= EVENT_BYTES_MAX,
-                Err(Absent::Cold) => return false,
-                Err(Absent::Damaged) => false,
-            };
-        if !shows {
+        let Events { text, layout, hearers, written, .. } = &mut self.events;
+        let records = Records::new(&self.engine.journal, fetched);
+        for part in Part::upto(hearers.full) {
             text.clear();
-            // Without what is shown of records there is none to be absent.
-            let _ = write_event(text, &self.engine, event, None);
+            let longest = part.shown(event).map(|stored| stored.payload_bytes).max();
+            if longest.is_some_and(|bytes| bytes as usize > EVENT_BYTES_MAX) {
+                continue;
+            }
+            match write_event(text, &records, event, part) {
+                Ok(places) => {
+                    *layout = places;
+                    if text.len() <= EVENT_BYTES_MAX {
+                        break;
+                    }
+                }
+                Err(Absent::Cold) => return false,
+                Err(Absent::Damaged) => {}
+            }
         }
+        *written += 1;
         true
     }
 
-    /// Sends the text that was just written.
+    /// The records that an event shows: those that have to be read, and copies of those that are in memory.
+    fn records_of(&self, event: &Event) -> (Vec<LogRef>, Vec<Fetched>) {
+        let records = Records::new(&self.engine.journal, &[]);
+        let (mut needed, mut at_hand) = (Vec::new(), Vec::new());
+        for stored in Part::All.shown(event) {
+            match records.record(&stored) {
+                Ok(bytes) => at_hand.push(Fetched { stored, bytes: Some(bytes.into()) }),
+                Err(_) => needed.push(stored),
+            }
+        }
+        (needed, at_hand)
+    }
+
+    /// Sends the text that was just written to those who were just found.
     fn send_text(&mut self, queue: &str) {
-        let Self { events, outbox, .. } = self;
-        for shard in events.interest.of(queue) {
-            send(outbox.after_commit(usize::from(shard)), queue, &events.text);
+        let Self { events, outbox, me, .. } = self;
+        let Events { interest, hearers, text, layout, .. } = events;
+        let event = EventText { text, layout: *layout };
+        if hearers.kept {
+            interest.kept.push(queue, &event, interest.kept_max);
+        }
+        let (me, number) = (*me as u16, interest.kept.last());
+        for shard in &hearers.shards {
+            send(outbox.after_commit(usize::from(*shard)), (me, number), queue, &event);
         }
     }
 
     /// The record that the event at a place waited for has come.
-    pub(super) fn told_record_arrived(&mut self, place: u64, fetched: &[Fetched]) {
+    pub(super) fn event_record_arrived(&mut self, place: u64, fetched: &[Fetched]) {
         let Some(index) = place.checked_sub(self.events.left) else { return };
-        let Some(Late::Cold(event)) = self.events.late.get(index as usize) else { return };
+        let Some(Late::Cold(event, kept)) = self.events.late.get(index as usize) else { return };
         let event = event.clone();
+        self.events.late_bytes -= kept;
+        self.events.find(&event);
         self.write_text(&event, fetched);
         self.events.late[index as usize] = self.events.late_text(&event.queue);
         self.send_late();
@@ -286,22 +230,25 @@ impl ShardServer {
 
     /// Sends what waits, as far as it has all its parts.
     fn send_late(&mut self) {
-        let Self { events, outbox, .. } = self;
-        while let Some(Late::Ready { queue, text }) = events.late.front() {
-            for shard in events.interest.of(queue) {
-                send(outbox.after_commit(usize::from(shard)), queue, text);
-            }
-            events.late_bytes -= text.len();
-            events.late.pop_front();
-            events.left += 1;
+        while let Some(Late::Ready { .. }) = self.events.late.front() {
+            let front = self.events.late.pop_front();
+            let Some(Late::Ready { queue, text, layout }) = front else { return };
+            self.events.late_bytes -= text.len();
+            self.events.left += 1;
+            let Events { interest, hearers, .. } = &mut self.events;
+            interest.find(&EventText { text: &text, layout }.about(&queue), hearers);
+            (self.events.text, self.events.layout) = (text.into(), layout);
+            self.send_text(&queue);
         }
     }
 
     /// Sends what waits, without what is not there yet.
     fn give_up_waiting(&mut self) {
-        while let Some(Late::Cold(event)) = self.events.late.front().cloned() {
-            self.write_text(&event, &[missing(&event)]);
+        while let Some(Late::Cold(event, kept)) = self.events.late.front().cloned() {
+            self.events.find(&event);
+            self.write_text(&event, &missing(&event));
             self.send_text(&event.queue);
+            self.events.late_bytes -= kept;
             self.events.late.pop_front();
             self.events.left += 1;
             self.send_late();
@@ -313,113 +260,55 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        message: &EventMessage,
+        message: EventMessage,
     ) {
-        let name = |queue: &Option<Span>| queue.as_ref().map(|queue| batch.text(queue));
         match message {
-            EventMessage::Listen { shard, queue, conn, time } => {
-                self.listen(*shard, name(queue));
-                let answer = Message::Events(EventMessage::Heard { conn: *conn, time: *time });
-                self.outbox.immediate(usize::from(*shard)).messages.push(answer);
+            EventMessage::Wants(wants) => {
+                let Wants { shard, of_targets, asker } = *wants;
+                let resume = asker.as_ref().and_then(|asker| asker.resume.as_ref());
+                let replay = resume.map(|resume| self.events.interest.replay(resume));
+                self.take_wants(shard, &of_targets);
+                if let Some(asker) = asker {
+                    self.answer_asker(usize::from(shard), &asker, replay);
+                }
             }
-            EventMessage::Heard { conn, time } => self.heard(conns, *conn, *time),
-            EventMessage::Unlisten { shard, queue } => self.unlisten(*shard, name(queue)),
-            EventMessage::News { queue, text } => {
-                self.subscribers.take_news(conns, batch.text(queue), &batch.bytes[text.clone()]);
+            EventMessage::Heard(heard) => self.heard(conns, *heard),
+            EventMessage::News { shard, number, queue, text, layout } => {
+                let event = EventText { text: &batch.bytes[text], layout };
+                let queue = batch.text(&queue);
+                let taken = self.subscribers.take_news(conns, (shard, number), queue, &event);
+                self.meter.note(taken.looks / LOOKS_PER_STEP);
+                if taken.bytes > 0 {
+                    self.meter.note_bytes(taken.bytes);
+                }
             }
         }
     }
+
+    /// Tells a shard that this one knows what a client of it wants. If the client counts, the answer stays behind the
+    /// events that have happened: it tells which were the last of them.
+    fn answer_asker(&mut self, dest: usize, asker: &Asker, replay: Option<Replay>) {
+        let looks = replay.as_ref().map_or(0, |replay| replay.events.len());
+        self.meter.note(looks / LOOKS_PER_STEP);
+        let Asker { conn, time, counts, .. } = *asker;
+        let (shard, number) = (self.me as u16, self.events.interest.kept.last());
+        let heard = Box::new(Heard { conn, time, shard, number, replay });
+        let batch =
+            if counts { self.outbox.after_commit(dest) } else { self.outbox.immediate(dest) };
+        batch.messages.push(Message::Events(EventMessage::Heard(heard)));
+    }
 }
 
-fn send(batch: &mut Batch, queue: &str, text: &[u8]) {
+fn send(batch: &mut Batch, (shard, number): (u16, u64), queue: &str, event: &EventText<'_>) {
     let queue = batch.keep(queue.as_bytes());
-    let text = batch.keep(text);
-    batch.messages.push(Message::Events(EventMessage::News { queue, text }));
+    let (text, layout) = (batch.keep(event.text), event.layout);
+    batch.messages.push(Message::Events(EventMessage::News { shard, number, queue, text, layout }));
 }
 
-/// The record whose payload an event shows; an empty one if it shows none.
-fn shown(event: &Event) -> LogRef {
-    match event.step {
-        Step::Pushed => event.data,
-        Step::Completed { result } => result,
-        Step::Failed { error } => error,
-        _ => LogRef::default(),
-    }
-}
-
-/// What stands for a record that shall not be read.
-fn missing(event: &Event) -> Fetched {
-    Fetched { stored: shown(event), bytes: None }
-}
-
-/// Writes an event as clients see it; what it shows of records only if there are `fetched` ones to be
-/// looked at, beside those in memory.
-fn write_event(
-    out: &mut Vec<u8>,
-    engine: &Engine,
-    event: &Event,
-    fetched: Option<&[Fetched]>,
-) -> Result<(), Absent> {
-    out.extend_from_slice(b"{\"eventType\":");
-    json::string(out, event.step.name());
-    out.extend_from_slice(b",\"queue\":");
-    json::string(out, &event.queue);
-    out.extend_from_slice(b",\"jobId\":");
-    match &event.job {
-        Some(KnownAs::Id(id)) => {
-            out.push(b'"');
-            out.extend_from_slice(&uuid_text::format(id.0));
-            out.push(b'"');
-        }
-        Some(KnownAs::Custom(name)) => json::string(out, name),
-        None => json::string(out, ""),
-    }
-    if let Some(name) = &event.name {
-        out.extend_from_slice(b",\"name\":");
-        json::string(out, name);
-    }
-    out.extend_from_slice(b",\"timestamp\":");
-    json::integer(out, event.at_ms);
-    if let Some(fetched) = fetched {
-        write_shown(out, &Records::new(&engine.journal, fetched), event)?;
-    }
-    match event.step {
-        Step::Retried { prev } | Step::Removed { prev } => {
-            out.extend_from_slice(b",\"prev\":");
-            json::string(out, prev.name());
-        }
-        Step::Progress(progress) => {
-            out.extend_from_slice(b",\"progress\":");
-            json::number(out, progress);
-        }
-        Step::Delayed { delay_ms } => {
-            out.extend_from_slice(b",\"delay\":");
-            json::integer(out, delay_ms);
-        }
-        _ => {}
-    }
-    out.push(b'}');
-    Ok(())
-}
-
-fn write_shown(out: &mut Vec<u8>, records: &Records<'_>, event: &Event) -> Result<(), Absent> {
-    match event.step {
-        Step::Failed { error } => {
-            let error = text_of(records, &error)?;
-            out.extend_from_slice(b",\"error\":");
-            json::string(out, error);
-        }
-        Step::Completed { result } if result.payload_bytes == 0 => {
-            out.extend_from_slice(b",\"data\":null");
-        }
-        Step::Pushed | Step::Completed { .. } => {
-            let value = records.payload(&shown(event))?;
-            out.extend_from_slice(b",\"data\":");
-            let room = EVENT_BYTES_MAX.saturating_sub(out.len());
-            // It was checked when it came: only a damaged record is no value, but one may be too long.
-            json::from_msgpack_within(value, out, room).map_err(|_| Absent::Damaged)?;
-        }
-        _ => {}
-    }
-    Ok(())
+/// What stands for records that shall not be read.
+fn missing(event: &Event) -> Vec<Fetched> {
+    let shown = Part::All.shown(event);
+    let mut all: Vec<Fetched> = shown.map(|stored| Fetched { stored, bytes: None }).collect();
+    all.sort_unstable_by_key(|one| one.stored.position);
+    all
 }

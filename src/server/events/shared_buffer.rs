@@ -4,6 +4,8 @@
 //! A shared buffer knows positions and events, and no connection: who has how much is what its [`Place`]s say.
 //! While all clients have all events it holds no memory. By its place a client finds out what was dropped.
 
+use super::dashboard_names;
+use super::text::{EventText, Shown};
 use crate::protocol::{event_frame, sse, websocket};
 use corq_io::net::{Shared, Tally};
 use std::collections::VecDeque;
@@ -15,14 +17,14 @@ pub const BUFFER_BYTES_MAX: usize = 16 << 20;
 pub const BUFFERS_BYTES_MAX: usize = 64 << 20;
 
 /// What an event takes in a shared buffer beside its bytes.
-const EVENT_BYTES: usize = 128;
+pub const EVENT_BYTES: usize = 128;
 
 /// A shared buffer that has been emptied gives memory for more events than this back.
 const KEPT_EVENTS_MAX: usize = 1024;
 
-/// How events are framed for a client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+/// By what events reach a client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Carrier {
     /// As messages of an SSE response.
     Sse,
     /// As WebSocket messages.
@@ -31,21 +33,82 @@ pub enum Form {
     Frames,
 }
 
-impl Form {
-    /// Each of them, by its number.
-    pub const ALL: [Self; 3] = [Self::Sse, Self::WebSocket, Self::Frames];
+/// How events are framed for a client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Form {
+    pub carrier: Carrier,
+    /// By the names that dashboards have for them.
+    pub named: bool,
+    /// With their data.
+    pub data: bool,
+    /// With an id from which the client can go on when it comes back.
+    pub ids: bool,
+    /// Whether the client has asked for something of its own, and so knows of messages that are no events.
+    pub chosen: bool,
+}
 
-    /// An event as it goes out.
-    pub fn frame(self, text: &[u8], tally: &Tally) -> Shared {
-        let mut bytes = Vec::with_capacity(text.len() + 64);
-        match self {
-            Self::Sse => sse::message(&mut bytes, text),
-            Self::WebSocket => {
-                bytes.extend_from_slice(websocket::Head::of_text(text.len()).bytes());
-                bytes.extend_from_slice(text);
-            }
-            Self::Frames => event_frame::write(&mut bytes, text),
+impl Form {
+    /// The form of those who have chosen nothing.
+    pub const fn plain(carrier: Carrier) -> Self {
+        Self { carrier, named: false, data: true, ids: false, chosen: false }
+    }
+
+    /// Appends an event as it goes out.
+    pub fn write(self, out: &mut Vec<u8>, event: &EventText<'_>, id: &str) {
+        let Self { carrier, named, data, ids, .. } = self;
+        let of_sse = carrier == Carrier::Sse;
+        let name = (of_sse && named).then(|| dashboard_names::name_of(event.layout.kind));
+        // Over SSE both stand beside the text.
+        let id = ids.then_some(id);
+        let in_text = id.filter(|_| !of_sse);
+        let shown = Shown { named: named && !of_sse, data, id: in_text };
+        self.frame(out, id, name, |out| event.write(out, shown));
+    }
+
+    /// Appends that so many events of a choice were passed over.
+    pub fn write_passed_over(self, out: &mut Vec<u8>, count: u64, at_ms: u64) {
+        self.write_notice(out, "passed-over", Some(count), at_ms);
+    }
+
+    /// Appends what is no event: a notice of this name, with a number.
+    pub fn write_notice(self, out: &mut Vec<u8>, name: &str, count: Option<u64>, at_ms: u64) {
+        let of_sse = self.carrier == Carrier::Sse;
+        let count = count.map_or_else(|| "null".to_owned(), |count| count.to_string());
+        let long = format!("events:{name}");
+        let text = if self.named && !of_sse {
+            format!("{{\"event\":\"{long}\",\"ts\":{at_ms},\"data\":{{\"count\":{count}}}}}")
+        } else {
+            format!("{{\"eventType\":\"{name}\",\"timestamp\":{at_ms},\"count\":{count}}}")
+        };
+        let name = (of_sse && self.named).then_some(&*long);
+        self.frame(out, None, name, |out| out.extend_from_slice(text.as_bytes()));
+    }
+
+    fn frame(
+        self,
+        out: &mut Vec<u8>,
+        id: Option<&str>,
+        name: Option<&str>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if self.carrier == Carrier::Sse {
+            sse::fields(out, &[("id", id), ("event", name)]);
+            sse::data(out, write);
+            return;
         }
+        let mut text = Vec::new();
+        write(&mut text);
+        if self.carrier == Carrier::WebSocket {
+            websocket::message(out, &text);
+        } else {
+            event_frame::write(out, &text);
+        }
+    }
+
+    /// An event as it goes out to many.
+    pub fn share(self, event: &EventText<'_>, id: &str, tally: &Tally) -> Shared {
+        let mut bytes = Vec::with_capacity(event.text.len() + 64);
+        self.write(&mut bytes, event, id);
         tally.share(bytes)
     }
 }
@@ -58,6 +121,8 @@ pub struct Place(u64);
 #[derive(Debug)]
 struct Entry {
     stamp: u64,
+    /// Events that were passed over before it. A number and no part of the bytes, which others share.
+    passed_over: u64,
     bytes: Shared,
 }
 
@@ -87,10 +152,15 @@ impl SharedBuffer {
         self.events.front().map(|entry| entry.stamp)
     }
 
-    /// Takes in an event.
-    pub fn push(&mut self, stamp: u64, event: Shared) {
+    /// How many events wait.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Takes in an event, before which so many were passed over.
+    pub fn push(&mut self, stamp: u64, passed_over: u64, event: Shared) {
         self.bytes += event.bytes().len() + EVENT_BYTES;
-        self.events.push_back(Entry { stamp, bytes: event });
+        self.events.push_back(Entry { stamp, passed_over, bytes: event });
     }
 
     /// Forgets the oldest event. Those who have not got it have lost it.
@@ -108,10 +178,20 @@ impl SharedBuffer {
         self.events.shrink_to(KEPT_EVENTS_MAX);
     }
 
+    /// How many events one at this place has lost.
+    pub fn lost_at(&self, place: Place) -> u64 {
+        self.first.saturating_sub(place.0)
+    }
+
     /// Gives whole events from `place` on, about `bytes_max` bytes of them but one at least, and moves
-    /// it. Returns how many events were lost before.
-    pub fn read(&self, place: &mut Place, bytes_max: usize, mut give: impl FnMut(&Shared)) -> u64 {
-        let lost = self.first.saturating_sub(place.0);
+    /// it. With each goes how many were passed over before it. Returns how many events were lost before.
+    pub fn read(
+        &self,
+        place: &mut Place,
+        bytes_max: usize,
+        mut give: impl FnMut(u64, &Shared),
+    ) -> u64 {
+        let lost = self.lost_at(*place);
         let mut next = (place.0 + lost - self.first) as usize;
         let mut given = 0;
         while given < bytes_max
@@ -119,7 +199,7 @@ impl SharedBuffer {
         {
             given += event.bytes.bytes().len();
             next += 1;
-            give(&event.bytes);
+            give(event.passed_over, &event.bytes);
         }
         *place = Place(self.first + next as u64);
         lost
@@ -128,17 +208,44 @@ impl SharedBuffer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::text::Layout;
     use super::*;
 
     fn push(buffer: &mut SharedBuffer, text: &str) {
         let stamp = buffer.end().0;
-        buffer.push(stamp, Form::Sse.frame(text.as_bytes(), &Tally::default()));
+        buffer.push(stamp, 0, framed(Carrier::Sse, text.as_bytes(), &Tally::default()));
+    }
+
+    fn framed(carrier: Carrier, text: &[u8], tally: &Tally) -> Shared {
+        let event = EventText { text, layout: Layout::default() };
+        Form::plain(carrier).share(&event, "", tally)
     }
 
     fn read(buffer: &SharedBuffer, place: &mut Place, bytes_max: usize) -> (String, u64) {
         let mut out = Vec::new();
-        let lost = buffer.read(place, bytes_max, |event| out.extend_from_slice(event.bytes()));
+        let lost = buffer.read(place, bytes_max, |_, event| out.extend_from_slice(event.bytes()));
         (String::from_utf8(out).expect("the tests push text"), lost)
+    }
+
+    #[test]
+    fn a_form_says_what_it_was_asked_for_and_where_its_carrier_has_a_place_for_it() {
+        let text = br#"{"eventType":"pushed","queue":"q"}"#;
+        let event = EventText { text, layout: Layout::default() };
+        let written = |form: Form| {
+            let mut out = Vec::new();
+            form.write(&mut out, &event, "e-1");
+            out
+        };
+        let sse = Form { named: true, ids: true, chosen: true, ..Form::plain(Carrier::Sse) };
+        let expected =
+            "id: e-1\nevent: job:pushed\ndata: {\"eventType\":\"pushed\",\"queue\":\"q\"}\n\n";
+        assert_eq!(String::from_utf8(written(sse)).expect("text"), expected);
+        let socket = Form { ids: true, ..Form::plain(Carrier::WebSocket) };
+        assert!(written(socket).ends_with(br#","id":"e-1"}"#));
+        let mut out = Vec::new();
+        sse.write_notice(&mut out, "missed", None, 5);
+        let notice = "event: events:missed\ndata: {\"eventType\":\"missed\",\"timestamp\":5,\"count\":null}\n\n";
+        assert_eq!(String::from_utf8(out).expect("text"), notice);
     }
 
     #[test]
@@ -187,13 +294,13 @@ mod tests {
         let mut buffer = SharedBuffer::default();
         let tally = Tally::default();
         for stamp in 0..5000 {
-            buffer.push(stamp, Form::WebSocket.frame(&[b'x'; 100], &tally));
+            buffer.push(stamp, 0, framed(Carrier::WebSocket, &[b'x'; 100], &tally));
         }
         buffer.clear();
         assert!(buffer.events.capacity() <= KEPT_EVENTS_MAX);
         assert_eq!((tally.bytes(), buffer.bytes()), (0, 0));
         for length in [1, 125, 126, 65_535, 65_536] {
-            let event = Form::WebSocket.frame(&vec![b'x'; length], &tally);
+            let event = framed(Carrier::WebSocket, &vec![b'x'; length], &tally);
             let head = websocket::Head::of_text(length);
             assert_eq!(event.bytes()[..head.bytes().len()], *head.bytes());
             assert_eq!(event.bytes().len(), head.bytes().len() + length);

@@ -1,11 +1,11 @@
 //! The memory of bodies that are not there yet, for all HTTP connections of a shard together. One body has a limit of
 //! its own; a hundred clients that each send most of one and stop must not add up to a gigabyte.
 
-use super::{Connections, HttpError, Reading};
+use super::connection::{HttpError, Reading};
 use crate::api::error::ErrorKind;
 use crate::protocol::http1::answer::Manner;
 use crate::server::shard_server::ShardServer;
-use corq_io::net::ConnId;
+use corq_io::net::{ConnId, Connections};
 
 /// Most bytes of bodies on their way to one shard.
 pub const BODIES_BYTES_MAX: usize = 128 << 20;

@@ -1,4 +1,5 @@
-//! Which requests are let in on behalf of web pages while no token guards the server.
+//! Which requests are let in on behalf of web pages while no token guards the server, and for which of them the cookie of
+//! a session counts where tokens do.
 //!
 //! A browser carries out what a page asks for from where its user is: behind the firewall, on loopback. The page need
 //! not be allowed to read the answer to push a job, to take one, or to hold a WebSocket. What gives a page away stands
@@ -6,11 +7,11 @@
 //! and `Host` the name by which the browser has found the server. The last tells a page whose own name has been
 //! pointed to this server's address, which is of the same origin for the browser.
 //!
-//! Programs send none of these but `Host`, and notice nothing as long as they use an address. With tokens nothing is
-//! judged here: a page has none to show. Knows heads of requests, no sockets.
+//! Programs send none of these but `Host`, and notice nothing as long as they use an address. With tokens a page is judged
+//! only where the browser shows for it what it does not know itself: a cookie. Knows heads of requests, no sockets.
 
+use super::route::Endpoint;
 use super::routes;
-use super::routes::Endpoint;
 use crate::api::error::ErrorKind;
 use crate::protocol::http1::answer::Standing;
 use crate::protocol::http1::head::Head;
@@ -32,7 +33,7 @@ impl Rules {
     /// Whether a request goes on whose body is not waited for.
     pub fn judge_early(&self, head: &Head<'_>, through_path: bool) -> Result<(), ErrorKind> {
         let path = Target::of(head.target).path;
-        let endpoint = routes::find(head.method, path).ok().map(|(endpoint, _)| endpoint);
+        let endpoint = routes::find(head.method, path).ok().map(|(route, _)| route.endpoint);
         self.judge(head, endpoint, through_path)
     }
 
@@ -40,6 +41,8 @@ impl Rules {
     pub fn standing(&self) -> Standing {
         if self.origins.is_empty() {
             Standing::new(&["*".into()])
+        } else if self.has_tokens {
+            Standing::with_cookies(&self.origins)
         } else {
             Standing::new(&self.origins)
         }
@@ -77,11 +80,12 @@ impl Rules {
         if !through_path && !says_nothing && !self.knows_host(head.host.unwrap_or_default()) {
             return Err(ErrorKind::OtherHost);
         }
-        if is_any(&self.origins) {
+        // A link on another page leads to the dashboard, whose files tell nothing. What it asks for is judged by itself.
+        if is_any(&self.origins) || endpoint == Some(Endpoint::Page) {
             return Ok(());
         }
         match (head.origin, head.fetch_site) {
-            (Some(origin), _) if self.origins.iter().any(|own| own.as_bytes() == origin) => Ok(()),
+            (Some(origin), _) if self.lists(origin) => Ok(()),
             (Some(origin), _) if is_own(origin, head.host.unwrap_or_default()) => Ok(()),
             (Some(_), _) => Err(ErrorKind::OtherOrigin),
             // Browsers say nothing at all with some requests to a server without TLS. Of those that a page may make
@@ -93,6 +97,32 @@ impl Rules {
             // None of these has said which origin it is of, as for an image: it cannot be in the list.
             (None, Some(_)) => Err(ErrorKind::OtherSite),
         }
+    }
+
+    /// Whether a page may use the session of its browser, or begin one: it is this server's own, or of a listed origin.
+    /// That all origins are listed is no word for any of them. By its name no other server can be meant, because a browser
+    /// keeps the cookies of each name apart.
+    pub fn judge_page(&self, head: &Head<'_>, endpoint: Option<Endpoint>) -> Result<(), ErrorKind> {
+        match (head.origin, head.fetch_site) {
+            (Some(origin), _) if self.lists(origin) => Ok(()),
+            // The scheme is not compared, since a proxy may speak TLS for this server; the browser knows whether it differs.
+            (Some(origin), None | Some(b"same-origin"))
+                if is_own(origin, head.host.unwrap_or_default()) =>
+            {
+                Ok(())
+            }
+            (Some(_), _) => Err(ErrorKind::OtherOrigin),
+            // A link in a mail would take a job: browsers send the cookie along with it.
+            (None, None | Some(b"none")) if endpoint == Some(Endpoint::Pull) => {
+                Err(ErrorKind::SecretPage)
+            }
+            (None, None | Some(b"none" | b"same-origin")) => Ok(()),
+            (None, Some(_)) => Err(ErrorKind::OtherSite),
+        }
+    }
+
+    fn lists(&self, origin: &[u8]) -> bool {
+        self.origins.iter().any(|own| own.as_bytes() == origin)
     }
 
     /// Whether a `Host` is one that a page cannot have made point here. A browser always sends one.

@@ -1,16 +1,13 @@
 //! What only HTTP asks for: how the server is, whether it can take jobs, what it holds in memory. Each
 //! shard adds its figures, the one that was asked writes the sum.
 
-use super::{Limiter, megabytes};
 use crate::api::error::ErrorKind;
-use crate::protocol::msgpack::writer::Writer;
-use crate::protocol::reply::{self, ERROR_FIELDS, put_error};
+use crate::protocol::msgpack::writer::MapWriter;
+use crate::protocol::reply::{self, put_error};
+use crate::server::census::write_totals;
 use crate::server::commands::refusal::lack_error;
-use crate::server::connection::protocol::Protocol;
 use crate::server::lifecycle::certificate;
-use crate::server::multi_shard::scatter_gather::write_stats;
-use crate::server::shard_mail::message::{GatheredPart, ScatterQuery};
-use crate::server::shard_server::ShardServer;
+use crate::server::shard_mail::scatter_query::ScatterQuery;
 use corq_io::clock;
 use corq_io::log::Lack;
 use corq_io::memory::{self, Memory};
@@ -43,13 +40,18 @@ impl Trouble {
         }
     }
 
+    /// Whether it is the disk, or what lies on it, that is lacking.
+    pub(super) fn is_of_storage(self) -> bool {
+        matches!(self, Self::NoRoom(_) | Self::Gone)
+    }
+
     fn status(self) -> &'static str {
         if self == Self::Stopping { "stopping" } else { "degraded" }
     }
 }
 
 /// The types of objects that are counted.
-const TYPES: [&str; 19] = [
+const TYPES: [&str; 20] = [
     "Job",
     "Queue",
     "Lease",
@@ -59,6 +61,7 @@ const TYPES: [&str; 19] = [
     "Cron",
     "DependencyWatch",
     "ForgottenJob",
+    "CompletedName",
     "CustomId",
     "Worker",
     "TcpConnection",
@@ -85,10 +88,13 @@ const HELD: [&str; 7] = [
 /// The figures of one shard, or of all together.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    shards: usize,
-    objects: [u64; TYPES.len()],
-    log_memory_bytes: u64,
-    trouble: Option<Trouble>,
+    pub(super) shards: usize,
+    /// How many there are of each type.
+    pub(super) objects: [u64; TYPES.len()],
+    pub(super) log_memory_bytes: u64,
+    pub(super) trouble: Option<Trouble>,
+    /// Since when the log has lacked something, if it does.
+    pub(super) lacking_since_ms: Option<u64>,
 }
 
 /// What is known of the whole server beside them.
@@ -101,46 +107,8 @@ pub struct OfServer<'a> {
     pub shards: usize,
     /// How TLS stands, where it is spoken.
     pub tls: Option<CertificateStatus>,
-}
-
-impl ShardServer {
-    /// This shard's figures.
-    pub(crate) fn share_of_figures(&self) -> GatheredPart {
-        let held = self.engine.shard.holdings();
-        let log = &self.engine.journal.log;
-        let log_memory_bytes = log.memory_bytes() as u64;
-        let objects = [
-            held.jobs,
-            held.queues,
-            held.leases,
-            held.timers,
-            held.waiters,
-            held.unique_keys,
-            held.crons,
-            held.watches,
-            held.completed_ids,
-            self.directory.len(),
-            self.workers.len(),
-            self.sessions.count(Protocol::Frames),
-            self.sessions.count(Protocol::Http),
-            self.sessions.count(Protocol::WebSocket),
-            self.sessions.count(Protocol::Events),
-            self.parked.len(),
-            self.tasks.len(),
-            self.http.limiter.as_ref().map_or(0, Limiter::len),
-            log.memory_bytes() >> 20,
-        ];
-        let no_room = Trouble::NoRoom(log.lack().unwrap_or(Lack::Space));
-        let troubles = [
-            (self.stopping, Trouble::Stopping),
-            (self.data_presence.is_gone(), Trouble::Gone),
-            (self.saturated && self.is_disk_behind(), Trouble::DiskBehind),
-            (self.engine.journal.is_full(&self.engine.shard.space_forecast()), no_room),
-        ];
-        let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));
-        let objects = objects.map(|count| count as u64);
-        GatheredPart::Figures(Box::new(Figures { shards: 1, objects, log_memory_bytes, trouble }))
-    }
+    /// The client's name for the request.
+    pub req_id: Option<&'a [u8]>,
 }
 
 impl Figures {
@@ -149,6 +117,8 @@ impl Figures {
         self.shards += other.shards;
         self.log_memory_bytes += other.log_memory_bytes;
         self.trouble = self.trouble.max(other.trouble);
+        let since_ms = self.lacking_since_ms.into_iter().chain(other.lacking_since_ms);
+        self.lacking_since_ms = since_ms.min();
         for (sum, count) in self.objects.iter_mut().zip(other.objects) {
             *sum += count;
         }
@@ -168,32 +138,44 @@ impl Figures {
         match question {
             ScatterQuery::Health => self.write_health(out, of_server),
             ScatterQuery::Ready => self.write_ready(out),
+            ScatterQuery::Storage => {
+                let mut reply = reply::begin(out, true, of_server.req_id);
+                self.write_storage(reply.map("data"));
+            }
             ScatterQuery::ServerStats => {
-                let mut writer = reply::head(out, true, None, 3);
-                write_stats(&mut writer, of_server.census, of_server.uptime_ms);
-                self.write_memory(&mut writer, true);
-                self.write_collections(&mut writer, of_server.census);
+                let mut reply = reply::begin(out, true, None);
+                write_stats(&mut reply, of_server.census, of_server.uptime_ms);
+                self.write_memory(&mut reply, true);
+                self.write_collections(&mut reply, of_server.census);
             }
             _ => self.write_heap(out, of_server),
         }
     }
 
+    /// Memory, collections and storage, as an overview has them.
+    pub fn write_overview(&self, data: &mut MapWriter<'_>, census: &Census) {
+        self.write_memory(data, false);
+        self.write_collections(data, census);
+        self.write_storage(data.map("storage"));
+    }
+
+    /// Whether the disk takes what comes, and since when not.
+    fn write_storage(&self, mut storage: MapWriter<'_>) {
+        let lack = self.trouble.filter(|trouble| trouble.is_of_storage());
+        storage.key("diskFull").bool(lack == Some(Trouble::NoRoom(Lack::Space)));
+        storage.key("error").str_or_nil(lack.map(|trouble| trouble.error().text()));
+        storage.key("since").uint_or_nil(self.lacking_since_ms.filter(|_| lack.is_some()));
+    }
+
     fn write_health(&self, out: &mut Vec<u8>, of_server: &OfServer<'_>) {
-        let ahead_ms = clock::ahead_ms();
-        let more = usize::from(self.trouble.is_some())
-            + usize::from(of_server.tls.is_some())
-            + usize::from(ahead_ms > 0);
-        let mut writer = reply::head(out, true, None, 6 + more);
-        writer.str("status");
-        writer.str(self.trouble.map_or("healthy", Trouble::status));
+        let (ahead_ms, set_back_ms) = (clock::ahead_ms(), clock::set_back_ms());
+        let mut reply = reply::begin(out, true, None);
+        reply.key("status").str(self.trouble.map_or("healthy", Trouble::status));
         if let Some(trouble) = self.trouble {
-            writer.str("reason");
-            writer.str(trouble.error().text());
+            reply.key("reason").str(trouble.error().text());
         }
-        writer.str("uptime");
-        writer.uint(of_server.uptime_ms / 1000);
-        writer.str("version");
-        writer.str(env!("CARGO_PKG_VERSION"));
+        reply.key("uptime").uint(of_server.uptime_ms / 1000);
+        reply.key("version").str(env!("CARGO_PKG_VERSION"));
         let census = of_server.census;
         let queues = [
             ("waiting", census.waiting),
@@ -202,43 +184,39 @@ impl Figures {
             ("completed", census.completed),
             ("dlq", census.failed),
         ];
-        write_counts(&mut writer, "queues", &queues);
+        write_counts(&mut reply, "queues", &queues);
         let connections = [
             ("tcp", self.count("TcpConnection")),
             ("ws", self.count("WebSocketConnection")),
             ("sse", self.count("EventStream")),
         ];
-        write_counts(&mut writer, "connections", &connections);
+        write_counts(&mut reply, "connections", &connections);
         if let Some(standing) = of_server.tls {
-            certificate::write_health(&mut writer, standing);
+            certificate::write_health(&mut reply, standing);
         }
         if ahead_ms > 0 {
-            writer.str("clockAheadMs");
-            writer.uint(ahead_ms);
+            reply.key("clockAheadMs").uint(ahead_ms);
         }
-        self.write_memory(&mut writer, false);
+        if set_back_ms > 0 {
+            reply.key("clockSetBackMs").uint(set_back_ms);
+        }
+        self.write_memory(&mut reply, false);
     }
 
     fn write_ready(&self, out: &mut Vec<u8>) {
         let ready = self.trouble.is_none();
-        let more = if ready { 0 } else { ERROR_FIELDS };
-        let mut writer = reply::head(out, ready, None, 1 + more);
-        writer.str("ready");
-        writer.bool(ready);
+        let mut reply = reply::begin(out, ready, None);
+        reply.key("ready").bool(ready);
         if let Some(trouble) = self.trouble {
-            put_error(&mut writer, trouble.error().into());
+            put_error(&mut reply, trouble.error().into());
         }
     }
 
     /// With what lies beside the allocator's heap, if `more`.
-    fn write_memory(&self, writer: &mut Writer<'_>, more: bool) {
+    fn write_memory(&self, reply: &mut MapWriter<'_>, more: bool) {
         let Memory { heap_used, heap_total, resident, shared } = memory::measure();
-        writer.str("memory");
-        writer.map(if more { 5 } else { 3 });
-        let mut field = |name: &str, bytes: u64| {
-            writer.str(name);
-            writer.number(megabytes(bytes));
-        };
+        let mut map = reply.map("memory");
+        let mut field = |name: &str, bytes: u64| map.key(name).number(megabytes(bytes));
         field("heapUsed", heap_used);
         field("heapTotal", heap_total);
         field("rss", resident);
@@ -248,7 +226,7 @@ impl Figures {
         }
     }
 
-    fn write_collections(&self, writer: &mut Writer<'_>, census: &Census) {
+    fn write_collections(&self, reply: &mut MapWriter<'_>, census: &Census) {
         let collections = [
             ("jobIndex", self.count("Job")),
             ("completedJobs", census.completed),
@@ -256,39 +234,52 @@ impl Figures {
             ("queuedTotal", census.waiting),
             ("temporalIndexTotal", self.count("Timer")),
         ];
-        write_counts(writer, "collections", &collections);
+        write_counts(reply, "collections", &collections);
     }
 
     fn write_heap(&self, out: &mut Vec<u8>, of_server: &OfServer<'_>) {
-        let mut writer = reply::head(out, true, None, 4);
-        self.write_memory(&mut writer, false);
+        let mut reply = reply::begin(out, true, None);
+        self.write_memory(&mut reply, false);
         let heap = [
             ("objectCount", self.objects.iter().sum()),
             ("protectedCount", HELD.iter().map(|kind| self.count(kind)).sum()),
             ("globalCount", of_server.shards as u64),
         ];
-        write_counts(&mut writer, "heap", &heap);
-        self.write_collections(&mut writer, of_server.census);
+        write_counts(&mut reply, "heap", &heap);
+        self.write_collections(&mut reply, of_server.census);
         let mut types: Vec<(&str, u64)> = TYPES.into_iter().zip(self.objects).collect();
         types.sort_by_key(|&(kind, count)| (std::cmp::Reverse(count), kind));
         types.truncate(TYPES_SHOWN_MAX);
-        writer.str("topObjectTypes");
-        writer.array(types.len());
+        let mut list = reply.key("topObjectTypes");
+        list.array(types.len());
         for (kind, count) in types {
-            writer.map(2);
-            writer.str("type");
-            writer.str(kind);
-            writer.str("count");
-            writer.uint(count);
+            let mut row = list.begin_map();
+            row.key("type").str(kind);
+            row.key("count").uint(count);
         }
     }
 }
 
-fn write_counts(writer: &mut Writer<'_>, name: &str, counts: &[(&str, u64)]) {
-    writer.str(name);
-    writer.map(counts.len());
+/// People read two decimals.
+pub fn megabytes(bytes: u64) -> f64 {
+    (bytes as f64 / f64::from(1 << 20) * 100.0).round() / 100.0
+}
+
+/// `stats` of the command and of `/stats`.
+pub(crate) fn write_stats(reply: &mut MapWriter<'_>, census: &Census, uptime_ms: u64) {
+    let mut stats = reply.map("stats");
+    // Version 3 of the protocol has other names for these.
+    for (name, count) in
+        [("queued", census.waiting), ("processing", census.active), ("dlq", census.failed)]
+    {
+        stats.key(name).uint(count);
+    }
+    write_totals(&mut stats, census, census.totals.failed, uptime_ms);
+}
+
+fn write_counts(reply: &mut MapWriter<'_>, name: &str, counts: &[(&str, u64)]) {
+    let mut map = reply.map(name);
     for (name, count) in counts {
-        writer.str(name);
-        writer.uint(*count);
+        map.key(name).uint(*count);
     }
 }

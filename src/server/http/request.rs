@@ -1,84 +1,155 @@
 //! A request over HTTP as the frame that a client over TCP would send.
 
-use super::routes::{Asks, path_field};
-use super::{ConnId, Connections, Plan, slimmed};
-use crate::api::commands::{CommandSpec, Op};
-use crate::api::error::ErrorKind;
-use crate::protocol::json::{Fault, JsonError, Parse};
-use crate::protocol::msgpack::writer::Writer;
+use super::connection::Plan;
+use super::route::{Asks, Given, Input, Route, Values, fields_within};
+use super::trace_headers::TraceHeaders;
+use super::{query, slimmed};
+use crate::api::error::{Error, ErrorKind};
+use crate::api::spelling::{self, shown};
+use crate::protocol::json::{self, Fault, FieldNames, JsonError, Parse};
+use crate::protocol::msgpack::Reader;
+use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use crate::server::connection::transcode::SLICE_BYTES;
 use crate::server::shard_server::ShardServer;
+use corq_io::net::{ConnId, Connections};
 use rmp::Marker;
 use std::borrow::Cow;
 
-/// The owner of all jobs that are pulled over HTTP: with one they come with a token.
-const OWNER: &str = "http";
-
-/// Writes a command without fields.
-pub fn plain(out: &mut Vec<u8>, cmd: &str) {
-    out.clear();
-    let mut writer = Writer::new(out);
-    writer.map(1);
-    writer.str("cmd");
-    writer.str(cmd);
-}
+/// Bytes of the head of a frame: of a map of any number of entries.
+const HEAD_BYTES: usize = 5;
 
 /// Writes a command whose only field is `key`.
 pub fn bare(out: &mut Vec<u8>, cmd: &str, key: &str, name: &str) {
     out.clear();
-    let mut writer = Writer::new(out);
-    writer.map(2);
-    lead(&mut writer, cmd, key, name);
+    let mut map = MapWriter::begin(out);
+    map.key("cmd").str(cmd);
+    map.key(key).str(name);
 }
 
-fn lead(writer: &mut Writer<'_>, cmd: &str, key: &str, name: &str) {
-    writer.str("cmd");
-    writer.str(cmd);
-    writer.str(key);
-    writer.str(name);
-}
-
-/// Writes a pull. The job stays with its token when the connection goes: over HTTP a connection says
-/// nothing about a worker. `numbers` are further fields as they came.
-pub fn pull(out: &mut Vec<u8>, queue: &str, numbers: &[(&str, Option<&str>)]) {
+/// Begins a command with the fields that its path and its row say. Returns how many entries the frame has.
+fn begin(out: &mut Vec<u8>, route: &Route, asks: &Asks, values: &Values<'_>) -> u32 {
     out.clear();
+    out.extend_from_slice(&[Marker::Map32.to_u8(), 0, 0, 0, 0]);
     let mut writer = Writer::new(out);
-    let given = || numbers.iter().filter_map(|(key, text)| Some((key, (*text)?)));
-    writer.map(4 + given().count());
-    lead(&mut writer, "PULL", "queue", queue);
-    writer.str("owner");
-    writer.str(OWNER);
-    writer.str("detach");
-    writer.bool(true);
-    for (key, text) in given() {
-        writer.str(key);
-        // What is no number stays a text, which the field then refuses in its own words.
-        match (text.parse::<i64>(), text.parse::<f64>()) {
-            (Ok(number), _) => writer.int(number),
-            (_, Ok(number)) => writer.f64(number),
-            _ => writer.str(text),
+    writer.str("cmd");
+    writer.str(asks.op.spec().name);
+    let mut entries = 1;
+    for (field, value) in route.path_fields().zip(values) {
+        writer.str(field);
+        writer.str(value);
+        entries += 1;
+    }
+    give(&mut writer, asks.fixed.iter());
+    entries + asks.fixed.len() as u32
+}
+
+fn give<'g>(writer: &mut Writer<'_>, given: impl Iterator<Item = &'g (&'static str, Given)>) {
+    for (field, value) in given {
+        writer.str(field);
+        match *value {
+            Given::Text(text) => writer.str(text),
+            Given::True => writer.bool(true),
+            Given::False => writer.bool(false),
+            Given::Number(number) => writer.uint(number),
         }
     }
 }
 
-/// Writes a command of the field that its path names, to which the fields of a JSON object come that is read by what is returned. Whatever the
-/// object says of the command itself is left out: that stands in the path.
-fn fields(out: &mut Vec<u8>, spec: &'static CommandSpec, name: &str) -> Parse {
-    let (cmd, key) = (spec.name, path_field(spec.op));
-    out.clear();
-    out.extend_from_slice(&[Marker::Map32.to_u8(), 0, 0, 0, 0]);
-    lead(&mut Writer::new(out), cmd, key, name);
-    Parse::fields((0, 2), out.len(), spec.bytes_max, ["cmd", "reqId", key])
+/// Says how many entries a frame has.
+fn end(out: &mut [u8], entries: u32) {
+    out[1..HEAD_BYTES].copy_from_slice(&entries.to_be_bytes());
 }
 
-/// What came of reading such an object.
-fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), ErrorKind> {
+/// How many entries a frame has.
+fn entries(frame: &[u8]) -> u32 {
+    frame[1..].first_chunk().map_or(0, |count| u32::from_be_bytes(*count))
+}
+
+/// A frame that is whole but for the fields that its row gives where the request does not; none if it lacks none.
+fn with_presets(asks: &Asks, frame: &[u8]) -> Option<Vec<u8>> {
+    let lacks = |(name, _): &&(&'static str, Given)| !has_key(frame, name);
+    let count = asks.presets.iter().filter(lacks).count() as u32;
+    if count == 0 {
+        return None;
+    }
+    let mut out = frame.to_vec();
+    give(&mut Writer::new(&mut out), asks.presets.iter().filter(lacks));
+    end(&mut out, entries(frame) + count);
+    Some(out)
+}
+
+/// A frame with the trace that headers name, where its body names none.
+fn with_trace(trace: &TraceHeaders, frame: Cow<'_, [u8]>) -> Vec<u8> {
+    let mut out = frame.into_owned();
+    let count = entries(&out) + trace.join(&mut out);
+    end(&mut out, count);
+    out
+}
+
+/// The keys of a map, as far as it can be read.
+fn keys(map: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(map);
+    let count = reader.map().ok().flatten().unwrap_or(0);
+    (0..count).map_while(move |_| {
+        let key = reader.pass_key().ok()?;
+        reader.pass().ok().map(|()| key)
+    })
+}
+
+fn has_key(map: &[u8], name: &str) -> bool {
+    keys(map).any(|key| key == name.as_bytes())
+}
+
+/// What came of reading a body whose fields join a frame.
+fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), Error> {
+    unreadable(read)?;
+    if !parse.is_object() {
+        return Err(ErrorKind::BodyNotObject.into());
+    }
+    match parse.misnamed() {
+        Some((name, known)) => Err(Error::unknown_field(&shown(name), known)),
+        None => Ok(()),
+    }
+}
+
+fn unreadable(read: Result<(), JsonError>) -> Result<(), ErrorKind> {
     read.map_err(|error| match error.fault {
         Fault::Depth => ErrorKind::BodyTooDeep,
         Fault::TooLong => ErrorKind::BodyTooLong,
         _ => ErrorKind::BodyNotJson,
-    })?;
-    if parse.is_object() { Ok(()) } else { Err(ErrorKind::BodyNotObject) }
+    })
+}
+
+/// Writes the object that a body is as the field that holds it. True if it has that field itself, and is to be read as
+/// other bodies are.
+fn write_object(
+    out: &mut Vec<u8>,
+    route: &Route,
+    (asks, name): (&Asks, &str),
+    body: &[u8],
+) -> Result<bool, Error> {
+    let before = out.len();
+    Writer::new(out).str(name);
+    let at = out.len();
+    unreadable(json::to_msgpack_within(body, out, asks.op.spec().bytes_max))?;
+    let object = &out[at..];
+    if Reader::new(object).map().ok().flatten().is_none() {
+        return Err(ErrorKind::BodyNotObject.into());
+    }
+    if has_key(object, name) {
+        out.truncate(before);
+        return Ok(true);
+    }
+    let inner = route.field_of(name).map_or(&[][..], |field| fields_within(field.kind));
+    for key in keys(object).take(256).filter_map(|key| std::str::from_utf8(key).ok()) {
+        let known = inner.iter().map(|field| field.name).chain([name]);
+        if known.clone().all(|one| one != key)
+            && let Some(known) = spelling::meant(key, known)
+        {
+            return Err(Error::unknown_field(&shown(key), known));
+        }
+    }
+    Ok(false)
 }
 
 impl ShardServer {
@@ -90,38 +161,46 @@ impl ShardServer {
         plan: &Plan<'_>,
         body: Cow<'_, [u8]>,
     ) {
+        // What is no command has been answered before.
+        let Some(asks) = &plan.route.asks else { return };
         let mut scratch = std::mem::take(&mut self.http.frame);
-        let name = &*plan.name;
-        match plan.endpoint.asks() {
-            Asks::Body { op, may_lack } if body.is_empty() && may_lack => {
-                bare(&mut scratch, op.spec().name, path_field(op), name);
-                self.begin(conns, conn, &scratch);
+        let mut entries = begin(&mut scratch, plan.route, asks, &plan.values);
+        let is_read = match asks.input {
+            Input::Nothing | Input::Query | Input::QueryInto(_) => {
+                entries += query::write(&mut scratch, plan.route, &plan.query);
+                false
             }
-            Asks::Body { op, .. } => {
-                let mut parse = fields(&mut scratch, op.spec(), name);
-                if body.len() > SLICE_BYTES {
-                    self.read_in_slices(conn, body.into_owned(), parse, scratch);
-                    return;
+            Input::MaybeBody => !body.is_empty(),
+            Input::Body => true,
+            Input::BodyOf(_) if body.len() > SLICE_BYTES => true,
+            Input::BodyOf(name) => {
+                entries += 1;
+                match write_object(&mut scratch, plan.route, (asks, name), &body) {
+                    Ok(has_field) => {
+                        entries -= u32::from(has_field);
+                        has_field
+                    }
+                    Err(error) => {
+                        self.http.frame = slimmed(scratch);
+                        self.conclude_error(conns, conn, &error);
+                        return;
+                    }
                 }
-                let read = parse.go_on(&body, &mut scratch, usize::MAX).map(|_| ());
-                self.begin_fields(conns, conn, &scratch, read, &parse);
             }
-            Asks::Path(Op::Pull) => {
-                let timeout = ("timeout", plan.timeout.as_deref());
-                let lock_ttl = ("lockTtl", plan.lock_ttl.as_deref());
-                pull(&mut scratch, name, &[timeout, lock_ttl]);
-                self.begin(conns, conn, &scratch);
+        };
+        if is_read {
+            let names: &'static dyn FieldNames = plan.route;
+            let bytes_max = asks.op.spec().bytes_max;
+            let mut parse = Parse::fields((0, entries as usize), scratch.len(), bytes_max, names);
+            if body.len() > SLICE_BYTES {
+                self.read_in_slices(conn, body.into_owned(), parse, scratch);
+                return;
             }
-            Asks::Path(op) => {
-                bare(&mut scratch, op.spec().name, path_field(op), name);
-                self.begin(conns, conn, &scratch);
-            }
-            Asks::Plain(op) => {
-                plain(&mut scratch, op.spec().name);
-                self.begin(conns, conn, &scratch);
-            }
-            // It has been answered before.
-            Asks::Nothing => {}
+            let read = parse.go_on(&body, &mut scratch, usize::MAX).map(|_| ());
+            self.begin_fields(conns, conn, Cow::Borrowed(&scratch), read, &parse);
+        } else {
+            end(&mut scratch, entries);
+            self.begin_whole(conns, conn, asks, Cow::Borrowed(&scratch));
         }
         self.http.frame = slimmed(scratch);
     }
@@ -131,13 +210,41 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
-        frame: &[u8],
+        frame: Cow<'_, [u8]>,
         read: Result<(), JsonError>,
         parse: &Parse,
     ) {
-        match judge(read, parse) {
-            Ok(()) => self.begin(conns, conn, frame),
-            Err(error) => self.conclude_error(conns, conn, error),
+        let session = self.sessions.get(conn);
+        let exchange = session.and_then(|session| session.http.exchange.as_mut());
+        let (route, trace) = exchange.map_or((None, None), |it| (Some(it.route), it.trace.take()));
+        let frame = match trace.filter(|_| read.is_ok() && parse.is_object() && !parse.has_noted())
+        {
+            Some(trace) => Cow::Owned(with_trace(&trace, frame)),
+            None => frame,
+        };
+        match (judge(read, parse), route.and_then(|route| route.asks.as_ref())) {
+            (Ok(()), Some(asks)) => self.begin_whole(conns, conn, asks, frame),
+            (Ok(()), None) => self.begin_or_check(conns, conn, frame),
+            (Err(error), _) => self.conclude_error(conns, conn, &error),
+        }
+    }
+
+    fn begin_whole(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        asks: &Asks,
+        frame: Cow<'_, [u8]>,
+    ) {
+        let whole = with_presets(asks, &frame);
+        self.begin_or_check(conns, conn, whole.map_or(frame, Cow::Owned));
+    }
+
+    /// Begins a command, in slices if it is a long one.
+    fn begin_or_check(&mut self, conns: &mut Connections, conn: ConnId, frame: Cow<'_, [u8]>) {
+        match self.long_op(conn, &frame) {
+            Some(op) => self.begin_long(conns, conn, (frame.into_owned(), 0), op),
+            None => self.begin(conns, conn, (&*frame).into()),
         }
     }
 }

@@ -1,30 +1,22 @@
 //! From the reply of a command to the answer of a request.
 
-use super::{
-    Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, HttpError, JSON, Manner, memory,
-    request, slimmed,
-};
+use super::connection::{Exchange, HttpError, Stage};
+use super::health::megabytes;
+use super::route::Endpoint;
+use super::{request, slimmed};
+use crate::api::commands::Op;
 use crate::api::error::{Code, ErrorKind, ErrorRef};
 use crate::protocol::frame::PREFIX_BYTES;
-use crate::protocol::http1::answer::{self, Standing};
+use crate::protocol::http1::answer::{self, Answer, EXPOSITION, JSON, Manner, PAGE, Standing};
 use crate::protocol::json::{self, Unshown};
 use crate::protocol::msgpack::Reader;
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
+use crate::server::ui::answer::{Bytes, PageAnswer};
 use chrono::{DateTime, Datelike, Timelike};
-use corq_io::net::Shared;
-
-/// How far a request of more than one command is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Stage {
-    /// Its only command is under way.
-    Only,
-    /// This job is to be cancelled.
-    Cancelling(Box<str>),
-    /// The job could not be cancelled, and its state is asked for to tell why.
-    WhyNot,
-}
+use corq_io::memory;
+use corq_io::net::{ConnId, Connections, Shared};
 
 /// The headers of an answer to a preflight.
 const PREFLIGHT: &str = "Access-Control-Allow-Methods: GET, POST, PUT, DELETE, OPTIONS\r\n\
@@ -37,6 +29,12 @@ const NOT_READY: u16 = 503;
 /// The answer to a pull that found nothing, or was never made.
 const NO_JOB: &[u8] = br#"{"ok":true,"job":null,"token":null}"#;
 
+/// The same to a pull of several.
+const NO_JOBS: &[u8] = br#"{"ok":true,"jobs":[],"tokens":[]}"#;
+
+/// The answer to a wait for the end of a job that was given up.
+const NO_END: &[u8] = br#"{"ok":true,"completed":false}"#;
+
 impl ShardServer {
     /// Makes an answer of the reply frame to the request under way.
     pub(crate) fn answer_http(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
@@ -44,13 +42,13 @@ impl ShardServer {
         let Some(exchange) = &mut session.http.exchange else { return };
         let payload = &frame[PREFIX_BYTES..];
         let error = error_of(payload);
-        match (exchange.endpoint, &mut exchange.stage, error) {
+        match (exchange.route.endpoint, &mut exchange.stage, error) {
             (_, Stage::Cancelling(job), Some(Code::WrongState)) => {
                 let job = std::mem::take(job);
                 exchange.stage = Stage::WhyNot;
                 let mut frame = Vec::new();
                 request::bare(&mut frame, "GetState", "id", &job);
-                self.begin(conns, conn, &frame);
+                self.begin(conns, conn, (&*frame).into());
             }
             (_, Stage::WhyNot, _) => match text_field(payload, "state") {
                 Some("unknown") => self.conclude_error(conns, conn, ErrorKind::JobNotFound),
@@ -93,7 +91,7 @@ impl ShardServer {
         let endpoint = self
             .sessions
             .get(conn)
-            .and_then(|session| Some(session.http.exchange.as_ref()?.endpoint));
+            .and_then(|session| Some(session.http.exchange.as_ref()?.route.endpoint));
         if frame.len() > LONG_REPLY_BYTES && endpoint != Some(Endpoint::Prometheus) {
             // An error is short.
             self.answer_in_slices(conns, origin, frame, 200);
@@ -132,8 +130,11 @@ impl ShardServer {
         if session.in_flight > 0 {
             return;
         }
-        match exchange.endpoint {
-            Endpoint::Pull => self.conclude(conns, conn, 200, JSON, NO_JOB),
+        let op = exchange.route.asks.map(|asks| asks.op);
+        match op {
+            Some(Op::Pull) => self.conclude(conns, conn, 200, JSON, NO_JOB),
+            Some(Op::PullBatch) => self.conclude(conns, conn, 200, JSON, NO_JOBS),
+            Some(Op::WaitJob) => self.conclude(conns, conn, 200, JSON, NO_END),
             _ => self.conclude_error(conns, conn, ErrorKind::Internal),
         }
     }
@@ -163,18 +164,18 @@ impl ShardServer {
         self.conclude_error(conns, conn, ErrorKind::BodiesTooLarge);
     }
 
-    pub(super) fn conclude_error(
+    pub(super) fn conclude_error<'e>(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
-        error: ErrorKind,
+        error: impl Into<ErrorRef<'e>>,
     ) {
-        let error = ErrorRef::from(error);
+        let error = error.into();
         self.conclude(conns, conn, error.code.status(), JSON, error.json().as_bytes());
     }
 
     /// The body is `shared` where that is given.
-    fn conclude_with(
+    pub(super) fn conclude_with(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -182,7 +183,7 @@ impl ShardServer {
         shared: Option<&Shared>,
     ) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let Some(Exchange { manner, endpoint, .. }) = session.http.exchange.take() else {
+        let Some(Exchange { manner, route, .. }) = session.http.exchange.take() else {
             return;
         };
         if session.blocked || session.half_closed {
@@ -196,7 +197,7 @@ impl ShardServer {
             }
             None => self.write_answer(conns, conn, answer, manner),
         }
-        if alone && endpoint.needs_no_record() {
+        if alone && route.endpoint.needs_no_record() {
             self.unrecorded.push((conn, conns.appended(conn)));
         }
     }
@@ -211,7 +212,7 @@ impl ShardServer {
     ) {
         let HttpError { error, extra } = objection;
         self.long_refused += u64::from(error.code() == Code::TooLarge);
-        let body = ErrorRef::from(*error).json();
+        let body = ErrorRef::from(error).json();
         let answer =
             Answer { status: error.code().status(), kind: JSON, extra, body: body.as_bytes() };
         self.write_answer(conns, conn, &answer, manner);
@@ -247,6 +248,31 @@ impl ShardServer {
     pub(super) fn preflight(&mut self, conns: &mut Connections, conn: ConnId) {
         let answer = Answer { status: 204, kind: JSON, extra: PREFLIGHT, body: b"" };
         self.conclude_with(conns, conn, &answer, None);
+    }
+
+    /// Answers with the page of the dashboard, or with a file of it: that is not copied.
+    pub(super) fn conclude_page(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        page: Option<&PageAnswer>,
+    ) {
+        let Some(PageAnswer { status, kind, extra, body }) = page else {
+            self.conclude_error(conns, conn, ErrorKind::PathNotFound);
+            return;
+        };
+        if let Some(session) = self.sessions.get(conn)
+            && let Some(exchange) = &mut session.http.exchange
+        {
+            exchange.manner.origin = PAGE;
+        }
+        let (bytes, shared) = match body {
+            Bytes::Static(bytes) => (*bytes, Some(conns.tally().share(*bytes))),
+            Bytes::Made(text) => (text.as_bytes(), None),
+        };
+        let answer = Answer { status: *status, kind, extra, body: bytes };
+        let shared = shared.as_ref().filter(|_| !bytes.is_empty());
+        self.conclude_with(conns, conn, &answer, shared);
     }
 
     /// Gives memory back to the system and shows what that has brought.
@@ -295,11 +321,6 @@ pub fn date_of(now_s: u64) -> String {
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-/// People read two decimals.
-pub fn megabytes(bytes: u64) -> f64 {
-    (bytes as f64 / f64::from(1 << 20) * 100.0).round() / 100.0
-}
 
 /// The status of an error: that of its code, but a server that is not ready says so whatever the reason is.
 fn status_of(endpoint: Endpoint, code: Code) -> u16 {

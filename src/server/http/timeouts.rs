@@ -15,6 +15,10 @@ use std::collections::BinaryHeap;
 /// Alarms of a shard by time.
 pub type Alarms = BinaryHeap<Reverse<(u64, ConnId)>>;
 
+/// Steps after which a turn lets no further alarm ring, and those of a connection that is given up.
+const STEPS_MAX: u64 = 1000;
+const STEPS_PER_END: usize = 2;
+
 /// What a connection is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Phase {
@@ -134,11 +138,16 @@ impl ShardServer {
 
     /// Ends what has lasted too long. Returns when to come again.
     pub(crate) fn end_patience(&mut self, conns: &mut Connections) -> u64 {
+        let until = self.steps() + STEPS_MAX;
         while let Some(&Reverse((at_ms, conn))) = self.http.alarms.peek() {
             if at_ms > self.now_ms {
                 return at_ms;
             }
+            if self.steps() >= until {
+                return self.now_ms;
+            }
             self.http.alarms.pop();
+            self.meter.note(1);
             let Some(session) = self.sessions.get(conn) else { continue };
             let patience = &mut session.http.patience;
             if patience.alarm_ms != at_ms {
@@ -156,6 +165,8 @@ impl ShardServer {
 
     fn lose_patience(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
+        // An error is written, and the connection closes.
+        self.meter.note(STEPS_PER_END);
         if session.protocol != Protocol::Http {
             self.give_up_frames(conns, conn);
             return;

@@ -5,11 +5,9 @@ use super::listeners::Port;
 use crate::api::error::{ErrorKind, ErrorRef};
 use crate::config::Config;
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing as Manners};
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::msgpack::writer::MapWriter;
 use crate::protocol::reply;
 use crate::server::connection::protocol::Protocol;
-use crate::server::shard_server::ShardServer;
-use corq_io::net::{ConnId, Connections};
 use corq_io::tls::{CertificateStatus, CertificateStore, Identity, ServerFiles};
 use std::sync::Arc;
 
@@ -32,14 +30,19 @@ pub fn open(config: &Config) -> Result<Option<Arc<CertificateStore>>, String> {
     Ok(Some(Arc::new(certificates)))
 }
 
-/// Reads them again. What is wrong is said, and all stays as it is.
-pub fn reload(certificates: &CertificateStore) {
+/// Reads them again, and says what there is. What is wrong is said, and all stays as it is.
+pub fn reload(certificates: &CertificateStore) -> Result<String, String> {
     match certificates.reload() {
         Ok(identity) => {
-            tracing::info!("the certificate was read again: {}", shown(&identity));
+            let told = shown(&identity);
+            tracing::info!("the certificate was read again: {told}");
             judge(&identity);
+            Ok(told)
         }
-        Err(error) => tracing::error!("the certificate stays as it was: {error}"),
+        Err(error) => {
+            tracing::error!("the certificate stays as it was: {error}");
+            Err(error)
+        }
     }
 }
 
@@ -73,13 +76,10 @@ fn date(at_s: i64) -> String {
 }
 
 /// Writes `tls` of `/health`.
-pub fn write_health(writer: &mut Writer<'_>, standing: CertificateStatus) {
-    writer.str("tls");
-    writer.map(2);
-    writer.str("certificateExpiresAt");
-    writer.number(standing.expires_s as f64 * 1000.0);
-    writer.str("reloadFailed");
-    writer.bool(standing.is_stale);
+pub fn write_health(health: &mut MapWriter<'_>, standing: CertificateStatus) {
+    let mut tls = health.map("tls");
+    tls.key("certificateExpiresAt").number(standing.expires_s as f64 * 1000.0);
+    tls.key("reloadFailed").bool(standing.is_stale);
 }
 
 /// Writes the answer to a client that speaks in the clear at a port for TLS.
@@ -98,16 +98,4 @@ pub fn refuse_plain(out: &mut Vec<u8>, port: Port, manners: &Manners, date: &str
 /// Whether a client begins with a handshake where TLS is not spoken.
 pub fn is_handshake(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x16, 0x03])
-}
-
-impl ShardServer {
-    /// A client speaks in the clear at a port for TLS.
-    pub fn not_tls(&mut self, conns: &mut Connections, conn: ConnId, port: Port) {
-        if let Some(out) = conns.output(conn) {
-            let (manners, date) = self.http.standing_at(self.now_ms);
-            refuse_plain(out, port, manners, date);
-        }
-        conns.allow(conn, conns.appended(conn));
-        conns.close(conn);
-    }
 }

@@ -5,9 +5,9 @@
 
 use corq_io::log::FileDisk;
 
-/// Of the process, whatever its size: its standard streams, locks, signals, certificates, what answers before the
-/// shards do, and room for what is opened for a moment.
-const OF_PROCESS: u64 = 32;
+/// Of the process, whatever its size: its standard streams, locks, signals, certificates, the audit log, the connection for
+/// spans and its look-ups, what answers before the shards do, and room for what is opened for a moment.
+const OF_PROCESS: u64 = 39;
 /// Of each shard beside its log: rings, wake-ups, listeners, and connections that are turned away at this moment.
 const OF_SHARD: u64 = 20;
 /// Of a thread that posts to webhooks: its connection, and those of a look-up.

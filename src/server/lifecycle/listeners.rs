@@ -1,14 +1,15 @@
-//! Where the server listens: two ports that every shard accepts from, and paths of which one shard takes in
-//! all connections and deals them out to the shards in turn, since the kernel spreads connections over ports only.
+//! Where the server listens: two ports that every shard accepts from, and sockets of which one shard takes in all
+//! connections and deals them out to the shards in turn, since the kernel spreads connections only over ports that each
+//! shard has opened itself. Those are the sockets at paths and the ones that a service manager has opened.
 
 use super::error::StartError;
 use crate::config::Config;
 use crate::server::connection::protocol::Protocol;
-use corq_io::net::{self, Reactor, SocketFile};
+use corq_io::net::{self, Inherited, Place, Reactor, SocketFile};
 use corq_io::tls::{Acceptor, CertificateStore};
 use std::fmt::{Display, Write};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often it tries.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The shard that accepts from paths.
+/// The shard that accepts for all.
 const PORTER: usize = 0;
 
 /// What comes through a listener; a number between the reactor and its shard.
@@ -27,23 +28,27 @@ const PORTER: usize = 0;
 pub struct Port {
     /// What is spoken there.
     pub protocol: Protocol,
-    /// Whether this shard accepts all its connections, as through a path.
+    /// Whether this shard accepts all its connections and deals them out.
     pub seats: bool,
+    /// Whether it has a path: what comes through it stays in the kernel.
+    pub is_path: bool,
 }
 
 impl Port {
     const HTTP: u32 = 1;
     const SEATS: u32 = 2;
+    const PATH: u32 = 4;
 
     pub fn tag(self) -> u32 {
         let http = if self.protocol == Protocol::Http { Self::HTTP } else { 0 };
-        http | if self.seats { Self::SEATS } else { 0 }
+        let seats = if self.seats { Self::SEATS } else { 0 };
+        http | seats | if self.is_path { Self::PATH } else { 0 }
     }
 
     /// What a number stands for.
     pub fn of(tag: u32) -> Self {
         let protocol = if tag & Self::HTTP == 0 { Protocol::Frames } else { Protocol::Http };
-        Self { protocol, seats: tag & Self::SEATS != 0 }
+        Self { protocol, seats: tag & Self::SEATS != 0, is_path: tag & Self::PATH != 0 }
     }
 }
 
@@ -61,10 +66,13 @@ impl BoundListener {
     /// Accepts connections from now on.
     pub fn open(self, reactor: &mut Reactor) {
         let Self { socket, port, acceptor } = self;
-        match acceptor {
-            None if port.seats => reactor.add_shared_listener(socket, port.tag()),
-            None => reactor.add_listener(socket, port.tag()),
-            Some(acceptor) => reactor.add_tls_listener(socket, port.tag(), acceptor),
+        match (acceptor, port.seats) {
+            (None, true) => reactor.add_shared_listener(socket, port.tag()),
+            (None, false) => reactor.add_listener(socket, port.tag()),
+            (Some(acceptor), true) => {
+                reactor.add_shared_tls_listener(socket, port.tag(), acceptor);
+            }
+            (Some(acceptor), false) => reactor.add_tls_listener(socket, port.tag(), acceptor),
         }
     }
 }
@@ -76,77 +84,147 @@ pub struct Listeners {
     pub of_shards: Vec<Vec<BoundListener>>,
     /// How they are shown to people.
     pub shown: String,
+    /// The port of HTTP.
+    pub http: Option<SocketAddr>,
+    /// The addresses of all ports, each once.
+    pub hosts: Vec<IpAddr>,
     /// The files of paths, which are removed when this goes.
     pub files: Vec<SocketFile>,
     certificates: Option<Arc<CertificateStore>>,
 }
 
 impl Listeners {
-    /// Takes the ports and the paths. Those of a path need no TLS: what goes through them stays in the kernel.
+    /// Takes the ports and the paths, and what was inherited instead of ports. Those of a path need no TLS: what goes
+    /// through them stays in the kernel.
     pub fn bind(
         config: &Config,
         shards: usize,
         certificates: Option<&Arc<CertificateStore>>,
+        inherited: Vec<Inherited>,
     ) -> Result<Self, StartError> {
         let mut listeners = Vec::with_capacity(shards);
         listeners.resize_with(shards, Vec::new);
         let certificates = certificates.cloned();
-        let mut ports =
-            Self { of_shards: listeners, shown: String::new(), files: Vec::new(), certificates };
-        ports.bind_port(config, (config.tcp_port, "TCP_PORT"), ("tcp", Protocol::Frames))?;
-        ports.bind_port(config, (config.http_port, "HTTP_PORT"), ("http", Protocol::Http))?;
+        let mut ports = Self {
+            of_shards: listeners,
+            shown: String::new(),
+            http: None,
+            hosts: Vec::new(),
+            files: Vec::new(),
+            certificates,
+        };
+        let mut is_inherited = [false; 2];
+        for socket in inherited {
+            let protocol = protocol_of(&socket, config)?;
+            // A path stands beside the port, as one of the settings does.
+            is_inherited[usize::from(protocol == Protocol::Http)] |=
+                matches!(socket.place, Place::Port(_));
+            ports.take(socket, protocol);
+        }
+        for (port, setting, protocol) in [
+            (config.tcp_port, "TCP_PORT", Protocol::Frames),
+            (config.http_port, "HTTP_PORT", Protocol::Http),
+        ] {
+            if !is_inherited[usize::from(protocol == Protocol::Http)] {
+                ports.bind_hosts(config, (port, setting), protocol)?;
+            }
+        }
         let mode = config.unix_socket_mode;
-        for (path, setting, name, protocol) in [
-            (&config.tcp_socket_path, "TCP_SOCKET_PATH", "tcp", Protocol::Frames),
-            (&config.http_socket_path, "HTTP_SOCKET_PATH", "http", Protocol::Http),
+        for (path, setting, protocol) in [
+            (&config.tcp_socket_path, "TCP_SOCKET_PATH", Protocol::Frames),
+            (&config.http_socket_path, "HTTP_SOCKET_PATH", Protocol::Http),
         ] {
             if let Some(path) = path {
-                ports.bind_path((path, setting), mode, (name, protocol))?;
+                ports.bind_path((path, setting), mode, protocol)?;
             }
         }
         Ok(ports)
     }
 
-    fn bind_port(
+    /// Takes over a socket that is open already.
+    fn take(&mut self, inherited: Inherited, protocol: Protocol) {
+        let Inherited { place, socket, .. } = inherited;
+        let port = Port { protocol, seats: true, is_path: matches!(place, Place::Path(_)) };
+        let acceptor = acceptor(self.certificates.as_ref().filter(|_| !port.is_path), port);
+        self.of_shards[PORTER].push(BoundListener { socket, port, acceptor });
+        match place {
+            Place::Port(address) => self.show_port(address, protocol, ", inherited"),
+            Place::Path(path) => {
+                self.show(protocol, &format_args!("{} (inherited)", path.display()));
+            }
+        }
+    }
+
+    /// Listens at each of the addresses of `HOST`.
+    fn bind_hosts(
         &mut self,
         config: &Config,
         (port, setting): (u16, &str),
-        (name, protocol): (&str, Protocol),
+        protocol: Protocol,
     ) -> Result<(), StartError> {
-        let wished = SocketAddr::new(config.listen_host(), port);
-        let fail = |error: io::Error| refused(setting, &wished, &error);
+        let mut hosts = config.listen_hosts().into_iter();
+        let Some(first) = hosts.next() else { return Ok(()) };
+        let bound = self.bind_port((first, port), protocol);
+        let bound =
+            bound.map_err(|error| refused(setting, &SocketAddr::new(first, port), &error))?;
+        for host in hosts {
+            match self.bind_port((host, bound.port()), protocol) {
+                Ok(_) => {}
+                // A machine without this family has the first address alone.
+                Err(error) if net::lacks_family(&error) => {}
+                Err(error) => {
+                    return Err(refused(setting, &SocketAddr::new(host, bound.port()), &error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn bind_port(&mut self, wished: (IpAddr, u16), protocol: Protocol) -> io::Result<SocketAddr> {
+        let wished = SocketAddr::from(wished);
         // Shards share a port by SO_REUSEPORT, which would let a second server share it as well:
         // a socket without it finds out first.
-        let probe = patiently(|| net::listen(wished, false)).map_err(fail)?;
-        let address = probe.local_addr().map_err(fail)?;
+        let probe = patiently(|| net::listen(wished, false))?;
+        let address = probe.local_addr()?;
         drop(probe);
         for listeners in &mut self.of_shards {
-            let socket: TcpListener = net::listen(address, true).map_err(fail)?;
-            let port = Port { protocol, seats: false };
+            let socket: TcpListener = net::listen(address, true)?;
+            let port = Port { protocol, seats: false, is_path: false };
             let acceptor = acceptor(self.certificates.as_ref(), port);
             listeners.push(BoundListener { socket: socket.into(), port, acceptor });
         }
-        let tls = if self.certificates.is_some() { " (TLS)" } else { "" };
-        self.show(name, &format_args!("{address}{tls}"));
-        Ok(())
+        self.show_port(address, protocol, "");
+        Ok(address)
     }
 
     fn bind_path(
         &mut self,
         (path, setting): (&Path, &str),
         mode: u32,
-        (name, protocol): (&str, Protocol),
+        protocol: Protocol,
     ) -> Result<(), StartError> {
         let bound = patiently(|| net::listen_at(path, mode));
         let (socket, file) = bound.map_err(|error| refused(setting, &path.display(), &error))?;
-        let port = Port { protocol, seats: true };
+        let port = Port { protocol, seats: true, is_path: true };
         self.of_shards[PORTER].push(BoundListener { socket, port, acceptor: None });
         self.files.push(file);
-        self.show(name, &path.display());
+        self.show(protocol, &path.display());
         Ok(())
     }
 
-    fn show(&mut self, name: &str, place: &dyn Display) {
+    fn show_port(&mut self, address: SocketAddr, protocol: Protocol, how: &str) {
+        let tls = if self.certificates.is_some() { " (TLS)" } else { "" };
+        self.show(protocol, &format_args!("{address}{tls}{how}"));
+        if !self.hosts.contains(&address.ip()) {
+            self.hosts.push(address.ip());
+        }
+        if protocol == Protocol::Http {
+            self.http.get_or_insert(address);
+        }
+    }
+
+    fn show(&mut self, protocol: Protocol, place: &dyn Display) {
+        let name = name_of(protocol);
         let comma = if self.shown.is_empty() { "" } else { ", " };
         // Writing to a string cannot fail.
         let _ = write!(self.shown, "{comma}{name} {place}");
@@ -162,6 +240,29 @@ impl Listeners {
             Ok(BoundListener { socket, port, acceptor: acceptor(certificates, port) })
         };
         https.map(second).collect()
+    }
+}
+
+/// As the log and a service manager call it.
+fn name_of(protocol: Protocol) -> &'static str {
+    if protocol == Protocol::Http { "http" } else { "tcp" }
+}
+
+/// What is spoken at an inherited socket: its name says so, or its port.
+fn protocol_of(inherited: &Inherited, config: &Config) -> Result<Protocol, StartError> {
+    let port = match inherited.place {
+        Place::Port(address) => Some(address.port()),
+        Place::Path(_) => None,
+    };
+    match &*inherited.name {
+        "tcp" => Ok(Protocol::Frames),
+        "http" => Ok(Protocol::Http),
+        _ if port == Some(config.tcp_port) => Ok(Protocol::Frames),
+        _ if port == Some(config.http_port) => Ok(Protocol::Http),
+        name => Err(StartError::Other(format!(
+            "LISTEN_FDNAMES: a socket is called {name:?} and is at neither TCP_PORT nor HTTP_PORT: its unit needs \
+             FileDescriptorName=tcp or http"
+        ))),
     }
 }
 
@@ -196,8 +297,8 @@ mod tests {
     #[test]
     fn a_number_says_which_port_it_is() {
         for protocol in [Protocol::Frames, Protocol::Http] {
-            for seats in [false, true] {
-                let port = Port { protocol, seats };
+            for (seats, is_path) in [(false, false), (true, false), (true, true)] {
+                let port = Port { protocol, seats, is_path };
                 assert_eq!(Port::of(port.tag()), port);
             }
         }

@@ -2,28 +2,44 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `audit` | the audit log of a server, from its start to its end |
 //! | `certificate` | the certificate of the server in logs, metrics and `/health` |
+//! | `clock` | the clock beside the times in the log |
 //! | `data_dir_watch` | looks once a second whether the data directory is still there |
 //! | `descriptors` | shares the file descriptors out: log, shards, connections |
 //! | `error` | why the server did not start |
+//! | `follow_settings` | a shard takes over settings that were read again |
+//! | `http_settings` | what the settings say to the HTTP port and to the dashboard |
 //! | `listeners` | TCP ports and unix sockets, and which protocol each speaks |
+//! | `live_settings` | the settings that count by now, read again on SIGHUP |
+//! | `placement` | where the shards run: on a CPU each, or on any |
 //! | `progress` | how often a start reports its progress |
 //! | `recovery` | opens the log and replays it into the shard |
 //! | `reshard` | rewrites a data directory for another number of shards |
 //! | `signals` | SIGTERM, SIGINT, SIGHUP |
 //! | `start` | settings to running shards to the end of the process |
+//! | `start_report` | how far a start is |
 //! | `startup_http` | answers `/health` and `/ready` while the log is recovered |
 //! | `warnings` | what settings and files let others do |
+//! | `watchdog` | signs of life for a service manager |
 
+pub(super) mod audit;
 pub(super) mod certificate;
+pub(super) mod clock;
 pub(super) mod data_dir_watch;
 pub(super) mod descriptors;
 pub(super) mod error;
+mod follow_settings;
+mod http_settings;
 pub(super) mod listeners;
+pub(super) mod live_settings;
+mod placement;
 pub(super) mod progress;
 pub(super) mod recovery;
 pub(super) mod reshard;
 pub(super) mod signals;
 pub(super) mod start;
+mod start_report;
 pub(super) mod startup_http;
 pub(super) mod warnings;
+mod watchdog;

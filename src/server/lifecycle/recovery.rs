@@ -14,6 +14,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+/// What the log of a shard takes of the disk until its first job comes.
+const FIRST_BYTES: u64 = 1 << 20;
+
 /// Records between two looks of a shard at [`RecoveryProgress`].
 const RECORDS_PER_LOOK: u64 = 1024;
 
@@ -73,8 +76,8 @@ impl fmt::Display for RecoveryProgress {
 /// another number.
 const COMPLETED_MAX_BEFORE: u32 = 50_000;
 
-/// The settings of a shard's state machine.
-pub fn shard_config(config: &Config, seed: u64) -> corq_shards::Config {
+/// The settings of the state machine of one of so many shards.
+pub fn shard_config(config: &Config, shards: usize, seed: u64) -> corq_shards::Config {
     corq_shards::Config {
         completed_max: config.completed_max,
         unsaid_completed_max: config.completed_max.max(COMPLETED_MAX_BEFORE),
@@ -83,6 +86,8 @@ pub fn shard_config(config: &Config, seed: u64) -> corq_shards::Config {
         bulk_slice: corq_shards::SLICE,
         interval_min_ms: config.cron_min_interval_ms,
         scheduled_per_second: config.scheduled_pushes_per_second,
+        expired_kept_ms: config.dlq_expired_kept_ms,
+        remembered_bytes_max: config.remembered_bytes_max(shards),
         seed,
         hash_key: secret::hash_key(),
         token_key: secret::token_key(),
@@ -126,6 +131,7 @@ pub fn open_log(
         bytes_max: config.data_bytes_max(shards),
         // What the jobs need is known once they are.
         reserve_bytes: 2 * segment_bytes(config),
+        first_bytes: FIRST_BYTES,
         ..LogConfig::new(index as u16, mode)
     };
     let began = Instant::now();
@@ -143,21 +149,26 @@ pub fn open_log(
         }
         shard.replay(position.0, record)
     };
-    let (log, recovery) = Log::open(&settings, store, replay)
+    let (mut log, recovery) = Log::open(&settings, store, replay)
         .map_err(|error| explain(&error, config.data_path().as_deref()))?;
     if recovery.records > 0 {
+        // Here files may take their time. On a full disk it is asked for again. What never had a job takes none.
+        log.make_room(settings.reserve_bytes);
+        let duration_ms = began.elapsed().as_millis() as u64;
         tracing::info!(
-            "shard {index} recovered {} jobs from {} records in {} segments ({} MB) in {} ms",
+            shard = index,
+            duration_ms,
+            "shard {index} recovered {} jobs from {} records in {} segments ({} MB) in {duration_ms} ms",
             shard.holdings().jobs,
             recovery.records,
             recovery.segments,
             recovery.bytes >> 20,
-            began.elapsed().as_millis(),
         );
     }
     let unknown = shard.unknown_job_records();
     if unknown > 0 {
         tracing::error!(
+            shard = index,
             "shard {index} found {unknown} records about jobs that its log does not have: something of it \
              is lost, or this is a bug; please report it with the output of 'corq log verify'"
         );
@@ -187,6 +198,7 @@ pub fn explain(error: &OpenError, data: Option<&Path>) -> String {
 pub fn warn_of_dropped(index: usize, recovery: &Recovery) {
     if let Some(dropped) = &recovery.dropped {
         tracing::warn!(
+            shard = index,
             "shard {index} dropped {} bytes from byte {} of {} on: {}; the torn tail of a crash, \
              never acknowledged as synced",
             dropped.bytes,

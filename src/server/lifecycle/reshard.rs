@@ -8,6 +8,7 @@
 #[cfg(test)]
 pub(super) mod tests;
 
+use super::clock;
 use super::recovery::{explain, segment_bytes, shard_config, warn_of_dropped};
 use crate::config::Config;
 use crate::server::shard_mail::slots::Slots;
@@ -289,7 +290,8 @@ impl Change<'_> {
     /// Replays an old log.
     fn read(&mut self, index: u16) -> Result<Shard, Halt> {
         self.enter(Stage::Reading, index, self.data.shards());
-        let mut shard = Shard::new(shard_config(self.config, 0));
+        let shards = usize::from(self.data.shards());
+        let mut shard = Shard::new(shard_config(self.config, shards, 0));
         let data = self.data;
         let kept = (data.id(), data.is_begun());
         let read = self.read_log(data.path(), kept, index, |_, position, record| {
@@ -297,6 +299,7 @@ impl Change<'_> {
         });
         self.unreadable = matches!(read, Err(Halt::Failed(_)));
         read?;
+        clock::check_old(usize::from(index), &mut shard);
         self.progress.jobs.1 += shard.contents().jobs_in_all();
         Ok(shard)
     }
@@ -357,7 +360,7 @@ impl Change<'_> {
         let next = self.next;
         for index in 0..shards {
             self.enter(Stage::Checking, index, shards);
-            let mut shard = Shard::new(shard_config(self.config, 0));
+            let mut shard = Shard::new(shard_config(self.config, usize::from(shards), 0));
             self.read_log(next.path(), (next.id(), true), index, |_, position, record| {
                 shard.replay(position, record).map_err(|error| Trouble::Other(error.to_string()))
             })?;

@@ -1,29 +1,46 @@
 //! From settings to running shards, and back.
 
+use super::audit::Audit;
 use super::certificate;
+use super::clock;
 use super::data_dir_watch::DataDirWatch;
 use super::descriptors::Descriptors;
 use super::error::{StartError, other};
+use super::http_settings::{http_settings, rules};
 use super::listeners::{BoundListener, Listeners};
+use super::live_settings::{FollowedSettings, LiveSettings};
+use super::placement;
 use super::progress::ProgressLimiter;
 use super::recovery::{RecoveryProgress, open_log, shard_config};
 use super::reshard::{Halt, Progress, reshard};
-use super::signals::SignalHandler;
+use super::signals::{Reloads, SignalHandler};
+use super::start_report::StartReport;
 use super::startup_http::StartupHttp;
 use super::warnings;
-use crate::config::{Config, Durability, RequestsMax};
-use crate::server::connection::auth::Guard;
+use super::watchdog::Watchdog;
+use crate::backups::scheduler::{Scheduler, Surroundings};
+use crate::backups::state::BackupState;
+use crate::checks::machine;
+use crate::config::{Config, Durability, Layers, PlacementChoice};
+use crate::otlp::span::Step;
+use crate::server::about::state::About;
+use crate::server::access::guard::{Guard, Sources};
+use crate::server::access::shown::ShardAccess;
 use crate::server::event_loop::{Ending, EventLoop, Fatal};
-use crate::server::http::{HttpState, Rule, Rules, Settings};
+use crate::server::http::HttpState;
+use crate::server::multi_shard::backup_point::BackupPoints;
 use crate::server::shard_mail::message::Batch;
 use crate::server::shard_mail::outbox::Outbox;
 use crate::server::shard_mail::slots::Slots;
 use crate::server::shard_server::{ShardServer, ShardSettings};
+use crate::server::spans::{self, Spans};
 use crate::server::storage::data_presence::{DataPresence, Home};
 use crate::server::storage::engine::Engine;
 use crate::server::storage::journal::LogJournal;
 use crate::server::webhooks::Webhooks;
 use crate::server::webhooks::delivery;
+use corq_io::batch_post::{self, BatchPoster};
+use corq_io::cgroup;
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host};
 use corq_io::log::{DataDir, Leftover, Presence, user_of_shards};
@@ -31,6 +48,7 @@ use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Permits, Reactor};
 use corq_io::privileges::{Acting, User};
 use corq_io::runtime::{self, Shards};
+use corq_io::service_manager::ServiceManager;
 use corq_io::signal::{self, Signal, Signals};
 use corq_io::tls::CertificateStore;
 use corq_io::umask;
@@ -38,6 +56,7 @@ use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,6 +70,12 @@ const READY_PAUSE: Duration = Duration::from_millis(50);
 /// does not let it.
 const HELD_MAX: Duration = Duration::from_secs(6);
 
+/// How long the end waits for the last entries of the audit log: only a disk that does not answer takes so long.
+const AUDIT_END_MAX: Duration = Duration::from_secs(5);
+
+/// How long the end waits for a backup that is broken off. What is left of it the next start removes.
+const BACKUP_END_MAX: Duration = Duration::from_secs(2);
+
 /// What one shard is given.
 struct Seed {
     endpoint: Endpoint<Batch>,
@@ -61,15 +86,20 @@ struct Seed {
 
 /// What all shards share, and only read.
 struct Common {
-    config: Config,
+    /// As they were at the start.
+    config: Arc<Config>,
+    live: Arc<LiveSettings>,
     slots: Slots,
     guard: Arc<Guard>,
+    audit: Arc<Audit>,
+    backups: Arc<BackupState>,
     ending: Arc<Ending>,
     /// Of the data directory.
     log_id: u64,
     /// What is not there of the logs is missing.
     is_begun: bool,
     webhooks: Feed,
+    spans: Option<batch_post::Feed<Step>>,
     recovery: RecoveryProgress,
     permits: Permits,
     /// Files of its log that a shard may have open besides those that it writes.
@@ -78,7 +108,10 @@ struct Common {
     presence: Option<Arc<Presence>>,
     /// Where they are.
     home: Option<Arc<Home>>,
+    about: About,
     certificates: Option<Arc<CertificateStore>>,
+    /// Tells this life of the server from all others, for clients that come back.
+    epoch: u64,
 }
 
 /// A shard that has ended by itself, and has said why.
@@ -96,13 +129,30 @@ enum Begun {
     Stopped(Signal),
 }
 
-/// Runs the server until a signal ends it.
-pub fn serve(config: Config) -> Result<(), StartError> {
+/// As many shards as there are CPUs with time for them. More would be stopped in the middle of their work.
+fn shards_of(host: &Host) -> usize {
+    let (allowed, quota) = (host.cpus.len(), cgroup::cpu_quota());
+    let shards = cgroup::cpus_with_time(allowed, quota);
+    if let Some(quota) = quota.filter(|_| shards < allowed) {
+        tracing::info!(
+            "the control group leaves time for {quota:.2} of {allowed} CPUs: {shards} shards, unless SHARDS says otherwise"
+        );
+    }
+    shards
+}
+
+/// Runs the server until a signal ends it. The settings are read again from `layers`.
+pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
     let signals = Signals::block().map_err(|error| other("cannot block signals", error))?;
     umask::keep_others_out();
     let host = host::probe().map_err(StartError::Host)?;
-    let shards = config.shards.map_or(host.cpus.len(), usize::from);
+    let shards = config.shards.map_or_else(|| shards_of(&host), usize::from);
     config.check(shards).map_err(StartError::Other)?;
+    config.origins.notes.iter().for_each(|note| tracing::warn!("{note}"));
+    let live = Arc::new(LiveSettings::new(config, layers, shards));
+    let config = live.config();
+    let manager = ServiceManager::of_environment().map_err(|e| other("NOTIFY_SOCKET", e))?;
+    let manager = Arc::new(manager);
     let most = (config.connections_max, delivery::THREADS_MAX);
     let shares = Descriptors::share_out(host.nofile, shards, most.0, most.1);
     let shares = shares.map_err(StartError::Other)?;
@@ -110,7 +160,16 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let at_once = net::Config::default().accepted_at_once();
     let permits = Permits::new(shares.connections, shards + 1, at_once);
     let certificates = certificate::open(&config).map_err(StartError::Other)?;
-    let signal_handler = SignalHandler::new(signals, certificates.clone());
+    let guard = Arc::new(Guard::new(token_sources(&config)).map_err(StartError::Other)?);
+    let audit = Arc::new(Audit::default());
+    let reloads = Reloads {
+        certificates: certificates.clone(),
+        guard: Arc::clone(&guard),
+        settings: Arc::clone(&live),
+        manager: Arc::clone(&manager),
+        audit: Arc::clone(&audit),
+    };
+    let signal_handler = SignalHandler::new(signals, reloads);
     let mut data = match config.data_path() {
         None => None,
         Some(path) => {
@@ -119,46 +178,58 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             Some(DataDir::open(&path, shards as u16).map_err(|error| other("data path", error))?)
         }
     };
-    let ports = Listeners::bind(&config, shards, certificates.as_ref())?;
-    let startup_http = open_startup_http(&config, &ports, permits.clone())
-        .map_err(|e| other("cannot answer at HTTP_PORT", e))?;
+    let inherited = net::inherited().map_err(|error| other("inherited sockets", error))?;
+    let ports = Listeners::bind(&config, shards, certificates.as_ref(), inherited)?;
+    let open = |https| StartupHttp::open(https, rules(&config), permits.clone());
+    let startup_http = ports.https().and_then(open);
+    let startup_http = startup_http.map_err(|e| other("cannot answer at HTTP_PORT", e))?;
+    let report = StartReport::new(startup_http, Arc::clone(&manager));
     let slots = Slots::new(shards);
     if let Some(data) = &mut data
-        && let Err(halt) = fit(&config, data, &slots, &signal_handler, &startup_http)
+        && let Err(halt) = fit(&config, data, &slots, &signal_handler, &report)
     {
         return match halt {
             Halt::Stopped => Ok(()),
             Halt::Failed(reason) => Err(StartError::Other(reason)),
         };
     }
+    open_audit(&config, data.as_ref(), &guard, &audit)?;
     let mesh = Mesh::<Batch>::new(shards).map_err(|error| other("cannot make the mesh", error))?;
     let wakers: Vec<Waker> = mesh.iter().map(Endpoint::waker).collect();
-    let guard = Guard::new(config.tokens())
-        .map_err(|_| StartError::Other("the system gives no randomness".into()))?;
     let ending = Arc::new(Ending::default());
     let pool = delivery::start(&config, shares.posters)
         .map_err(|e| other("cannot start the webhooks", e))?;
+    let poster = spans::delivery::start(&config).map_err(|e| other("OTLP_ENDPOINT", e))?;
     let home = data.as_ref().map(home_of).transpose().map_err(|error| other("data path", error))?;
     let presence = data.as_ref().map(|data| Arc::new(Presence::new(data.shards())));
     let common = Arc::new(Common {
         permits,
         log_files: shares.log_files,
         presence: presence.clone(),
+        about: About {
+            machine: machine::of_host(&host).into(),
+            data: data.as_ref().map(|data| Arc::new(data.path().to_path_buf())),
+        },
         home: home.map(Arc::new),
         slots,
-        guard: Arc::new(guard),
+        guard: Arc::clone(&guard),
+        audit: Arc::clone(&audit),
+        backups: Arc::default(),
         ending: Arc::clone(&ending),
         log_id: data.as_ref().map_or(0, DataDir::id),
         is_begun: data.as_ref().is_some_and(DataDir::is_begun),
         webhooks: pool.feed(),
+        spans: poster.as_ref().map(BatchPoster::feed),
         recovery: RecoveryProgress::new(data.as_ref().map(DataDir::path), shards),
         certificates,
+        epoch: uuid::Uuid::new_v4().as_u64_pair().1,
         config,
+        live: Arc::clone(&live),
     });
-    let Listeners { of_shards: listeners, shown, files, .. } = ports;
-    let (running, ready) = spawn(&host, &common, mesh, listeners)?;
-    let mut data_watch = None;
-    match await_shards(&common, &ready, &signal_handler, &startup_http) {
+    let Listeners { of_shards: listeners, shown, http, hosts, files, .. } = ports;
+    let (running, ready) = spawn(&host, common.config.placement, &common, mesh, listeners)?;
+    let (mut data_watch, mut backups) = (None, None);
+    match await_shards(&common, &ready, &signal_handler, &report) {
         Begun::Ready => {
             if let Some(data) = &mut data {
                 data.set_begun(true).map_err(|error| other("data path", error))?;
@@ -167,22 +238,37 @@ pub fn serve(config: Config) -> Result<(), StartError> {
                 let made = DataDirWatch::new(data, presence);
                 data_watch = Some(made.map_err(|error| other("data path", error))?);
             }
-            startup_http
-                .leave()
+            report
+                .end()
                 .map_err(|error| other("the answers at HTTP_PORT before the start", error))?;
             ending.open.store(true, Ordering::Release);
             wakers.iter().for_each(Waker::wake);
             shares.announce(host.nofile, shards, most.0);
-            announce(&common, &shown);
+            announce(&common, &shown, http, &hosts);
+            audit.note_start(shards);
+            backups = begin_backups(&common, data.as_ref(), &wakers)?;
+            signal_handler.is_ready(&format!("serves {shown}"));
+            let mut watchdog = Watchdog::new(&manager, shards);
+            let pause =
+                watchdog.as_ref().map_or(DataDirWatch::PAUSE, |it| it.pause(DataDirWatch::PAUSE));
             // An error here would mean that the set of signals is not one.
+            let news = || (guard.changes(), live.changes());
+            let mut known = news();
             let look = || {
+                if known != news() {
+                    known = news();
+                    wakers.iter().for_each(Waker::wake);
+                }
+                if let Some(watchdog) = &mut watchdog {
+                    watchdog.look(&ending.pulse, || wakers.iter().for_each(Waker::wake));
+                }
                 if let Some(data_watch) = &mut data_watch
                     && data_watch.look()
                 {
                     wakers.iter().for_each(Waker::wake);
                 }
             };
-            let signal = signal_handler.wait(DataDirWatch::PAUSE, look);
+            let signal = signal_handler.wait(pause, look);
             let signal = signal.map_err(|error| other("cannot wait for signals", error))?;
             tracing::info!("stopping on {signal:?}");
         }
@@ -194,7 +280,12 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             common.recovery.give_up();
         }
     }
-    let give_up = Instant::now() + Duration::from_millis(common.config.shutdown_timeout_ms);
+    let limit = Duration::from_millis(live.config().shutdown_timeout_ms);
+    let give_up = Instant::now() + limit;
+    if let Some(backups) = backups {
+        backups.stop(give_up.min(Instant::now() + BACKUP_END_MAX));
+    }
+    manager.stopping(limit + HELD_MAX + HELD_MAX);
     ending.wanted.store(true, Ordering::Release);
     wakers.iter().for_each(Waker::wake);
     let outcome = match running.join_before(give_up + HELD_MAX) {
@@ -204,17 +295,49 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         }),
         None => Err(StartError::Other(format!(
             "the log was not closed within {} ms: the kernel holds a shard, as while a disk does not answer",
-            common.config.shutdown_timeout_ms + HELD_MAX.as_millis() as u64
+            (limit + HELD_MAX).as_millis()
         ))),
     };
     let outcome = outcome.and(data_watch.map_or(Ok(()), DataDirWatch::end));
     drop(files);
     drop(data);
     delivery::stop(pool, give_up);
+    spans::delivery::stop(poster, give_up);
+    audit.end(outcome.is_ok(), Instant::now() + AUDIT_END_MAX);
     if outcome.is_ok() {
         tracing::info!("stopped");
     }
     outcome
+}
+
+/// Starts the thread that makes backups by the schedule; not without a data directory.
+fn begin_backups(
+    common: &Arc<Common>,
+    data: Option<&DataDir>,
+    wakers: &[Waker],
+) -> Result<Option<Scheduler>, StartError> {
+    let (Some(data), Some(first)) = (data, wakers.first().cloned()) else { return Ok(None) };
+    let live = Arc::clone(&common.live);
+    let scheduler = Scheduler::start(Surroundings {
+        config: Box::new(move || live.config()),
+        wake: Box::new(move || first.wake()),
+        state: Arc::clone(&common.backups),
+        data: data.path().to_path_buf(),
+    });
+    scheduler.map(Some).map_err(|error| other("cannot start the backups", error))
+}
+
+/// Opens the audit log, with the rights of the user whose data directory it is in.
+fn open_audit(
+    config: &Config,
+    data: Option<&DataDir>,
+    guard: &Guard,
+    audit: &Audit,
+) -> Result<(), StartError> {
+    let path = data.map(DataDir::path);
+    let acting = path.map(act_in).transpose();
+    let _acting = acting.map_err(|error| other("data path", error))?;
+    audit.open(config, path, guard)
 }
 
 /// From the root on, whatever the settings say and whatever becomes of the directory later.
@@ -224,24 +347,13 @@ fn home_of(data: &DataDir) -> std::io::Result<Home> {
     Ok(Home { path: path.to_string_lossy().into(), directory: data.identity()?.to_string() })
 }
 
-/// Starts the answers at the HTTP port that last until the shards are there.
-fn open_startup_http(
-    config: &Config,
-    ports: &Listeners,
-    permits: Permits,
-) -> std::io::Result<StartupHttp> {
-    let startup_http = StartupHttp::open(ports.https()?, rules(config), permits)?;
-    startup_http.tell("at the beginning".into());
-    Ok(startup_http)
-}
-
 /// Makes the data directory one of as many shards as there are.
 fn fit(
     config: &Config,
     data: &mut DataDir,
     slots: &Slots,
     signal_handler: &SignalHandler,
-    startup_http: &StartupHttp,
+    report: &StartReport,
 ) -> Result<(), Halt> {
     match data.leftover() {
         None => {}
@@ -264,7 +376,7 @@ fn fit(
         if !pace.is_due() {
             return true;
         }
-        startup_http.tell(format!("changing from {before} shards to {after}: {progress}"));
+        report.progress(format!("changing from {before} shards to {after}: {progress}"));
         if pace.tells() {
             tracing::info!("changing from {before} shards to {after}: {progress}");
         }
@@ -284,10 +396,11 @@ fn fit(
     let acting = act_in(data.path()).map_err(|error| Halt::Failed(error.to_string()))?;
     let contents = reshard(config, data, slots, &mut watch)?;
     drop(acting);
+    let duration_ms = began.elapsed().as_millis() as u64;
     tracing::info!(
-        "changed {path} from {before} shards to {after}: {} jobs in {} ms",
+        duration_ms,
+        "changed {path} from {before} shards to {after}: {} jobs in {duration_ms} ms",
         contents.jobs_in_all(),
-        began.elapsed().as_millis(),
     );
     Ok(())
 }
@@ -299,6 +412,7 @@ fn act_in(directory: &Path) -> io::Result<Option<Acting>> {
 
 fn spawn(
     host: &Host,
+    choice: PlacementChoice,
     common: &Arc<Common>,
     mesh: Vec<Endpoint<Batch>>,
     listeners: Vec<Vec<BoundListener>>,
@@ -312,18 +426,20 @@ fn spawn(
         let chance = u64::from_le_bytes(chance);
         seeds.push(Seed { endpoint, listeners, chance, ready: ready.clone() });
     }
+    let placement = placement::of(choice, host, seeds.len());
     let common = Arc::clone(common);
-    let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
-        // On the heap: it holds the whole shard, and grows with it.
-        let outcome = run_shard(&common, index, seed);
-        outcome.map_err(|reason| {
-            tracing::error!("shard {index}: {reason}");
-            common.ending.failed.store(true, Ordering::Release);
-            // The others hold jobs whose answers need this shard: the process ends as a whole.
-            signal::request_stop();
-            Failed(index)
-        })
-    });
+    let shards =
+        runtime::spawn_shards(&host.cpus, placement, seeds, move |index, seed| async move {
+            // On the heap: it holds the whole shard, and grows with it.
+            let outcome = run_shard(&common, index, seed);
+            outcome.map_err(|reason| {
+                tracing::error!(shard = index, "shard {index}: {reason}");
+                common.ending.failed.store(true, Ordering::Release);
+                // The others hold jobs whose answers need this shard: the process ends as a whole.
+                signal::request_stop();
+                Failed(index)
+            })
+        });
     Ok((shards.map_err(|error| other("cannot start the shards", error))?, is_ready))
 }
 
@@ -332,7 +448,7 @@ fn await_shards(
     common: &Common,
     ready: &Receiver<()>,
     signal_handler: &SignalHandler,
-    startup_http: &StartupHttp,
+    report: &StartReport,
 ) -> Begun {
     let mut waiting = common.slots.shards();
     let mut pace = ProgressLimiter::default();
@@ -350,7 +466,7 @@ fn await_shards(
         if let Some(signal) = signal {
             return Begun::Stopped(signal);
         }
-        startup_http.tell(common.recovery.to_string());
+        report.progress(common.recovery.to_string());
         if pace.tells() {
             tracing::info!("recovering: {}", common.recovery);
         }
@@ -359,10 +475,16 @@ fn await_shards(
 }
 
 /// Says where the server listens.
-fn announce(common: &Common, shown: &str) {
+fn announce(common: &Common, shown: &str, http: Option<SocketAddr>, hosts: &[IpAddr]) {
     let config = &common.config;
-    for line in warnings::of(config, &rules(config)) {
+    for line in warnings::of(config, hosts, &rules(config)) {
         tracing::warn!("{line}");
+    }
+    let settings = config.config_file.as_deref().filter(|_| config.has_tokens_in_file());
+    for path in settings.into_iter().chain(config.auth_tokens_file.as_deref()) {
+        if let Some(line) = warnings::of_tokens(path) {
+            tracing::warn!("{line}");
+        }
     }
     let readable = config.data_path().and_then(|path| warnings::of_data(&path));
     if let Some(line) = readable {
@@ -381,6 +503,9 @@ fn announce(common: &Common, shown: &str) {
             certificate::shown(&certificates.identity())
         );
     }
+    if let Some(address) = http.filter(|_| config.ui) {
+        tracing::info!("the dashboard is at {}", dashboard_url(config, address));
+    }
     let data = config.data_path().map_or("none".into(), |path| path.display().to_string());
     let shards = common.slots.shards();
     tracing::info!(
@@ -389,17 +514,31 @@ fn announce(common: &Common, shown: &str) {
     );
 }
 
+/// Where a browser on this machine finds the dashboard.
+fn dashboard_url(config: &Config, address: SocketAddr) -> String {
+    let scheme = if config.tls_cert_file.is_some() { "https" } else { "http" };
+    let path = &config.ui_path;
+    if address.ip().is_unspecified() {
+        format!("{scheme}://localhost:{}{path}/", address.port())
+    } else {
+        format!("{scheme}://{address}{path}/")
+    }
+}
+
 fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
     let config = &common.config;
     let shards = common.slots.shards();
     let mut clock = Clock::new();
-    let mut shard = Shard::new(shard_config(config, seed.chance));
+    let mut shard = Shard::new(shard_config(config, shards, seed.chance));
     let kept = (common.log_id, common.is_begun);
     let log = match open_log(config, kept, common.log_files, index, &common.recovery, &mut shard) {
         Err(_) if common.recovery.is_given_up() => return Ok(()),
         opened => opened?,
     };
-    shard.restart(clock.read());
+    let now_ms = clock.read();
+    let mut journal = LogJournal::new(log);
+    clock::check(index, now_ms, &mut shard, &mut journal);
+    shard.restart(now_ms);
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,
         gather_us: config.gather_us(),
@@ -409,20 +548,26 @@ fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
     .map_err(|error| format!("cannot set up its ring: {error}"))?;
     reactor.limit(common.permits.clone());
     reactor.watch(seed.endpoint.wakeup());
-    let engine = Engine { shard, journal: LogJournal::new(log) };
+    let engine = Engine { shard, journal };
     let outbox = Outbox::new(seed.endpoint, shards);
     let shard_settings = ShardSettings {
         slots: common.slots.clone(),
-        guard: Arc::clone(&common.guard),
+        access: ShardAccess::new(Arc::clone(&common.guard), config.ui_read_only),
+        audit: common.audit.log(),
+        backups: BackupPoints::new(Arc::clone(&common.backups)),
         webhooks: Webhooks::new(common.webhooks.clone(), config.webhook_allow_private),
+        spans: Spans::new(common.spans.clone()),
         http: HttpState::new(http_settings(config)),
         unwritten_bytes_max: config.log_waiting_mb << 20,
         certificates: common.certificates.clone(),
         data_presence: DataPresence::new(common.presence.clone(), common.home.clone()),
+        about: common.about.clone(),
         permits: common.permits.clone(),
+        settings: FollowedSettings::new(Arc::clone(&common.live)),
     };
     let mut server = ShardServer::new(engine, outbox, shard_settings, index, clock.now_ms());
-    server.subscribers.keep_alive(config.stream_keep_alive_ms);
+    server.subscribers.begin(common.epoch, shards);
+    server.events.keep(config.events_kept as usize);
     let ending = Arc::clone(&common.ending);
     let timeout_ms = config.shutdown_timeout_ms;
     let turn =
@@ -430,27 +575,6 @@ fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
     turn.run().map_err(|fatal: Fatal| fatal.to_string())
 }
 
-fn rules(config: &Config) -> Rules {
-    Rules {
-        has_tokens: config.tokens().next().is_some(),
-        origins: config.cors_allow_origin.clone(),
-        hosts: config.allowed_hosts().map(Into::into).collect(),
-    }
-}
-
-fn http_settings(config: &Config) -> Settings {
-    let window_ms = config.rate_limit_window_ms;
-    let rule = |most: RequestsMax| most.0.map(|requests_max| Rule { window_ms, requests_max });
-    Settings {
-        rules: rules(config),
-        request_timeout_ms: config.http_request_timeout_ms,
-        idle_timeout_ms: config.http_idle_timeout_ms,
-        client_rule: rule(config.rate_limit_max_requests),
-        cleanup_ms: config.rate_limit_cleanup_ms,
-        frame_rule: rule(config.tcp_rate_limit_max_requests),
-        message_rule: rule(config.message_requests_max()),
-        auth_timeout_ms: config.auth_timeout_ms,
-        frame_timeout_ms: config.frame_timeout_ms,
-        metrics_are_guarded: config.require_auth_for_metrics,
-    }
+fn token_sources(config: &Config) -> Sources {
+    Sources { listed: config.auth_tokens.join(","), file: config.auth_tokens_file.clone() }
 }

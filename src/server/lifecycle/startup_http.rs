@@ -43,33 +43,33 @@ struct StartupState {
 /// The thread at the door. It is left alone when this is dropped without [`StartupHttp::leave`]: the process ends.
 #[derive(Debug)]
 pub struct StartupHttp {
-    told: Arc<StartupState>,
+    state: Arc<StartupState>,
     gone: Receiver<io::Result<()>>,
 }
 
 impl StartupHttp {
     /// Answers all who come to `listeners`, as `rules` let them in and there are permits for.
     pub fn open(listeners: Vec<BoundListener>, rules: Rules, permits: Permits) -> io::Result<Self> {
-        let told = Arc::new(StartupState::default());
-        let keeper = Arc::clone(&told);
+        let state = Arc::new(StartupState::default());
+        let shared = Arc::clone(&state);
         let (goes, gone) = channel();
         thread::Builder::new().name("corq-startup".into()).spawn(move || {
             let outcome =
-                StartupServer::new(keeper, rules, permits).and_then(|it| it.run(listeners, &goes));
+                StartupServer::new(shared, rules, permits).and_then(|it| it.run(listeners, &goes));
             // The start does not wait for what follows the leave.
             let _ = goes.send(outcome);
         })?;
-        Ok(Self { told, gone })
+        Ok(Self { state, gone })
     }
 
     /// How far the start is: words without quotes.
-    pub fn tell(&self, progress: String) {
-        *self.told.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    pub fn set_progress(&self, progress: String) {
+        *self.state.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 
     /// The shards take over. Returns when every client here has its answer, and no further one is accepted.
     pub fn leave(self) -> io::Result<()> {
-        self.told.leave.store(true, Ordering::Release);
+        self.state.leave.store(true, Ordering::Release);
         self.gone.recv().unwrap_or_else(|_| Err(io::Error::other("it has gone without a word")))
     }
 }
@@ -84,7 +84,7 @@ struct StartupClient {
 }
 
 struct StartupServer {
-    told: Arc<StartupState>,
+    state: Arc<StartupState>,
     rules: Rules,
     standing: Standing,
     reactor: Reactor,
@@ -92,7 +92,7 @@ struct StartupServer {
 }
 
 impl StartupServer {
-    fn new(told: Arc<StartupState>, rules: Rules, permits: Permits) -> io::Result<Self> {
+    fn new(state: Arc<StartupState>, rules: Rules, permits: Permits) -> io::Result<Self> {
         let standing = rules.standing();
         let mut reactor = Reactor::new(net::Config {
             ring_entries: 64,
@@ -104,7 +104,7 @@ impl StartupServer {
             ..net::Config::default()
         })?;
         reactor.limit(permits);
-        Ok(Self { told, rules, standing, reactor, visitors: HashMap::new() })
+        Ok(Self { state, rules, standing, reactor, visitors: HashMap::new() })
     }
 
     fn run(
@@ -122,7 +122,7 @@ impl StartupServer {
             for event in events.drain(..) {
                 self.take(event);
             }
-            if !leaving && self.told.leave.load(Ordering::Acquire) {
+            if !leaving && self.state.leave.load(Ordering::Acquire) {
                 leaving = true;
                 self.reactor.leave_listeners();
             }
@@ -164,7 +164,7 @@ impl StartupServer {
     fn take(&mut self, event: Event) {
         match event {
             Event::Accepted { conn, listener } => {
-                let through_path = Port::of(listener).seats;
+                let through_path = Port::of(listener).is_path;
                 let since = Instant::now();
                 let visitor = StartupClient { since, said: Vec::new(), seen: 0, through_path };
                 self.visitors.insert(conn, visitor);
@@ -218,7 +218,7 @@ impl StartupServer {
             Ok(None) if said.len() <= HEAD_BYTES_MAX => return,
             Ok(Some(head)) => {
                 let mut reply = match self.rules.judge_early(&head, *through_path) {
-                    Ok(()) => reply_to(&head, &self.told),
+                    Ok(()) => reply_to(&head, &self.state),
                     Err(error) => {
                         Reply { bodiless: head.method == Method::Head, ..Reply::of(error) }
                     }
@@ -253,10 +253,10 @@ impl Reply {
 }
 
 /// What a client gets that comes before the shards do.
-fn reply_to(head: &Head<'_>, told: &StartupState) -> Reply {
+fn reply_to(head: &Head<'_>, state: &StartupState) -> Reply {
     let bodiless = head.method == Method::Head;
     let asks = bodiless || head.method == Method::Get;
-    let progress = told.progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let progress = state.progress.lock().unwrap_or_else(PoisonError::into_inner);
     let starting = ErrorKind::Starting;
     let (text, code) = (starting.text(), starting.code().name());
     let (status, kind, body) = match Target::of(head.target).path {
@@ -304,7 +304,7 @@ mod tests {
     use std::net::TcpStream;
 
     fn listener(socket: std::net::TcpListener) -> BoundListener {
-        let port = Port { protocol: Protocol::Http, seats: false };
+        let port = Port { protocol: Protocol::Http, seats: false, is_path: false };
         BoundListener { socket: socket.into(), port, acceptor: None }
     }
 
@@ -327,7 +327,7 @@ mod tests {
         let permits = Permits::new(100, 1, 1);
         let startup_http =
             StartupHttp::open(vec![listener(socket)], Rules::default(), permits).unwrap();
-        startup_http.tell("5 of 9 MB read".into());
+        startup_http.set_progress("5 of 9 MB read".into());
         assert!(ask(address, &get("/healthz")).starts_with("HTTP/1.1 200"));
         assert!(ask(address, &get("/live")).ends_with("\r\n\r\nOK"));
         let head = ask(address, "HEAD /ready HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -3,18 +3,20 @@
 use crate::config::Config;
 use crate::server::http::Rules;
 use corq_io::log::shard_path;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A line for each of them.
-pub fn of(config: &Config, rules: &Rules) -> Vec<String> {
-    let host = config.listen_host();
+/// A line for each of them, of a server that listens at `hosts`, each once.
+pub fn of(config: &Config, hosts: &[IpAddr], rules: &Rules) -> Vec<String> {
+    let loopback = IpAddr::from([127, 0, 0, 1]);
+    let host = hosts.iter().find(|host| !host.is_loopback()).copied().unwrap_or(loopback);
     let has_tls = config.tls_cert_file.is_some();
-    let plain = !host.is_loopback() && !has_tls && config.tokens().next().is_some();
-    let unasked =
-        if config.host.is_none() { ", which is the default with AUTH_TOKENS" } else { "" };
+    let plain = !host.is_loopback() && !has_tls && config.has_tokens();
+    let is_default = config.host.is_none() && config.listen_hosts() == hosts;
+    let unasked = if is_default { ", which is the default with AUTH_TOKENS" } else { "" };
     let lines = [
-        (config.is_open_to_strangers(), format!(
+        (!host.is_loopback() && !config.has_tokens(), format!(
             "listening on {host} without AUTH_TOKENS: everybody who reaches this address can read and \
              delete every job"
         )),
@@ -48,6 +50,17 @@ pub fn of_data(path: &Path) -> Option<String> {
     })
 }
 
+/// Whether every user of the machine can read the file of tokens.
+pub fn of_tokens(path: &Path) -> Option<String> {
+    let is_open = path.metadata().is_ok_and(|about| about.permissions().mode() & 0o004 != 0);
+    is_open.then(|| {
+        format!(
+            "every user of this machine can read the tokens in {0}: chmod o= {0}",
+            path.display()
+        )
+    })
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -60,25 +73,26 @@ mod tests {
         let matches = command.get_matches_from(words.split_whitespace());
         let config = Config::from_arg_matches(&matches).unwrap();
         let rules = Rules {
-            has_tokens: config.tokens().next().is_some(),
+            has_tokens: config.has_tokens(),
             origins: config.cors_allow_origin.clone(),
             hosts: config.allowed_hosts().map(Into::into).collect(),
         };
-        of(&config, &rules)
+        of(&config, &config.listen_hosts(), &rules)
     }
 
     #[test]
     fn what_lets_others_in_or_lets_them_listen_is_told() {
         assert!(lines("").is_empty() && lines("--auth-tokens t --host 127.0.0.1").is_empty());
-        let told = lines("--auth-tokens t");
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("listening on 0.0.0.0, which is the default with AUTH_TOKENS"));
-        assert!(told[0].contains("TLS_CERT_FILE") && told[0].contains("HOST=127.0.0.1"));
-        let told = lines("--auth-tokens t --host 0.0.0.0");
-        assert!(told.len() == 1 && told[0].starts_with("listening on 0.0.0.0, without TLS"));
+        let said = lines("--auth-tokens t");
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("listening on 0.0.0.0, which is the default with AUTH_TOKENS"));
+        assert!(said[0].contains("TLS_CERT_FILE") && said[0].contains("HOST=127.0.0.1"));
+        let said = lines("--auth-tokens t --host 0.0.0.0");
+        assert!(said.len() == 1 && said[0].starts_with("listening on 0.0.0.0, without TLS"));
         assert!(lines("--auth-tokens t --tls-cert-file c --tls-key-file k").is_empty());
-        let told = lines("--host ::");
-        assert!(told.len() == 1 && told[0].contains("without AUTH_TOKENS"), "{told:?}");
+        let said = lines("--host ::");
+        assert!(said.len() == 1 && said[0].contains("without AUTH_TOKENS"), "{said:?}");
+        assert!(lines("--host localhost").is_empty());
         assert_eq!(lines("--cors-allow-origin * --allowed-hosts *").len(), 2);
     }
 
@@ -88,12 +102,12 @@ mod tests {
         let data = dir.path().join("data");
         let shard = shard_path(&data, 0);
         fs::create_dir_all(&shard).unwrap();
-        for (of_data_dir, of_shard, told) in
+        for (of_data_dir, of_shard, warns) in
             [(0o755, 0o755, true), (0o750, 0o755, false), (0o755, 0o750, false)]
         {
             fs::set_permissions(&data, Permissions::from_mode(of_data_dir)).unwrap();
             fs::set_permissions(&shard, Permissions::from_mode(of_shard)).unwrap();
-            assert_eq!(of_data(&data).is_some(), told, "{of_data_dir:o} {of_shard:o}");
+            assert_eq!(of_data(&data).is_some(), warns, "{of_data_dir:o} {of_shard:o}");
         }
     }
 }

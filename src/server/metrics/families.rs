@@ -2,7 +2,6 @@
 //! [`super`].
 
 use crate::server::event_loop::turn_meter::Longest;
-use corq_shards::job::State;
 
 /// When the certificate ends.
 pub(crate) const CERTIFICATE_EXPIRES: &str = "tls_certificate_expires_timestamp_seconds";
@@ -20,6 +19,13 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("jobs_pulled_total", Kind::Counter, "Jobs delivered since the start"),
     ("jobs_completed_total", Kind::Counter, "Jobs completed since the start"),
     ("jobs_failed_total", Kind::Counter, "Attempts failed since the start"),
+    ("jobs_retried_total", Kind::Counter, "Of those, the ones that another attempt follows"),
+    ("jobs_stalled_total", Kind::Counter, "Times the worker of a job went silent"),
+    (
+        "leases_expired_total",
+        Kind::Counter,
+        "Leases that ended by time: of stalled jobs, and of attempts that took too long",
+    ),
     (
         "dlq_retried_total",
         Kind::Counter,
@@ -41,6 +47,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Gauge,
         "Groups of jobs that have a job, a setting or a pull that waits for one",
     ),
+    ("queue_settings", Kind::Gauge, "Queues that are paused, limited or have rules"),
     ("group_settings", Kind::Gauge, "Groups of jobs for which something is set"),
     (
         "groups_lingering",
@@ -75,6 +82,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("flows_open", Kind::Gauge, "Committed flows whose jobs are not visible on all shards yet"),
     ("crons", Kind::Gauge, "Schedules"),
     (
+        "crons_missed_total",
+        Kind::Counter,
+        "Runs of schedules that were due and passed over: too late, overlapping, without a worker or room",
+    ),
+    (
         "crons_waiting",
         Kind::Gauge,
         "Commands on schedules that wait for another on the same schedule",
@@ -107,6 +119,32 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("webhook_backlog", Kind::Gauge, "Events that wait for webhooks"),
     ("webhook_backlog_bytes", Kind::Gauge, "Memory of the events that wait for webhooks"),
     ("webhook_threads", Kind::Gauge, "Threads that deliver to webhooks"),
+    (
+        "webhook_deliveries",
+        Kind::Gauge,
+        "Attempts to deliver that are remembered, at most 50 of a webhook",
+    ),
+    ("webhook_deliveries_bytes", Kind::Gauge, "Their memory, at most 16 KiB of a webhook"),
+    ("otlp_spans_exported_total", Kind::Counter, "Spans taken by the collector of traces"),
+    ("otlp_spans_dropped_total", Kind::Counter, "Spans lost because there was no room for them"),
+    (
+        "otlp_spans_abandoned_total",
+        Kind::Counter,
+        "Spans given up: the collector did not answer, or refused their post",
+    ),
+    (
+        "otlp_spans_rejected_total",
+        Kind::Counter,
+        "Spans that the collector refused of posts that it took",
+    ),
+    ("otlp_failed_posts_total", Kind::Counter, "Failed attempts to post spans"),
+    ("otlp_spans_waiting", Kind::Gauge, "Spans that wait for the collector or are on their way"),
+    ("otlp_spans_waiting_bytes", Kind::Gauge, "Their memory, at most 32 MiB"),
+    (
+        "otlp_jobs_remembered",
+        Kind::Gauge,
+        "Sampled jobs that went back to wait and of which it is remembered since when, at most 10,000 of a shard",
+    ),
     ("connections", Kind::Gauge, "Connections, those being closed included"),
     ("connections_max", Kind::Gauge, "Connections that all shards together may have"),
     ("connections_accepted_total", Kind::Counter, "Connections taken"),
@@ -183,6 +221,53 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Connections closed because they showed no token in time",
     ),
     (
+        "auth_failures_total",
+        Kind::Counter,
+        "Tokens that were shown and do not count: by Auth, by a request or by a login",
+    ),
+    ("browser_sessions", Kind::Gauge, "Sessions of browsers, with some whose time is over"),
+    ("audit_entries_total", Kind::Counter, "Entries written to the audit log"),
+    (
+        "audit_lost_total",
+        Kind::Counter,
+        "Entries of the audit log that are lost: it could not be written, or too many came at once",
+    ),
+    (
+        "audit_left_out_total",
+        Kind::Counter,
+        "Logins and refusals that another entry of the audit log counts",
+    ),
+    (
+        "audit_waiting",
+        Kind::Gauge,
+        "Entries of the audit log that wait for the end of their command",
+    ),
+    ("audit_bytes", Kind::Gauge, "Size of the audit log"),
+    ("backups_total", Kind::Counter, "Backups by the schedule that are complete"),
+    ("backup_failures_total", Kind::Counter, "Attempts at a backup by the schedule that failed"),
+    (
+        "backup_failures_in_a_row",
+        Kind::Gauge,
+        "Those of them since the last backup that is complete",
+    ),
+    (
+        "backup_removal_failures_total",
+        Kind::Counter,
+        "Backups after which old ones could not all be removed",
+    ),
+    (
+        "backup_last_success_timestamp_seconds",
+        Kind::Gauge,
+        "When the last backup by the schedule was begun that is complete; 0 if none is known",
+    ),
+    (
+        "backup_due_timestamp_seconds",
+        Kind::Gauge,
+        "When the next backup is due, in the past while it is late; 0 without a schedule",
+    ),
+    ("backup_last_duration_seconds", Kind::Gauge, "How long the last backup took"),
+    ("backup_last_bytes", Kind::Gauge, "Bytes of its files"),
+    (
         "frames_timeouts_total",
         Kind::Counter,
         "Connections closed in the middle of a frame or message that did not come in time",
@@ -210,6 +295,28 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("events_total", Kind::Counter, "Events that reached a shard with subscribers"),
     ("events_lost_total", Kind::Counter, "Events dropped because a client read too slowly"),
     (
+        "events_framed_total",
+        Kind::Counter,
+        "Events encoded for subscribers, once for all that share a choice",
+    ),
+    ("event_choices", Kind::Gauge, "Choices of events that differ"),
+    ("event_choice_patterns", Kind::Gauge, "Patterns of queues in them"),
+    ("event_choice_bytes", Kind::Gauge, "Memory of the names, patterns and jobs in them"),
+    (
+        "events_written_total",
+        Kind::Counter,
+        "Events written as text because a subscriber wants them",
+    ),
+    ("events_kept", Kind::Gauge, "Events kept for clients that come back"),
+    ("events_kept_bytes", Kind::Gauge, "Memory of those"),
+    ("event_resumes_total", Kind::Counter, "Event streams that went on from a Last-Event-ID"),
+    ("event_resume_gaps_total", Kind::Counter, "Those of them that may have missed events"),
+    (
+        "event_resumes_waiting",
+        Kind::Gauge,
+        "Event streams that wait until it is their turn to go on",
+    ),
+    (
         "events_waiting_bytes",
         Kind::Gauge,
         "Memory of events that clients have not taken yet, and of all else that waits for those",
@@ -222,6 +329,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Bytes of large replies on their way from one shard to another",
     ),
     ("replies_begun_bytes", Kind::Gauge, "Bytes of lists that are being written"),
+    (
+        "replies_begun_peak_bytes",
+        Kind::Gauge,
+        "The most of these and of what lists reserve, at a time",
+    ),
     ("replies_read_bytes", Kind::Gauge, "Bytes of replies that wait for records from the disk"),
     (
         "owed_bytes",
@@ -246,6 +358,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Writes that found no room where their blocks belong, and wait for it",
     ),
     (
+        "log_removal_failures_total",
+        Kind::Counter,
+        "Attempts to remove a file of the log that failed and are made again",
+    ),
+    (
         "log_scan_failures_total",
         Kind::Counter,
         "Reads of the oldest segment that failed and are tried again",
@@ -254,6 +371,8 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("log_spare_files", Kind::Gauge, "Preallocated files for further segments"),
     ("log_live_bytes", Kind::Gauge, "Live bytes of the log"),
     ("log_dead_bytes", Kind::Gauge, "Dead bytes of segments in use"),
+    ("attempts_remembered", Kind::Gauge, "Failed attempts that are remembered"),
+    ("attempts_remembered_bytes", Kind::Gauge, "Live bytes of the log that they take"),
     ("log_reclaimed_segments_total", Kind::Counter, "Segments removed by compaction"),
     ("log_reclaimed_bytes_total", Kind::Counter, "Bytes of segments removed by compaction"),
     ("log_rewritten_bytes_total", Kind::Counter, "Bytes rewritten by compaction"),
@@ -282,10 +401,31 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Gauge,
         "Connections that have sent more than their share of a turn",
     ),
+    ("history_queues", Kind::Gauge, "Queues whose last day is remembered step by step"),
+    ("history_bytes", Kind::Gauge, "Memory of what is remembered of the last day"),
+    (
+        "history_dropped_total",
+        Kind::Counter,
+        "Hours of queues forgotten early since all together took too much memory",
+    ),
+    ("watchers", Kind::Gauge, "Connections that get samples of figures"),
+    ("watch_samples_total", Kind::Counter, "Samples sent to them"),
+    (
+        "watch_skipped_total",
+        Kind::Counter,
+        "Samples left out for connections that had not read the one before",
+    ),
+    ("watch_looks_total", Kind::Counter, "Times a shard was asked for its part of a sample"),
+    ("bulk_tasks_running", Kind::Gauge, "Actions on many jobs that are under way"),
+    ("bulk_tasks_refused_total", Kind::Counter, "Actions refused because too many are under way"),
+    ("bulk_jobs_changed_total", Kind::Counter, "Jobs changed by actions on many"),
 ];
 
 /// How far the clock is ahead.
 pub(crate) const CLOCK_AHEAD: &str = "clock_ahead_seconds";
+
+/// By how much it was set back at the start.
+pub(crate) const CLOCK_SET_BACK: &str = "clock_set_back_seconds";
 
 /// A kind of duration: a histogram and a summary of quantiles for Prometheus, and a field of `Metrics`.
 pub(crate) struct Timed {
@@ -299,6 +439,11 @@ impl Timed {
     /// The family of its quantiles.
     pub(crate) fn summary(&self) -> String {
         self.family.replace("_ms", "_quantiles_ms")
+    }
+
+    /// The same families in seconds.
+    pub(crate) fn in_seconds(&self) -> [String; 2] {
+        ["_seconds", "_quantiles_seconds"].map(|unit| self.family.replace("_ms", unit))
     }
 }
 
@@ -324,18 +469,18 @@ pub(crate) const HISTOGRAMS: &[Timed] = &[
 pub(crate) const QUANTILES: [(&str, f64, &str); 3] =
     [("0.5", 0.5, "p50Ms"), ("0.99", 0.99, "p99Ms"), ("0.999", 0.999, "p999Ms")];
 
-/// The labelled families of each queue: name, help, state.
-pub(crate) const QUEUE_FAMILIES: &[(&str, &str, State)] = &[
-    ("queue_jobs_waiting", "Jobs of the queue that can be pulled", State::Waiting),
-    ("queue_jobs_active", "Jobs of the queue that a worker has", State::Active),
-    ("queue_jobs_delayed", "Jobs of the queue whose time has not come", State::Delayed),
-    (
-        "queue_jobs_waiting_children",
-        "Jobs of the queue whose dependencies are unmet",
-        State::WaitingChildren,
-    ),
-    ("queue_jobs_completed", "Completed jobs of the queue that are kept", State::Completed),
-    ("queue_jobs_dlq", "Jobs in the dead-letter queue of the queue", State::Failed),
+/// Families that are shown of each shard as well, under names that begin with `shard_`.
+pub(crate) const SHARD_FAMILIES: &[&str] = &[
+    "jobs",
+    "queues",
+    "leases",
+    "waiting_pulls",
+    "connections",
+    "log_live_bytes",
+    "log_disk_bytes",
+    "log_unwritten_bytes",
+    "log_memory_bytes",
+    "output_bytes",
 ];
 
 /// The families of the longest turns of one kind of work on one shard: name, help, value.

@@ -8,29 +8,39 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `families` | names, kinds and help texts |
+//! | `queue_choice` | which queues are listed one by one |
+//! | `queue_lines` | what is said of a queue |
+//! | `second_prefix` | the same lines under another prefix |
+//! | `share` | the part of one shard: where each number comes from |
 
 pub(super) mod families;
+pub(super) mod queue_choice;
+mod queue_lines;
+mod second_prefix;
+mod share;
 
-use super::connection::protocol::Protocol;
 use super::event_loop::turn_meter::{Longest, Work};
-use super::http::Limiter;
 use super::metrics::families::{
-    CERTIFICATE_EXPIRES, CLOCK_AHEAD, FAMILIES, HISTOGRAMS, Kind, QUANTILES, QUEUE_FAMILIES,
-    TURN_FAMILIES,
+    CERTIFICATE_EXPIRES, CLOCK_AHEAD, CLOCK_SET_BACK, FAMILIES, HISTOGRAMS, Kind, QUANTILES,
+    SHARD_FAMILIES, TURN_FAMILIES,
 };
-use super::shard_mail::message::GatheredPart;
-use super::shard_server::ShardServer;
-use crate::protocol::msgpack::writer::Writer;
+use super::metrics::queue_choice::{Longest as LongestQueues, QueueChoice};
+pub use super::metrics::queue_lines::QueueLines;
+use super::metrics::queue_lines::{QUEUE_FAMILIES, decimal, sample};
+use super::metrics::second_prefix::renamed;
+use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use corq_io::clock;
-use corq_io::net::Connections;
 use corq_io::tls::CertificateStatus;
-use corq_shards::job::State;
+use corq_shards::stats::Totals;
 use corq_shards::stats::latency::{EDGES_US, Timing};
-use corq_shards::stats::{Census, Totals};
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// Queues that are listed one by one. The others count in all sums.
 pub const QUEUES_SHOWN_MAX: usize = 10_000;
+
+/// With more queues than this, only queues that are chosen say how long their jobs have waited.
+const WAITS_QUEUES_MAX: u64 = 1000;
 
 /// Histograms of what the event loop of a shard times.
 #[derive(Debug, Default)]
@@ -62,63 +72,100 @@ impl Durations {
     }
 }
 
-/// Lines that tell of single queues, by family.
-#[derive(Debug, Default)]
-pub struct QueueLines {
-    rows: usize,
-    lines: [String; QUEUE_FAMILIES.len()],
-}
-
-impl QueueLines {
-    /// Adds those of a queue.
-    pub fn write(&mut self, queue: &str, count: impl Fn(State) -> u64) {
-        self.rows += 1;
-        let label = format!("{{queue=\"{}\"}}", escaped(queue));
-        for ((name, _, state), lines) in QUEUE_FAMILIES.iter().zip(&mut self.lines) {
-            sample(lines, name, &label, &count(*state).to_string());
-        }
-    }
-
-    /// How many queues they tell of.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// How long they are.
-    pub fn bytes(&self) -> usize {
-        self.lines.iter().map(String::len).sum()
-    }
-}
-
 /// The text of all metrics, to which the lines of single queues come page by page.
 #[derive(Debug)]
 pub struct MetricsText {
     head: String,
-    queues: [Vec<Vec<u8>>; QUEUE_FAMILIES.len()],
+    queues: QueuePieces,
     tail: String,
+    /// Which queues are listed.
+    pub choice: Arc<QueueChoice>,
+    /// Those with the most jobs, if only they are.
+    longest: LongestQueues,
+    /// Whether there are so few queues that each says how long its jobs have waited.
+    few_queues: bool,
+    /// Under which prefix all of it comes again, with the lines of queues under that.
+    second: Option<(Arc<str>, QueuePieces)>,
 }
 
+/// Lines of queues, by family.
+type QueuePieces = [Vec<Vec<u8>>; QUEUE_FAMILIES.len()];
+
 impl MetricsText {
+    /// Whether it says of each of its queues how long its jobs have waited.
+    pub fn has_waits(&self) -> bool {
+        self.few_queues || *self.choice != QueueChoice::All
+    }
+
+    /// The same text about these queues.
+    #[must_use]
+    pub fn of_queues(mut self, choice: Arc<QueueChoice>) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// Adds queues of which only those with the most jobs are listed. Returns how many bytes more are held.
+    pub fn add_longest(&mut self, some: &LongestQueues) -> usize {
+        let QueueChoice::Top(most) = *self.choice else { return 0 };
+        let before = self.longest.bytes();
+        self.longest.merge(some, most);
+        self.longest.bytes().saturating_sub(before)
+    }
+
+    /// The same text, and all of it again under this prefix.
+    #[must_use]
+    pub fn with(mut self, prefix: Option<Arc<str>>) -> Self {
+        self.second = prefix.map(|prefix| (prefix, QueuePieces::default()));
+        self
+    }
+
     /// Adds lines of queues. Returns their bytes.
     pub fn add_queues(&mut self, some: &QueueLines) -> usize {
-        for (pieces, lines) in self.queues.iter_mut().zip(&some.lines) {
-            pieces.push(lines.clone().into_bytes());
+        let mut bytes = some.bytes();
+        for (place, lines) in some.lines.iter().enumerate() {
+            self.queues[place].push(lines.clone().into_bytes());
+            if let Some((prefix, queues)) = &mut self.second {
+                let lines = renamed(lines, prefix).into_bytes();
+                bytes += lines.len();
+                queues[place].push(lines);
+            }
         }
-        some.bytes()
+        bytes
     }
 
     /// All of it, in order.
     pub fn take_pieces(&mut self) -> Vec<Vec<u8>> {
-        let mut pieces = vec![std::mem::take(&mut self.head).into_bytes()];
-        for ((name, help, _), lines) in QUEUE_FAMILIES.iter().zip(&mut self.queues) {
-            let mut text = String::new();
-            head(&mut text, name, "gauge", help);
-            pieces.push(text.into_bytes());
-            pieces.append(lines);
+        for lines in std::mem::take(&mut self.longest).lines() {
+            self.add_queues(lines);
         }
-        pieces.push(std::mem::take(&mut self.tail).into_bytes());
+        let (begun, tail) = (std::mem::take(&mut self.head), std::mem::take(&mut self.tail));
+        let second = self.second.take().map(|(prefix, queues)| {
+            pieces_of(renamed(&begun, &prefix), queues, renamed(&tail, &prefix), |text| {
+                renamed(&text, &prefix)
+            })
+        });
+        let queues = std::mem::take(&mut self.queues);
+        let mut pieces = pieces_of(begun, queues, tail, |text| text);
+        pieces.extend(second.into_iter().flatten());
         pieces
     }
+}
+
+fn pieces_of(
+    begun: String,
+    queues: QueuePieces,
+    tail: String,
+    name: impl Fn(String) -> String,
+) -> Vec<Vec<u8>> {
+    let mut pieces = vec![begun.into_bytes()];
+    for ((family, help, what), mut lines) in QUEUE_FAMILIES.iter().zip(queues) {
+        let mut text = String::new();
+        head(&mut text, family, what.kind(), help);
+        pieces.push(name(text).into_bytes());
+        pieces.append(&mut lines);
+    }
+    pieces.push(tail.into_bytes());
+    pieces
 }
 
 /// The longest turns of one kind of work on one shard.
@@ -134,13 +181,15 @@ struct TurnRow {
 pub struct Metrics {
     turns: Vec<TurnRow>,
     numbers: [u64; FAMILIES.len()],
+    /// The same of single shards.
+    shards: Vec<(usize, Box<[u64; FAMILIES.len()]>)>,
     timings: [Timing; HISTOGRAMS.len()],
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let (numbers, timings) = ([0; FAMILIES.len()], Default::default());
-        Self { turns: Vec::new(), numbers, timings }
+        Self { turns: Vec::new(), numbers, shards: Vec::new(), timings }
     }
 }
 
@@ -154,6 +203,20 @@ impl Metrics {
             *sum += timing;
         }
         self.turns.extend_from_slice(&other.turns);
+        self.shards.extend_from_slice(&other.shards);
+    }
+
+    /// What a family without labels is, by its name without the prefix.
+    pub fn figure(&self, family: &str) -> Option<f64> {
+        let seconds = |ms: u64| Some(ms as f64 / 1000.0);
+        match family {
+            CLOCK_AHEAD => seconds(clock::ahead_ms()),
+            CLOCK_SET_BACK => seconds(clock::set_back_ms()),
+            _ => {
+                let place = FAMILIES.iter().position(|(name, ..)| *name == family)?;
+                Some(self.numbers[place] as f64)
+            }
+        }
     }
 
     fn number(&self, name: &str) -> u64 {
@@ -184,35 +247,48 @@ impl Metrics {
         ];
         let longest = self.turns.iter().max_by_key(|row| row.longest.length_us);
         let longest_ms = longest.map_or(0.0, |row| row.longest.length_us as f64 / 1000.0);
-        writer.map(counts.len() + measures.len() + 3);
-        writer.str("longestTurnMs");
-        writer.number(longest_ms);
-        writer.str("longestTurnCommand");
-        writer.str(longest.map_or("", |row| row.work.name()));
+        let mut map = writer.begin_map();
+        map.key("longestTurnMs").number(longest_ms);
+        map.key("longestTurnCommand").str(longest.map_or("", |row| row.work.name()));
         for (name, count) in counts {
-            writer.str(name);
-            writer.uint(count);
+            map.key(name).uint(count);
         }
         for (name, measure) in measures {
-            writer.str(name);
             // People read two decimals.
-            writer.number((measure * 100.0).round() / 100.0);
+            map.key(name).number((measure * 100.0).round() / 100.0);
         }
-        writer.str("durations");
-        self.write_durations(writer);
+        self.write_durations(&mut map.map("durations"));
+    }
+
+    /// How long answers to pushes, pulls and acks have waited for the log: means and quantiles, 0 where there were none.
+    pub fn write_latency(&self, mut latency: MapWriter<'_>) {
+        let timed = ["push", "pull", "ack"].map(|field| {
+            let place = HISTOGRAMS.iter().position(|row| row.field == field);
+            (field, place.map(|place| &self.timings[place]))
+        });
+        let mut averages = latency.map("averages");
+        for (field, timing) in &timed {
+            averages.key(&format!("{field}Ms")).number(timing.map_or(0.0, Timing::mean_ms));
+        }
+        drop(averages);
+        let mut percentiles = latency.map("percentiles");
+        for (field, timing) in &timed {
+            let mut of_field = percentiles.map(field);
+            for (name, share) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)] {
+                let us = timing.and_then(|timing| timing.quantile_us(share)).unwrap_or(0);
+                of_field.key(name).number(us as f64 / 1000.0);
+            }
+        }
     }
 
     /// Quantiles of all that is timed, by what it is; of what has not happened yet there are none.
-    fn write_durations(&self, writer: &mut Writer<'_>) {
-        writer.map(HISTOGRAMS.len());
+    fn write_durations(&self, durations: &mut MapWriter<'_>) {
         for (row, timing) in HISTOGRAMS.iter().zip(&self.timings) {
-            writer.str(row.field);
-            let quantiles =
-                QUANTILES.map(|(_, share, field)| Some((field, timing.quantile_us(share)?)));
-            writer.map(quantiles.iter().flatten().count());
-            for (field, us) in quantiles.into_iter().flatten() {
-                writer.str(field);
-                writer.number(us as f64 / 1000.0);
+            let mut map = durations.map(row.field);
+            for (_, share, field) in QUANTILES {
+                if let Some(us) = timing.quantile_us(share) {
+                    map.key(field).number(us as f64 / 1000.0);
+                }
             }
         }
     }
@@ -226,7 +302,14 @@ impl Metrics {
         tls: Option<CertificateStatus>,
     ) -> MetricsText {
         let mut text = String::new();
-        let of_process: [(&str, &str, String); 4] = [
+        head(&mut text, "build_info", "gauge", "1; its labels say which build this is");
+        let label = format!(
+            "{{version=\"{}\",arch=\"{}\"}}",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::ARCH
+        );
+        sample(&mut text, "build_info", &label, "1");
+        let of_process: [(&str, &str, String); 5] = [
             ("shards", "Shards of the process", shards.to_string()),
             ("memory_bytes", "Resident memory of the process", memory_bytes.to_string()),
             ("uptime_seconds", "Time since the start", decimal(uptime_ms)),
@@ -234,6 +317,11 @@ impl Metrics {
                 CLOCK_AHEAD,
                 "How far the server's time is ahead of the system's, which was set back",
                 decimal(clock::ahead_ms()),
+            ),
+            (
+                CLOCK_SET_BACK,
+                "How far the clock was ahead when the log was written that this process started from",
+                decimal(clock::set_back_ms()),
             ),
         ];
         for (name, help, value) in of_process {
@@ -271,6 +359,7 @@ impl Metrics {
             head(&mut text, name, kind, help);
             sample(&mut text, name, "", &number.to_string());
         }
+        self.write_shards(&mut text);
         let begun = std::mem::take(&mut text);
         for (name, help, value) in TURN_FAMILIES {
             head(&mut text, name, "gauge", help);
@@ -280,222 +369,101 @@ impl Metrics {
             }
         }
         for (row, timing) in HISTOGRAMS.iter().zip(&self.timings) {
-            head(&mut text, row.family, "histogram", row.help);
-            write_histogram(&mut text, row.family, timing);
-            let summary = row.summary();
-            head(&mut text, &summary, "summary", &format!("{}; since the start", row.help));
-            write_summary(&mut text, &summary, timing);
+            let [in_seconds, summary_in_seconds] = row.in_seconds();
+            for (family, summary, unit) in [
+                (row.family, row.summary(), Unit::Milliseconds),
+                (&in_seconds, summary_in_seconds, Unit::Seconds),
+            ] {
+                head(&mut text, family, "histogram", row.help);
+                write_histogram(&mut text, family, timing, unit);
+                head(&mut text, &summary, "summary", &format!("{}; since the start", row.help));
+                write_summary(&mut text, &summary, timing, unit);
+            }
         }
-        MetricsText { head: begun, queues: Default::default(), tail: text }
+        MetricsText {
+            head: begun,
+            queues: QueuePieces::default(),
+            tail: text,
+            choice: Arc::default(),
+            longest: LongestQueues::default(),
+            few_queues: self.number("queues") <= WAITS_QUEUES_MAX,
+            second: None,
+        }
+    }
+
+    /// Some numbers of each shard.
+    fn write_shards(&self, text: &mut String) {
+        for family in SHARD_FAMILIES {
+            let Some(place) = FAMILIES.iter().position(|(name, ..)| name == family) else {
+                continue;
+            };
+            let name = format!("shard_{family}");
+            head(text, &name, "gauge", &format!("{}; of each shard", FAMILIES[place].2));
+            for (shard, numbers) in &self.shards {
+                sample(text, &name, &format!("{{shard=\"{shard}\"}}"), &numbers[place].to_string());
+            }
+        }
+    }
+}
+
+/// In what a family counts time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unit {
+    Milliseconds,
+    Seconds,
+}
+
+impl Unit {
+    /// So many microseconds in this unit.
+    fn of_us(self, us: u64) -> String {
+        match self {
+            Self::Milliseconds => decimal(us),
+            Self::Seconds => {
+                let text = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+                text.trim_end_matches('0').trim_end_matches('.').to_string()
+            }
+        }
     }
 }
 
 fn head(text: &mut String, name: &str, kind: &str, help: &str) {
-    // Writing to a string cannot fail; so it is below.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "# HELP corq_{name} {help}.\n# TYPE corq_{name} {kind}");
 }
 
-fn sample(text: &mut String, name: &str, labels: &str, value: &str) {
-    let _ = writeln!(text, "corq_{name}{labels} {value}");
-}
-
-/// Thousandths as a decimal number, without zeros that say nothing.
-fn decimal(thousandths: u64) -> String {
-    let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
-/// The value of a label, as the format wants it.
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-fn write_histogram(text: &mut String, name: &str, timing: &Timing) {
+fn write_histogram(text: &mut String, name: &str, timing: &Timing, unit: Unit) {
     let buckets = timing.buckets();
     let bucket = format!("{name}_bucket");
     let mut so_far = 0;
     for (place, count) in buckets.counts.iter().enumerate() {
         so_far += count;
-        let edge = EDGES_US.get(place).map_or("+Inf".to_string(), |&edge| decimal(edge));
+        let edge = EDGES_US.get(place).map_or("+Inf".to_string(), |&edge| unit.of_us(edge));
         sample(text, &bucket, &format!("{{le=\"{edge}\"}}"), &so_far.to_string());
     }
-    write_sum(text, name, timing);
+    write_sum(text, name, timing, unit);
 }
 
-fn write_summary(text: &mut String, name: &str, timing: &Timing) {
+fn write_summary(text: &mut String, name: &str, timing: &Timing, unit: Unit) {
     for (label, share, _) in QUANTILES {
         if let Some(us) = timing.quantile_us(share) {
-            sample(text, name, &format!("{{quantile=\"{label}\"}}"), &decimal(us));
+            sample(text, name, &format!("{{quantile=\"{label}\"}}"), &unit.of_us(us));
         }
     }
-    write_sum(text, name, timing);
+    write_sum(text, name, timing, unit);
 }
 
-fn write_sum(text: &mut String, name: &str, timing: &Timing) {
-    sample(text, &format!("{name}_sum"), "", &decimal(timing.buckets().sum_us));
+fn write_sum(text: &mut String, name: &str, timing: &Timing, unit: Unit) {
+    sample(text, &format!("{name}_sum"), "", &unit.of_us(timing.buckets().sum_us));
     sample(text, &format!("{name}_count"), "", &timing.count().to_string());
 }
 
-impl ShardServer {
-    /// This shard's part of `Metrics` and `Prometheus`.
-    pub(super) fn share_of_metrics(&self, conns: &Connections) -> GatheredPart {
-        let shard = &self.engine.shard;
-        let (totals, held) = (shard.totals(), shard.holdings());
-        let (net, log) = (self.net, self.engine.journal.log.counters());
-        let (segments, spares) = self.engine.journal.log.segments();
-        // One shard speaks for all.
-        let of_process = |number: u64| if self.me == 0 { number } else { 0 };
-        let live = shard.needed_bytes();
-        let of_webhooks = self.load_of_webhooks();
-        let subscribers = self.subscribers.counts();
-        let numbers = [
-            totals.pushed,
-            totals.pulled,
-            totals.completed,
-            totals.failed,
-            totals.dlq_retried,
-            totals.dlq_dropped,
-            held.jobs as u64,
-            held.queues as u64,
-            held.leases as u64,
-            held.waiters as u64,
-            held.timers as u64,
-            held.unique_keys as u64,
-            held.groups as u64,
-            held.group_settings,
-            held.groups_lingering,
-            held.groups_forgotten,
-            held.minutes as u64,
-            held.unreported as u64,
-            held.unreported_dropped,
-            self.open_flows.len() as u64,
-            self.child_patches.len() as u64,
-            held.crons as u64,
-            self.crons.backlog.len() as u64,
-            self.crons.backlog.bytes() as u64,
-            shard.notices_waiting(),
-            held.scheduled_put_off,
-            held.attended as u64,
-            self.workers.len() as u64,
-            self.workers.bytes() as u64,
-            self.workers.crowded_out(),
-            self.workers.presence.waiting() as u64,
-            shard.webhooks().len() as u64,
-            of_webhooks[0],
-            of_webhooks[1],
-            of_webhooks[2],
-            of_webhooks[3],
-            of_webhooks[4],
-            of_webhooks[5],
-            of_webhooks[6],
-            conns.len() as u64,
-            of_process(self.permits.most() as u64),
-            net.accepted,
-            net.rejected + conns.turned_away(),
-            net.given_away - self.migrations.seated(),
-            conns.tls_connections() as u64,
-            net.handshakes,
-            net.resumptions,
-            net.handshakes_failed,
-            net.handshakes_late,
-            conns.handshake_bytes() as u64,
-            net.handshakes_crowded_out,
-            net.not_tls,
-            self.http.counters.handshakes,
-            net.truncated,
-            net.corrupt,
-            net.accept_pauses,
-            net.drains_cut,
-            self.sessions.count(Protocol::Http) as u64,
-            self.http.counters.requests,
-            self.http.counters.timeouts,
-            self.http.counters.cross_origin,
-            self.http.counters.limited,
-            self.http.limiter.as_ref().map_or(0, Limiter::len) as u64,
-            self.http.bodies.bytes() as u64,
-            self.http.counters.crowded_out,
-            self.receive_memory.bytes() as u64,
-            self.unauthenticated_memory.bytes() as u64,
-            self.frames_crowded_out,
-            self.command_bytes() as u64,
-            self.deadlines.tokens,
-            self.deadlines.frames,
-            self.long_refused,
-            conns.output_bytes() as u64,
-            self.send_memory.crowded_out(),
-            net.received_bytes,
-            net.sent_bytes,
-            net.buffers_exhausted,
-            subscribers.sse,
-            subscribers.websocket,
-            subscribers.events,
-            subscribers.lost,
-            self.subscribers.waiting_bytes(conns) as u64,
-            net.late,
-            self.tasks.len() as u64,
-            self.large_replies.in_transit_bytes() as u64,
-            self.large_replies.begun_bytes() as u64,
-            self.cold.bytes() as u64,
-            self.shared_values.bytes() as u64,
-            self.shared_values.reads(),
-            self.transcodings.len() as u64,
-            self.transcodings.slices(),
-            self.transcodings.writing_bytes() as u64,
-            self.large_replies.len() as u64,
-            self.outbox.stuck() as u64,
-            log.records,
-            log.blocks,
-            log.block_bytes,
-            log.syncs,
-            log.cold_reads,
-            log.segment_failures,
-            log.held_writes,
-            self.compaction.scan_failures(),
-            segments,
-            spares,
-            live,
-            self.engine.journal.log.used_bytes().saturating_sub(live),
-            log.dropped,
-            log.dropped_bytes,
-            self.compaction.rewritten_bytes,
-            shard.unknown_job_records(),
-            u64::from(self.engine.journal.is_full(&shard.space_forecast())),
-            u64::from(self.said_lack.is_some()),
-            of_process(u64::from(self.data_presence.is_gone())),
-            of_process(self.data_presence.looks()),
-            self.compaction.refused_pushes,
-            self.compaction.evicted_jobs,
-            u64::from(self.engine.journal.pressure.stalled),
-            self.stalled_messages.len() as u64,
-            log.disk_bytes,
-            self.engine.journal.log.unwritten_bytes(),
-            self.engine.journal.log.memory_bytes() as u64,
-            self.fair_shares.waiting() as u64,
-        ];
-        let Durations { push, pull, ack, turn } = &self.durations;
-        let timings = shard.timings();
-        let timings =
-            [push, pull, ack, &timings.waiting, &timings.processing, turn].map(Timing::clone);
-        let shard = self.me;
-        let turns = self.meter.longest().map(|(work, longest)| TurnRow { shard, work, longest });
-        let turns = turns.collect();
-        GatheredPart::Metrics(Box::new(Metrics { turns, numbers, timings }))
-    }
-
-    /// Jobs by state, totals and rates of this shard.
-    pub(super) fn share_of_stats(&self) -> Census {
-        let mut census = self.engine.shard.census();
-        let (pushed, pulled) = self.rates.per_second(self.now_ms, census.totals);
-        census.pushed_per_second = pushed;
-        census.pulled_per_second = pulled;
-        census
-    }
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use corq_shards::queue::Queue;
+    use corq_shards::stats::queue_waits::QueueWaits;
 
     fn metrics() -> Metrics {
         let mut metrics = Metrics::default();
@@ -512,9 +480,14 @@ mod tests {
     fn the_text_is_what_prometheus_reads() {
         let mut text = metrics().text(2, 4096, 1_500, None);
         let mut lines = QueueLines::default();
-        let counts = QUEUE_FAMILIES.iter().map(|(_, _, state)| *state).collect::<Vec<_>>();
-        let count = |state| counts.iter().position(|of| *of == state).map_or(0, |at| at as u64 + 1);
-        lines.write("we\"ird\\na\nme", count);
+        let mut waits = QueueWaits::default();
+        for waited_ms in [50, 700, 90_000_000] {
+            waits.note(waited_ms);
+        }
+        let name = "we\"ird\\na\nme".into();
+        let mut queue = Queue::default();
+        (queue.name, queue.waits) = (name, Some(Box::new(waits)));
+        lines.write(&queue, 1_500, true);
         assert_eq!((lines.rows(), text.add_queues(&lines)), (1, lines.bytes()));
         let text = String::from_utf8(text.take_pieces().concat()).unwrap();
         for line in [
@@ -522,8 +495,20 @@ mod tests {
             "# TYPE corq_jobs_pushed_total counter",
             "corq_jobs_pushed_total 7",
             "# TYPE corq_queue_jobs_dlq gauge",
-            r#"corq_queue_jobs_waiting{queue="we\"ird\\na\nme"} 1"#,
-            r#"corq_queue_jobs_dlq{queue="we\"ird\\na\nme"} 6"#,
+            r#"corq_queue_jobs_waiting{queue="we\"ird\\na\nme"} 0"#,
+            r#"corq_queue_jobs_dlq{queue="we\"ird\\na\nme"} 0"#,
+            r#"corq_queue_paused{queue="we\"ird\\na\nme"} 0"#,
+            r#"corq_queue_oldest_waiting_seconds{queue="we\"ird\\na\nme"} 1.5"#,
+            "# TYPE corq_queue_wait_seconds histogram",
+            r#"corq_queue_wait_seconds_bucket{queue="we\"ird\\na\nme",le="0.1"} 1"#,
+            r#"corq_queue_wait_seconds_bucket{queue="we\"ird\\na\nme",le="86400"} 2"#,
+            r#"corq_queue_wait_seconds_bucket{queue="we\"ird\\na\nme",le="+Inf"} 3"#,
+            r#"corq_queue_wait_seconds_sum{queue="we\"ird\\na\nme"} 90000.75"#,
+            r#"corq_queue_wait_seconds_count{queue="we\"ird\\na\nme"} 3"#,
+            r#"corq_push_duration_seconds_bucket{le="0.0001"} 2"#,
+            r#"corq_push_duration_seconds_bucket{le="60"} 3"#,
+            "corq_push_duration_seconds_sum 90.00258",
+            r#"corq_push_duration_quantiles_seconds{quantile="0.5"} 0.00009"#,
             "# TYPE corq_push_duration_ms histogram",
             r#"corq_push_duration_ms_bucket{le="0.1"} 2"#,
             r#"corq_push_duration_ms_bucket{le="1"} 2"#,
@@ -546,6 +531,25 @@ mod tests {
         let names: std::collections::BTreeSet<&str> = types.clone().collect();
         assert_eq!(names.len(), types.count(), "no family stands twice");
         assert!(text.ends_with('\n'));
+    }
+
+    #[test]
+    fn all_metrics_come_under_a_second_prefix_as_well_if_there_is_one() {
+        let mut text = metrics().text(2, 4096, 1_500, None).with(Some("other_".into()));
+        let mut lines = QueueLines::default();
+        for name in ["a", "b"] {
+            let mut queue = Queue::default();
+            queue.name = name.into();
+            lines.write(&queue, 0, true);
+        }
+        let bytes = text.add_queues(&lines);
+        assert!(bytes > 2 * lines.bytes(), "both are counted");
+        let text = String::from_utf8(text.take_pieces().concat()).unwrap();
+        let (first, second) = text.split_at(text.find("# HELP other_").unwrap());
+        let again: Vec<String> =
+            first.lines().map(|line| line.replacen("corq_", "other_", 1)).collect();
+        assert_eq!(again, second.lines().collect::<Vec<_>>());
+        assert!(second.contains("other_queue_jobs_waiting{queue=\"b\"} 0\n"), "{second}");
     }
 
     #[test]

@@ -4,13 +4,12 @@
 use super::task::{BatchTask, Phase, Task};
 use crate::api::commands::PerJob;
 use crate::api::request::{Batch as JobBatch, Body, JobRef, Request};
-use crate::protocol::decode::decode;
+use crate::protocol::decode::decode_frame;
+use crate::protocol::large::{FrameRef, KeptFrame};
 use crate::protocol::{reply, uuid_text};
-use crate::server::commands::job_read::write_ref;
+use crate::server::commands::ack_reply::{write_ignored, write_renewed};
+use crate::server::commands::job_view::write_ref;
 use crate::server::commands::pending_replies::CURRENT;
-use crate::server::commands::write_renewed;
-use crate::server::connection::reply_writer::ReplyWriter;
-use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::envelope::{Origin, Span, Step};
 use crate::server::shard_mail::message::{Batch, Message, PartItem, PartKind};
 use crate::server::shard_mail::request_context::{Lookup, RequestContext};
@@ -33,7 +32,7 @@ fn lookups(jobs: &[JobRef<'_>]) -> Vec<Lookup> {
 /// A command on many jobs, or a piece of a longer one, that has just been begun.
 pub(crate) fn jobs_task(
     origin: Origin,
-    frame: Box<[u8]>,
+    frame: KeptFrame,
     jobs: &[JobRef<'_>],
     piece: Option<(Step, usize)>,
 ) -> BatchTask {
@@ -52,27 +51,8 @@ pub(crate) fn jobs_task(
     }
 }
 
-/// The answer with the completions that came too late, by place and id.
-pub(crate) fn write_ignored<'a>(
-    sink: &mut ReplyWriter<'_>,
-    req_id: Option<&[u8]>,
-    places: &[usize],
-    ids: impl Iterator<Item = JobRef<'a>>,
-) {
-    framed(sink, req_id, |sink| {
-        let mut writer = reply::head(sink.out, true, req_id, 1);
-        writer.str("data");
-        writer.map(2);
-        writer.str("ignoredIndices");
-        writer.array(places.len());
-        for &place in places {
-            writer.uint(place as u64);
-        }
-        writer.str("ignoredIds");
-        writer.array(places.len());
-        ids.for_each(|id| write_ref(&mut writer, id));
-    });
-}
+/// Names that are looked up in about the time of a step.
+const NAMES_PER_STEP: usize = 8;
 
 impl ShardServer {
     /// Finds the shards that a command on many jobs concerns.
@@ -104,7 +84,8 @@ impl ShardServer {
         per_job: PerJob,
     ) {
         let jobs = &batch.ids[..];
-        let id = |job: JobRef<'_>| ctx.id_of(job).unwrap_or_default();
+        let scope = ctx.origin.scope;
+        let id = |job: JobRef<'_>| self.as_known(scope, ctx.id_of(job).unwrap_or_default());
         let caller = Caller { client: ctx.origin.client, request: CURRENT };
         match per_job {
             PerJob::Ack => {
@@ -187,8 +168,11 @@ impl ShardServer {
                 });
             }
             Reply::Late(places) => {
-                let ids = places.iter().map(|&place| jobs[place]);
-                self.respond(conns, origin, |_, sink| write_ignored(sink, req_id, places, ids));
+                self.respond(conns, origin, |_, sink| {
+                    write_ignored(sink, req_id, places, |writer| {
+                        places.iter().for_each(|&place| write_ref(writer, jobs[place]));
+                    });
+                });
             }
             _ => self.respond(conns, origin, |_, sink| reply::ok(sink.out, req_id)),
         }
@@ -259,6 +243,7 @@ impl ShardServer {
 
     /// The directory's part.
     pub(crate) fn resolve(&mut self, batch: &Batch, step: Step, names: &[(usize, Span)]) {
+        self.meter.note(names.len() / NAMES_PER_STEP);
         // A name whose job is gone still leads to it: its shard knows what became of it.
         let jobs = names
             .iter()
@@ -276,12 +261,21 @@ impl ShardServer {
         step: Step,
         found: &[(usize, Option<JobId>)],
     ) {
+        self.meter.note(found.len() / NAMES_PER_STEP);
         if let Some(Task::Dependencies(_)) = self.tasks.get(step) {
             self.dependencies_named(conns, step, found);
             return;
         }
+        if let Some(Task::PushedLinks(_)) = self.tasks.get(step) {
+            self.pushed_is_named(conns, step, found);
+            return;
+        }
         if let Some(Task::ParentLink(_)) = self.tasks.get(step) {
             self.parent_link_named(conns, step, found);
+            return;
+        }
+        if let Some(Task::Looks(_)) = self.tasks.get(step) {
+            self.looks_named(conns, step, found);
             return;
         }
         let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
@@ -305,7 +299,10 @@ impl ShardServer {
                 task.count += renewed;
                 task.gone.extend_from_slice(places);
             }
-            Reply::Late(places) => task.late.extend_from_slice(places),
+            // What is found late by a check is looked at again when it is done.
+            Reply::Late(places) if task.phase == Phase::Act || task.piece.is_some() => {
+                task.late.extend_from_slice(places);
+            }
             _ => {}
         }
         task.left -= 1;
@@ -319,11 +316,13 @@ impl ShardServer {
             return;
         }
         let phase = task.phase;
-        let frame = std::mem::take(&mut task.frame);
-        if let Ok(request) = decode(&frame) {
+        let (frame, version) = (std::mem::take(&mut task.frame), task.origin.version);
+        if let Ok(request) = decode_frame(frame.view(), version) {
             match phase {
-                Phase::Resolve => self.send_parts(step, &request),
-                Phase::Check if self.acts_next(step) => self.send_acts(step, &request),
+                Phase::Resolve => self.send_parts(step, frame.view(), &request),
+                Phase::Check if self.acts_next(step) => {
+                    self.send_acts(step, frame.view(), &request);
+                }
                 Phase::Check | Phase::Act => {}
             }
             self.try_all_as_names(step, &request);
@@ -363,6 +362,7 @@ impl ShardServer {
         task.as_names = true;
         task.phase = Phase::Resolve;
         task.refused = None;
+        task.late.clear();
         if matches!(request.body, Body::AckBatch { .. }) {
             task.names.fill(Lookup::AsName);
         } else {
@@ -381,7 +381,7 @@ impl ShardServer {
     }
 
     /// The first parts after the names are known: a check for acks, the act itself for heartbeats.
-    fn send_parts(&mut self, step: Step, request: &Request<'_>) {
+    fn send_parts(&mut self, step: Step, frame: FrameRef<'_>, request: &Request<'_>) {
         let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         let (Body::AckBatch { batch }
         | Body::JobHeartbeatBatch { batch }
@@ -416,17 +416,23 @@ impl ShardServer {
         }
         task.phase = if acks { Phase::Check } else { Phase::Act };
         let kind = if acks { PartKind::Check } else { PartKind::Beat };
-        self.send_part_of_each(step, request, kind);
+        self.send_part_of_each(step, frame, request, kind);
     }
 
-    fn send_acts(&mut self, step: Step, request: &Request<'_>) {
+    fn send_acts(&mut self, step: Step, frame: FrameRef<'_>, request: &Request<'_>) {
         if let Some(Task::Batch(task)) = self.tasks.get(step) {
             task.phase = Phase::Act;
         }
-        self.send_part_of_each(step, request, PartKind::Ack);
+        self.send_part_of_each(step, frame, request, PartKind::Ack);
     }
 
-    fn send_part_of_each(&mut self, step: Step, request: &Request<'_>, kind: PartKind) {
+    fn send_part_of_each(
+        &mut self,
+        step: Step,
+        frame: FrameRef<'_>,
+        request: &Request<'_>,
+        kind: PartKind,
+    ) {
         let (Body::AckBatch { batch }
         | Body::JobHeartbeatBatch { batch }
         | Body::ExtendLocks { batch }) = &request.body
@@ -439,14 +445,10 @@ impl ShardServer {
         for place in 0..batch.ids.len() {
             let Some(job) = task.id(place) else { continue };
             let owner = self.slots.of_job(job);
-            let result = match kind {
-                PartKind::Ack => self.outbox.immediate(owner).keep(batch.result(place)),
-                // Room is kept for it.
-                PartKind::Check if of.is_some() => {
-                    self.outbox.immediate(owner).keep(batch.result(place))
-                }
-                PartKind::Check | PartKind::Beat => 0..0,
-            };
+            // For what is checked of a long command room is kept.
+            let is_needed = kind == PartKind::Ack || kind == PartKind::Check && of.is_some();
+            let result = if is_needed { batch.result(place) } else { &[] };
+            let result = self.outbox.immediate(owner).keep_payload(result, frame);
             let (token, remove, ttl_ms) =
                 (batch.token(place), batch.remove(place), batch.ttl_ms(place));
             parts[owner].push(PartItem { place, job, token, result, remove, ttl_ms });
@@ -505,7 +507,7 @@ impl ShardServer {
 
     /// Keeps room for completions that were found to be in order.
     fn keep_room_for_acks(&mut self, of: Step, acks: &[Ack<'_>]) {
-        if self.own_reply() != Some(Reply::Done) {
+        if !matches!(self.own_reply(), Some(Reply::Done | Reply::Late(_))) {
             return;
         }
         let Self { engine, effects, long_commands, .. } = self;
@@ -534,18 +536,18 @@ impl ShardServer {
         if kind == PartKind::Beat {
             let beat = |item: &PartItem| {
                 let &PartItem { job, token, ttl_ms, .. } = item;
-                Beat { job, token, ttl_ms }
+                Beat { job: self.as_known(origin.scope, job), token, ttl_ms }
             };
             let beats: Vec<_> = items.iter().map(beat).collect();
             self.apply(conns, caller, &Command::Heartbeats { beats: &beats });
         } else {
-            let ack = |item: &PartItem| Ack {
-                job: item.job,
+            let acks = items.iter().map(|item| Ack {
+                job: self.as_known(origin.scope, item.job),
                 token: item.token,
-                result: &batch.bytes[item.result.clone()],
+                result: batch.payload(&item.result),
                 remove: item.remove,
-            };
-            let acks: Vec<Ack<'_>> = items.iter().map(ack).collect();
+            });
+            let acks: Vec<Ack<'_>> = acks.collect();
             let command = match (kind, of) {
                 (PartKind::Check, _) => Command::CheckAcks { acks: &acks },
                 (_, Some(of)) => {

@@ -1,7 +1,7 @@
 //! What parents learn of their children: reports from one shard to another, each with a value out of
 //! the log. What is asked about them later is in [`super::child_values`].
 
-use crate::server::events::NOBODY;
+use crate::server::events::message::NOBODY;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
@@ -9,7 +9,7 @@ use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{ClientId, Command};
+use corq_shards::command::Command;
 use corq_shards::family::{Report, Reported};
 
 impl ShardServer {
@@ -32,15 +32,14 @@ impl ShardServer {
         let value = match value {
             Ok(value) => value,
             Err(Absent::Cold) => {
-                let client = ClientId::default();
-                let shard = self.me as u16;
-                let origin = Origin { shard, conn: NOBODY, client, tokenless: false, lists: false };
+                let origin = Origin::of_none(self.me as u16, NOBODY);
                 let stored = report.stored;
                 self.read_first(origin, Continuation::Report(report), &[stored], Vec::new());
                 return;
             }
             Err(Absent::Damaged) => {
                 tracing::error!(
+                    shard = self.me,
                     "the value of job {} is damaged: its parent {} does without",
                     report.known_as,
                     report.parent

@@ -1,12 +1,12 @@
 //! What became of the children of a job: there may be a hundred thousand, so the answer is written slice by slice, a slice
 //! a turn, in the order in which they ended. One that ends meanwhile is in it, or not.
 
+use super::child_value_read::ChildValueRead;
 use crate::api::error::ErrorKind;
 use crate::api::request::JobRef;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
@@ -17,7 +17,7 @@ use corq_shards::family::{ChildEnd, ChildEnded, Family, How};
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::Record;
 use corq_shards::log_record::location::LogRef;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 /// Children that one slice looks at.
@@ -25,27 +25,6 @@ const SLICE_CHILDREN: usize = 500;
 
 /// Bytes of records after which a slice ends.
 const SLICE_BYTES: u64 = 256 << 10;
-
-/// An answer that is being written.
-#[derive(Debug)]
-pub struct ChildValueRead {
-    origin: Origin,
-    req_id: Option<Box<[u8]>>,
-    job: JobId,
-    how: How,
-    /// Whether it is the one of the answers that has its values in `data`.
-    in_data: bool,
-    /// The place of the last end that was looked at. Ends that are written again meanwhile come once more.
-    after: Option<u64>,
-    shown: BTreeSet<JobId>,
-    /// What is written so far, and of how many.
-    count: usize,
-    pieces: Vec<Vec<u8>>,
-    bytes: usize,
-}
-
-/// Those of a shard, each in its turn. One per command, so the connections bound their number.
-pub type ChildValueReads = VecDeque<ChildValueRead>;
 
 impl ShardServer {
     /// Begins an answer; most are complete with their first slice.
@@ -59,10 +38,8 @@ impl ShardServer {
         if self.try_as_name(conns, ctx, job) {
             return;
         }
-        let Some(job) = ctx.id_of(job) else {
-            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::JobNotFound);
-            return;
-        };
+        // No job bears the zero id.
+        let job = ctx.id_of(job).unwrap_or_default();
         let (origin, req_id) = (ctx.origin, ctx.req_id.map(Into::into));
         let (after, shown) = (None, BTreeSet::new());
         let (count, pieces, bytes) = (0, Vec::new(), 0);
@@ -99,7 +76,9 @@ impl ShardServer {
     ) {
         let found = self.engine.shard.find(valuing.job);
         let Some(index) = found else {
-            self.end_child_values(conns, valuing, Some(ErrorKind::JobNotFound));
+            // In version 3 a job that there is not has no values.
+            let refused = (!valuing.origin.version.is_three()).then_some(ErrorKind::JobNotFound);
+            self.end_child_values(conns, valuing, refused);
             return;
         };
         let options = self.engine.shard.view(index).options;
@@ -146,7 +125,7 @@ impl ShardServer {
             Some(after) => {
                 valuing.after = Some(after);
                 self.deferred(valuing.origin);
-                self.child_value_reads.push_back(valuing);
+                self.child_value_reads.push_back(valuing.origin.client, valuing);
             }
             None => self.end_child_values(conns, valuing, None),
         }
@@ -166,27 +145,23 @@ impl ShardServer {
             return;
         }
         let mut head = Vec::new();
-        let mut writer = reply::head(&mut head, true, req_id, 1);
+        let mut reply = reply::begin(&mut head, true, req_id);
+        // As many as there are children, each written in its turn.
         if in_data {
-            writer.str("data");
-            writer.map(1);
+            reply.map("data").key("values").map(count);
+        } else {
+            reply.key("values").map(count);
         }
-        writer.str("values");
-        writer.map(count);
+        drop(reply);
         pieces.insert(0, head);
         self.send_pieces(conns, origin, req_id, pieces);
     }
 
     /// Ends the answers to a client that is gone.
     pub(crate) fn stop_child_values(&mut self, client: ClientId) {
-        let large_replies = &mut self.large_replies;
-        self.child_value_reads.retain(|valuing| {
-            let stays = valuing.origin.client != client;
-            if !stays {
-                large_replies.note_shown(valuing.bytes);
-            }
-            stays
-        });
+        for valuing in self.child_value_reads.take_of(client, |_| true) {
+            self.large_replies.note_shown(valuing.bytes);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::messages::{Act, CronMessage};
 use super::task::Task;
 use crate::api::error::{Error, ErrorKind};
 use crate::api::request::{Body, Cadence, Cron, Request};
-use crate::protocol::decode::decode;
+use crate::protocol::decode::decode_as;
 use crate::protocol::reply;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::connection::reply_writer::framed;
@@ -25,7 +25,7 @@ use crate::server::shard_mail::request_context::{Lookup, RequestContext};
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Command, SetCron};
+use corq_shards::command::{Command, CronStanding, SetCron};
 use corq_shards::cron::expression::Plan;
 use corq_shards::effect::Reply;
 use std::collections::BTreeMap;
@@ -130,10 +130,14 @@ impl CronNames {
 }
 
 /// The plan of a schedule, or why it has none.
-fn plan_of(cron: &Cron<'_>, now_ms: u64) -> Result<Plan, Error> {
-    let plan = match cron.every {
-        Cadence::Expression(expression) => Plan::at(expression, cron.timezone),
-        Cadence::Interval(interval_ms) => Plan::every(interval_ms, cron.timezone),
+pub(super) fn plan_of(
+    every: Cadence<'_>,
+    timezone: Option<&str>,
+    now_ms: u64,
+) -> Result<Plan, Error> {
+    let plan = match every {
+        Cadence::Expression(expression) => Plan::at(expression, timezone),
+        Cadence::Interval(interval_ms) => Plan::every(interval_ms, timezone),
     };
     let plan = plan.map_err(|bad| Error::bad_schedule(bad.0))?;
     match plan.next(now_ms, now_ms) {
@@ -144,7 +148,7 @@ fn plan_of(cron: &Cron<'_>, now_ms: u64) -> Result<Plan, Error> {
 
 /// The part of the registry shard.
 impl ShardServer {
-    /// Starts `Cron` or `CronDelete`.
+    /// Starts a command on a schedule.
     pub(crate) fn begin_cron(
         &mut self,
         conns: &mut Connections,
@@ -153,7 +157,7 @@ impl ShardServer {
     ) {
         if !self.crons.is_busy(name) && !self.crons.backlog.has(name) {
             self.start_cron(conns, ctx);
-        } else if self.crons.backlog.push(name, ctx.origin, ctx.frame) {
+        } else if self.crons.backlog.push(name, ctx.origin, &ctx.frame) {
             self.deferred(ctx.origin);
         } else {
             self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::LongCommandsWait);
@@ -177,7 +181,7 @@ impl ShardServer {
         let (origin, frame) = (ctx.origin, ctx.frame.into());
         match ctx.body {
             Body::Cron { cron } => {
-                plan_of(cron, self.now_ms)?;
+                plan_of(cron.every, cron.timezone, self.now_ms)?;
                 let to = self.slots.of_queue(cron.queue);
                 let data_bytes = cron.data.len() as u64;
                 let owner = self.crons.entries.get(cron.name).map(|entry| entry.owner);
@@ -187,13 +191,17 @@ impl ShardServer {
                 let name = cron.name.into();
                 Ok(CronTask { origin, frame, name, from, to, data_bytes, act, refused: None })
             }
-            Body::CronDelete { name } | Body::CronGet { name } => {
+            Body::CronDelete { name }
+            | Body::CronGet { name }
+            | Body::CronTrigger { name }
+            | Body::SetCronEnabled { name, .. }
+            | Body::CronPreview { name: Some(name), .. } => {
                 let entry = self.crons.entries.get_mut(*name).ok_or(ErrorKind::CronNotFound)?;
                 entry.busy = true;
                 let (name, to) = ((*name).into(), entry.owner);
                 let act = match ctx.body {
-                    Body::CronGet { .. } => Act::Show,
-                    _ => Act::Delete,
+                    Body::CronDelete { .. } => Act::Delete,
+                    _ => Act::Answer,
                 };
                 let (from, refused) = (None, None);
                 Ok(CronTask { origin, frame, name, from, to, data_bytes: 0, act, refused })
@@ -206,7 +214,7 @@ impl ShardServer {
         let Some(Task::Cron(task)) = self.tasks.get(step) else { return };
         let dest = match task.act {
             Act::Hold | Act::LetGo | Act::Leave => task.from.unwrap_or(task.to),
-            Act::Set { .. } | Act::Delete | Act::Show => task.to,
+            Act::Set { .. } | Act::Delete | Act::Answer => task.to,
         };
         let batch = self.outbox.immediate(dest);
         let frame = batch.keep(&task.frame);
@@ -219,7 +227,7 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         step: Step,
-        state: Option<(u64, u64)>,
+        state: Option<CronStanding>,
         refused: Option<&Error>,
     ) {
         let Some(Task::Cron(task)) = self.tasks.get(step) else { return };
@@ -237,9 +245,9 @@ impl ShardServer {
         {
             // The space that was reserved is now either the new payload's or free.
             let freed = match state {
-                Some((_, version)) => {
+                Some(standing) => {
                     entry.owner = task.to;
-                    entry.version = version;
+                    entry.version = standing.version;
                     // Whatever ended before was not this one.
                     entry.ended = false;
                     std::mem::replace(&mut entry.data_bytes, task.data_bytes)
@@ -259,7 +267,8 @@ impl ShardServer {
 
     fn finish_cron(&mut self, conns: &mut Connections, task: &CronTask) {
         if let Some(error) = &task.refused {
-            let req_id = decode(&task.frame).ok().and_then(|request| request.req_id);
+            let req_id =
+                decode_as(&task.frame, task.origin.version).ok().and_then(|request| request.req_id);
             self.refuse(conns, task.origin, req_id, error);
             self.answered(task.origin);
         }
@@ -283,11 +292,14 @@ impl ShardServer {
             let Some((origin, frame)) = self.crons.backlog.pop(name) else { return };
             self.answered(origin);
             // It was decoded before it had to wait.
-            let Ok(Request { op, req_id, body, .. }) = &decode(&frame) else { continue };
+            let Ok(Request { op, req_id, body, .. }) = &decode_as(&frame, origin.version) else {
+                continue;
+            };
             self.meter_command(*op, frame.len());
             let (req_id, lookup) = (*req_id, Lookup::Fresh);
             let frame = &*frame;
-            let ctx = RequestContext { origin, req_id, frame, body, lookup, fetched: &[] };
+            let ctx =
+                RequestContext { origin, req_id, frame: frame.into(), body, lookup, fetched: &[] };
             if self.must_defer(&ctx) {
                 self.defer_large(conns, ctx);
             } else {
@@ -366,10 +378,13 @@ impl ShardServer {
         act: Act,
         frame: &[u8],
     ) {
-        let Ok(Request { req_id, body, .. }) = decode(frame) else { return };
+        let Ok(Request { req_id, body, .. }) = decode_as(frame, origin.version) else { return };
         let (Body::Cron { cron: Cron { name, .. } }
         | Body::CronDelete { name }
-        | Body::CronGet { name }) = &body
+        | Body::CronGet { name }
+        | Body::CronTrigger { name }
+        | Body::SetCronEnabled { name, .. }
+        | Body::CronPreview { name: Some(name), .. }) = &body
         else {
             return;
         };
@@ -380,8 +395,8 @@ impl ShardServer {
                 let held = act == Act::Hold;
                 self.apply(conns, caller, &Command::HoldCron { name, held });
             }
-            (Act::Show, _) => {
-                self.show_cron(conns, origin, req_id, name);
+            (Act::Answer, _) => {
+                self.answer_about_cron(conns, (origin, req_id), name, &body);
                 self.answered(origin);
             }
             (Act::Set { moved }, Body::Cron { cron }) => {
@@ -390,9 +405,9 @@ impl ShardServer {
                     Ok(index) => {
                         self.respond(conns, origin, |engine, sink| {
                             framed(sink, req_id, |sink| {
-                                let mut writer = reply::head(sink.out, true, req_id, 1);
-                                writer.str("cron");
-                                write_cron(&mut writer, engine.shard.cron_at(index), false);
+                                let mut reply = reply::begin(sink.out, true, req_id);
+                                let cron = engine.shard.cron_at(index);
+                                write_cron(&mut reply.key("cron"), cron, false);
                             });
                         });
                         self.answered(origin);
@@ -413,33 +428,11 @@ impl ShardServer {
             }
         }
         let cron = self.engine.shard.cron(name);
-        let state = cron.map(|cron| (cron.executions, cron.version));
+        let state = cron.map(corq_shards::cron::Cron::standing);
         // A setting that was refused leaves what was there, but nothing of it is what was set.
         let state = state.filter(|_| refused.is_none());
         let batch = self.outbox.after_commit(usize::from(step.shard));
         batch.messages.push(Message::Cron(CronMessage::Acted { step, state, refused }));
-    }
-
-    fn show_cron(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        req_id: Option<&[u8]>,
-        name: &str,
-    ) {
-        if self.engine.shard.cron(name).is_none() {
-            self.refuse(conns, origin, req_id, ErrorKind::CronNotFound);
-            return;
-        }
-        self.respond(conns, origin, |engine, sink| {
-            framed(sink, req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, req_id, 1);
-                writer.str("cron");
-                if let Some(cron) = engine.shard.cron(name) {
-                    write_cron(&mut writer, cron, true);
-                }
-            });
-        });
     }
 
     fn set_cron(
@@ -447,11 +440,11 @@ impl ShardServer {
         conns: &mut Connections,
         caller: Caller,
         cron: &Cron<'_>,
-        moved: Option<(u64, u64)>,
+        moved: Option<CronStanding>,
     ) -> Result<u32, Error> {
-        let plan = plan_of(cron, self.now_ms)?;
+        let plan = plan_of(cron.every, cron.timezone, self.now_ms)?;
         let known = self.engine.shard.cron(cron.name).map(|cron| cron.executions);
-        let runs = known.or(moved.map(|(executions, _)| executions)).unwrap_or(0);
+        let runs = known.or(moved.map(|kept| kept.executions)).unwrap_or(0);
         if cron.runs_max.is_some_and(|most| runs >= most) {
             return Err(Error::runs_are_done(runs));
         }

@@ -79,7 +79,7 @@ mod tests {
     fn origin(index: u32) -> Origin {
         let conn = ConnId { index, generation: 0 };
         let client = ClientId(u64::from(index));
-        Origin { shard: 0, conn, client, tokenless: false, lists: false }
+        Origin { client, ..Origin::of_none(0, conn) }
     }
 
     #[test]

@@ -32,6 +32,7 @@ impl ShardServer {
             {
                 "repeatEvery"
             }
+            Body::CronPreview { every_ms, .. } if is_below(*every_ms) => "repeatEvery",
             _ => return false,
         };
         self.refuse(conns, origin, request.req_id, &below(field, least_ms));

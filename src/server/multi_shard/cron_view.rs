@@ -1,138 +1,123 @@
 //! A schedule as clients see it: its row, and what it was set with.
 
 use crate::api::commands::GROWTHS;
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::msgpack::writer::{MapWriter, Writer};
+use crate::server::commands::given_options::write_traceparent;
 use corq_shards::cron::Cron;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
 
 /// A schedule as clients see it; in a list with its runs.
 pub(crate) fn write_cron(writer: &mut Writer<'_>, cron: &Cron, listed: bool) {
-    let limited = listed && cron.runs_max.is_some();
+    write_row(&mut writer.begin_map(), cron, listed);
+}
+
+/// As in a list, and with the payload of its jobs.
+pub(crate) fn write_whole_cron(writer: &mut Writer<'_>, cron: &Cron) {
+    let mut row = writer.begin_map();
+    write_row(&mut row, cron, true);
+    row.key("data").raw(&cron.data);
+}
+
+fn write_row(row: &mut MapWriter<'_>, cron: &Cron, listed: bool) {
     let job = cron.job();
-    let given = [listed, limited, cron.timezone.is_some(), job.name.is_some()];
-    let options = if listed { options_of(cron, &job) } else { Options::default() };
-    writer.map(5 + given.into_iter().map(usize::from).sum::<usize>() + options.entries);
-    writer.str("name");
-    writer.str(&cron.name);
-    writer.str("queue");
-    writer.str(&cron.queue);
-    writer.str("schedule");
-    writer.str_or_nil(cron.schedule.as_deref());
-    writer.str("repeatEvery");
-    writer.uint_or_nil(cron.repeat_every_ms);
-    writer.str("nextRun");
-    writer.uint(cron.next_run_ms);
+    row.key("name").str(&cron.name);
+    row.key("queue").str(&cron.queue);
+    row.key("schedule").str_or_nil(cron.schedule.as_deref());
+    row.key("repeatEvery").uint_or_nil(cron.repeat_every_ms);
+    row.key("nextRun").uint_or_nil(cron.is_enabled().then_some(cron.next_run_ms));
+    if !cron.is_enabled() {
+        row.key("enabled").bool(false);
+    }
     if listed {
-        writer.str("executions");
-        writer.uint(cron.executions);
+        row.key("executions").uint(cron.executions);
     }
     if let Some(runs_max) = cron.runs_max.filter(|_| listed) {
-        writer.str("maxLimit");
-        writer.uint(runs_max);
+        row.key("maxLimit").uint(runs_max);
     }
     if let Some(timezone) = &cron.timezone {
-        writer.str("timezone");
-        writer.str(timezone);
+        row.key("timezone").str(timezone);
     }
     if let Some(name) = job.name {
-        writer.str("jobName");
-        writer.str(name);
+        row.key("jobName").str(name);
     }
-    writer.raw(&options.bytes);
+    if listed {
+        write_options(row, cron, &job);
+    }
 }
 
-/// Entries of a map, written before it is known how many the map has.
-#[derive(Default)]
-struct Options {
-    entries: usize,
-    bytes: Vec<u8>,
+fn write_flag(map: &mut MapWriter<'_>, name: &str, set: bool) {
+    if set {
+        map.key(name).bool(true);
+    }
 }
 
-impl Options {
-    fn key(&mut self, name: &str) -> Writer<'_> {
-        self.entries += 1;
-        let mut writer = Writer::new(&mut self.bytes);
-        writer.str(name);
-        writer
-    }
-
-    fn flag(&mut self, name: &str, set: bool) {
-        if set {
-            self.key(name).bool(true);
-        }
-    }
-
-    fn number(&mut self, name: &str, number: Option<u64>) {
-        if let Some(number) = number {
-            self.key(name).uint(number);
-        }
+fn write_number(map: &mut MapWriter<'_>, name: &str, number: Option<u64>) {
+    if let Some(number) = number {
+        map.key(name).uint(number);
     }
 }
 
 /// What a schedule has been set with beside the usual, under the names of the command.
-fn options_of(cron: &Cron, job: &NewJob<'_>) -> Options {
-    let mut options = Options::default();
+fn write_options(row: &mut MapWriter<'_>, cron: &Cron, job: &NewJob<'_>) {
     if cron.priority != 0 {
-        options.key("priority").int(i64::from(cron.priority));
+        row.key("priority").int(i64::from(cron.priority));
     }
     let rules = cron.rules;
-    options.flag("immediately", rules.immediately);
-    options.flag("skipIfNoWorker", rules.skip_if_no_worker);
-    options.flag("preventOverlap", rules.prevent_overlap);
+    write_flag(row, "immediately", rules.immediately);
+    write_flag(row, "skipIfNoWorker", rules.skip_if_no_worker);
+    write_flag(row, "preventOverlap", rules.prevent_overlap);
     if rules.catch_up {
-        options.key("skipMissedOnRestart").bool(false);
+        row.key("skipMissedOnRestart").bool(false);
     }
     if let Some(key) = job.unique_key {
-        options.key("uniqueKey").str(key);
+        row.key("uniqueKey").str(key);
     }
     let extras = job.extras.as_deref().copied().unwrap_or_default();
     if let Some(dedup) = extras.dedup {
-        let mut writer = options.key("dedup");
-        writer.map(3);
-        writer.str("ttl");
-        writer.uint(dedup.ttl_ms);
-        writer.str("extend");
-        writer.bool(dedup.extend);
-        writer.str("replace");
-        writer.bool(dedup.replace);
+        let mut map = row.map("dedup");
+        map.key("ttl").uint(dedup.ttl_ms);
+        map.key("extend").bool(dedup.extend);
+        map.key("replace").bool(dedup.replace);
     }
-    let of_jobs = job_options_of(job, &extras);
-    if of_jobs.entries > 0 {
-        let mut writer = options.key("jobOptions");
-        writer.map(of_jobs.entries);
-        writer.raw(&of_jobs.bytes);
+    let mut bytes = Vec::new();
+    let mut of_jobs = MapWriter::begin(&mut bytes);
+    write_job_options(&mut of_jobs, job, &extras);
+    let has_any = !of_jobs.is_empty();
+    drop(of_jobs);
+    if has_any {
+        row.key("jobOptions").raw(&bytes);
     }
-    options
 }
 
 /// What the jobs of a schedule are pushed with beside the usual.
-fn job_options_of(job: &NewJob<'_>, extras: &Extras) -> Options {
-    let (mut options, usual) = (Options::default(), NewJob::default());
-    options.number("delay", Some(job.delay_ms).filter(|&delay_ms| delay_ms > 0));
+fn write_job_options(options: &mut MapWriter<'_>, job: &NewJob<'_>, extras: &Extras) {
+    let usual = NewJob::default();
+    write_number(options, "delay", Some(job.delay_ms).filter(|&delay_ms| delay_ms > 0));
     let attempts = Some(job.max_attempts).filter(|&most| most != usual.max_attempts);
-    options.number("maxAttempts", attempts.map(u64::from));
+    write_number(options, "maxAttempts", attempts.map(u64::from));
     match extras.backoff {
         Some(growth) => {
-            let mut writer = options.key("backoff");
-            writer.map(2 + usize::from(extras.backoff_max_ms.is_some()));
-            writer.str("type");
-            writer.str(GROWTHS[growth as usize]);
-            writer.str("delay");
-            writer.uint(u64::from(job.backoff_ms));
+            let mut map = options.map("backoff");
+            map.key("type").str(GROWTHS[growth as usize]);
+            map.key("delay").uint(u64::from(job.backoff_ms));
             if let Some(max_ms) = extras.backoff_max_ms {
-                writer.str("maxDelay");
-                writer.uint(u64::from(max_ms));
+                map.key("maxDelay").uint(u64::from(max_ms));
             }
         }
         None if job.backoff_ms != usual.backoff_ms => {
-            options.number("backoff", Some(u64::from(job.backoff_ms)));
+            write_number(options, "backoff", Some(u64::from(job.backoff_ms)));
         }
         None => {}
     }
-    options.number("timeout", job.timeout_ms.map(u64::from));
-    options.number("stallTimeout", extras.stall_timeout_ms.map(u64::from));
-    options.flag("removeOnComplete", job.remove_on_complete);
-    options.flag("removeOnFail", job.remove_on_fail);
-    options
+    write_number(options, "timeout", job.timeout_ms.map(u64::from));
+    write_number(options, "stallTimeout", extras.stall_timeout_ms.map(u64::from));
+    write_flag(options, "removeOnComplete", job.remove_on_complete);
+    write_flag(options, "removeOnFail", job.remove_on_fail);
+    if let Some(trace) = job.trace.as_deref() {
+        write_traceparent(&mut options.key("traceparent"), &trace.parent);
+        if !trace.state.is_empty() {
+            options.key("tracestate").str(trace.state);
+        }
+    }
 }

@@ -4,8 +4,9 @@ use super::dependencies::FoundDependencies;
 use super::messages::UnmetOf;
 use super::task::{Claims, Task};
 use crate::api::request::{Body, JobRef, Request};
-use crate::protocol::decode::decode;
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::decode::decode_frame;
+use crate::protocol::large::{FrameRef, KeptFrame};
+use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use crate::protocol::reply;
 use crate::server::commands::job_view::write_pushed;
 use crate::server::commands::pending_replies::CURRENT;
@@ -29,10 +30,24 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct WaitingClaim {
     step: Step,
     names: Vec<Box<str>>,
+    /// The name that is looked at first: the one that it has waited for last.
+    first: usize,
     /// The jobs that bear some of the names are still there, as far as could be known when it came.
     sounded: bool,
     /// Those jobs have to be on the disk before it is answered.
     durable: bool,
+}
+
+impl WaitingClaim {
+    /// The place of a name that another push has claimed, if there is one, and how many were looked at. Looked for where the
+    /// last one was found: of many that are claimed, it is mostly one close by.
+    fn claimed_by_others(&self, is_claimed: impl Fn(&str) -> bool) -> (Option<usize>, usize) {
+        let count = self.names.len();
+        let places = (self.first..count).chain(0..self.first);
+        let mut looks = 0;
+        let found = places.inspect(|_| looks += 1).find(|&place| is_claimed(&self.names[place]));
+        (found, looks)
+    }
 }
 
 /// Claims of names that jobs of other shards bear. Such a job may be gone, and its client know that, while
@@ -47,29 +62,71 @@ pub struct ClaimProbes {
 /// Pushes that wait for a name, each with the first of its names that another one has claimed: what becomes of
 /// that name concerns no others.
 #[derive(Debug, Default)]
-pub struct WaitingClaims(BTreeMap<Box<str>, VecDeque<WaitingClaim>>);
+pub struct WaitingClaims {
+    by_name: BTreeMap<Box<str>, VecDeque<WaitingClaim>>,
+    /// Names for which some wait and of which it has been said what came of them.
+    free: VecDeque<Box<str>>,
+}
 
 impl WaitingClaims {
     fn push(&mut self, name: Box<str>, claim: WaitingClaim) {
-        self.0.entry(name).or_default().push_back(claim);
+        self.by_name.entry(name).or_default().push_back(claim);
     }
 
-    /// The one that has waited for a name for longest.
-    fn pop(&mut self, name: &str) -> Option<WaitingClaim> {
-        let waiting = self.0.get_mut(name)?;
-        let first = waiting.pop_front();
-        if waiting.is_empty() {
-            self.0.remove(name);
+    /// Whether some can go on.
+    pub fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// It has been said what came of a name: those that wait for it go on, a few in each turn.
+    fn note_free(&mut self, name: &str) {
+        if self.by_name.contains_key(name) {
+            self.free.push_back(name.into());
         }
-        first
+    }
+
+    /// The one that has waited for a free name for longest. Of a name that is claimed again no more go on.
+    fn pop(&mut self, is_claimed: impl Fn(&str) -> bool) -> Option<WaitingClaim> {
+        loop {
+            let name = self.free.front()?;
+            let waiting = self.by_name.get_mut(name).filter(|_| !is_claimed(name));
+            let first = waiting.and_then(VecDeque::pop_front);
+            if first.is_some() {
+                return first;
+            }
+            if self.by_name.get(name).is_some_and(VecDeque::is_empty) {
+                self.by_name.remove(name);
+            }
+            self.free.pop_front();
+        }
     }
 }
+
+/// Steps of claims that go on, in one turn.
+const CLAIM_STEPS_MAX: u64 = 500;
+
+/// Names that are looked at in about the time of a step.
+const NAMES_PER_STEP: usize = 8;
 
 pub(crate) fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
     match body {
         Body::Push { job, .. } => std::slice::from_ref(job),
         Body::PushBatch { jobs, .. } => jobs,
         _ => &[],
+    }
+}
+
+/// How many jobs of a push were not new: their names were taken, or a holder of their key stood in the way.
+pub(crate) fn known_of(taken: &[bool], made: &[PushedJob]) -> u64 {
+    let names = taken.iter().filter(|taken| **taken).count();
+    let keys = made.iter().filter(|job| !job.is_new).count();
+    (names + keys) as u64
+}
+
+/// Says how many jobs of a batch were not new, if any.
+pub(crate) fn write_known(reply: &mut MapWriter<'_>, known: u64) {
+    if known > 0 {
+        reply.key("known").uint(known);
     }
 }
 
@@ -111,7 +168,7 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         origin: Origin,
-        frame: Box<[u8]>,
+        frame: KeptFrame,
         body: &Body<'_>,
         dependencies: FoundDependencies,
     ) {
@@ -153,13 +210,16 @@ impl ShardServer {
     /// The directory's part: grants all names or lets the push wait.
     pub(crate) fn claim(&mut self, batch: &Batch, step: Step, names: &[Span], durable: bool) {
         let names = names.iter().map(|name| batch.text(name).into()).collect();
-        self.grant_or_wait(WaitingClaim { step, names, sounded: false, durable });
+        self.grant_or_wait(WaitingClaim { step, names, first: 0, sounded: false, durable });
     }
 
     fn grant_or_wait(&mut self, claim: WaitingClaim) {
-        if let Some(name) = claim.names.iter().find(|name| self.directory.is_claimed(name)) {
+        let (claimed, looks) = claim.claimed_by_others(|name| self.directory.is_claimed(name));
+        self.meter.note(1 + looks / NAMES_PER_STEP);
+        if let Some(first) = claimed {
+            let name = claim.names[first].clone();
             // Whatever is known of it by then is asked for then.
-            self.waiting_claims.push(name.clone(), WaitingClaim { sounded: false, ..claim });
+            self.waiting_claims.push(name, WaitingClaim { first, sounded: false, ..claim });
             return;
         }
         let Some(claim) = self.probe(claim) else { return };
@@ -241,10 +301,11 @@ impl ShardServer {
         self.engine.shard.find(id).map(|_| id)
     }
 
-    /// It has been said what came of a name: those who wait for it go on until one has claimed it again.
-    fn retry_claims(&mut self, name: &str) {
-        while !self.directory.is_claimed(name)
-            && let Some(claim) = self.waiting_claims.pop(name)
+    /// Goes on with claims whose names are free, for so many steps.
+    pub fn go_on_with_claims(&mut self) {
+        let until = self.steps() + CLAIM_STEPS_MAX;
+        while self.steps() < until
+            && let Some(claim) = self.waiting_claims.pop(|name| self.directory.is_claimed(name))
         {
             self.grant_or_wait(claim);
         }
@@ -266,8 +327,8 @@ impl ShardServer {
         }
         claims.answered += 1;
         if claims.answered < claims.name_owners.len() {
-            let frame = std::mem::take(&mut claims.frame);
-            if let Ok(Request { body, .. }) = decode(&frame) {
+            let (frame, version) = (std::mem::take(&mut claims.frame), claims.origin.version);
+            if let Ok(Request { body, .. }) = decode_frame(frame.view(), version) {
                 self.claim_at_next_owner(step, jobs_of(&body));
             }
             if let Some(Task::Claims(claims)) = self.tasks.get(step) {
@@ -284,25 +345,28 @@ impl ShardServer {
         let refused = claims.dependencies.refusals.iter().find(|(place, _)| !claims.taken[*place]);
         if let Some((_, error)) = refused {
             self.take_back_claims(&claims);
-            let req_id = decode(&claims.frame).ok().and_then(|request| request.req_id);
+            let decoded = decode_frame(claims.frame.view(), claims.origin.version);
+            let req_id = decoded.ok().and_then(|request| request.req_id);
             self.refuse(conns, claims.origin, req_id, error);
             self.answered(claims.origin);
             return;
         }
         self.forwarded_frames.note_sent(&claims.frame);
         let batch = self.outbox.immediate(claims.owner);
-        let frame = batch.keep(&claims.frame);
+        let frame = batch.keep_frame(claims.frame.view());
         let mut keep = |lists: &UnmetOf<Vec<u8>>| {
             lists.iter().map(|(job, bytes)| (*job, batch.keep(bytes))).collect()
         };
         let (unmet, open) = (keep(&claims.dependencies.unmet), keep(&claims.dependencies.open));
         let (origin, taken) = (claims.origin, claims.taken.into());
-        batch.messages.push(Message::Push { origin, frame, taken, unmet, open });
+        let parents = claims.dependencies.parents.into();
+        batch.messages.push(Message::Push { origin, frame, taken, unmet, open, parents });
     }
 
     /// Frees the names that were granted to a push which is refused after all.
     fn take_back_claims(&mut self, claims: &Claims) {
-        let Ok(Request { body, .. }) = decode(&claims.frame) else { return };
+        let decoded = decode_frame(claims.frame.view(), claims.origin.version);
+        let Ok(Request { body, .. }) = decoded else { return };
         let jobs = jobs_of(&body);
         let asked_for = claims.name_owners.iter().flat_map(|(_, places)| places);
         for &place in asked_for.filter(|&&place| !claims.taken[place]) {
@@ -322,11 +386,11 @@ impl ShardServer {
         &mut self,
         conns: &mut Connections,
         origin: Origin,
-        frame: &'a [u8],
-        taken: &[bool],
+        frame: FrameRef<'a>,
+        (taken, parents): (&[bool], &[(usize, JobId)]),
         waits: impl Fn(usize) -> (&'a [u8], &'a [u8]),
     ) {
-        let Ok(Request { req_id, body, .. }) = decode(frame) else { return };
+        let Ok(Request { req_id, body, .. }) = decode_frame(frame, origin.version) else { return };
         let (Body::Push { queue, .. } | Body::PushBatch { queue, .. }) = &body else { return };
         let many = matches!(body, Body::PushBatch { .. });
         let all = jobs_of(&body);
@@ -341,9 +405,10 @@ impl ShardServer {
         });
         let granted: Vec<NewJob<'_>> = granted.collect();
         let caller = Caller { client: origin.client, request: CURRENT };
+        let holders = self.holders_of_keys(queue, &granted, parents);
         self.apply(conns, caller, &Command::Push { queue, jobs: &granted });
         let known = all.iter().zip(taken).filter(|(_, taken)| **taken);
-        self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
+        self.publish_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
         self.sync_duplicates(all, taken);
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         let pushed = match own {
@@ -369,18 +434,27 @@ impl ShardServer {
         let effects = std::mem::take(&mut self.effects);
         let made = &effects.pushed[pushed];
         self.release_unused(&granted, made);
-        self.respond(conns, origin, |_, sink| {
-            framed(sink, req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, req_id, 1);
-                writer.str(if many { "ids" } else { "id" });
-                if many {
-                    writer.array(all.len());
-                }
-                write_ids(&mut writer, all, taken, &granted, made);
-            });
-        });
+        let write = |out: &mut Vec<u8>| {
+            let mut reply = reply::begin(out, true, req_id);
+            let mut ids = reply.key(if many { "ids" } else { "id" });
+            if many {
+                ids.array(all.len());
+            }
+            write_ids(&mut ids, all, taken, &granted, made);
+            if many {
+                write_known(&mut reply, known_of(taken, made));
+            }
+        };
+        let links = Self::links_of_push((all, taken), parents, made, &holders);
+        if links.is_empty() {
+            self.respond(conns, origin, |_, sink| framed(sink, req_id, |sink| write(sink.out)));
+            self.answered(origin);
+        } else {
+            let mut reply = Vec::new();
+            write(&mut reply);
+            self.link_pushed(origin, req_id, &reply, links);
+        }
         self.effects = effects;
-        self.answered(origin);
     }
 
     /// A job that was pushed with a name twice is as durable as the second one wants it.
@@ -416,8 +490,8 @@ impl ShardServer {
     /// Tells the directory of all custom ids, after recovery.
     pub(crate) fn send_all_names(&mut self) {
         // The gone ones first: a name may have been given again.
-        for (name, id) in self.engine.shard.take_completed_names() {
-            let batch = self.outbox.after_commit(self.slots.of_name(&name));
+        for (name, id) in self.engine.shard.completed_names() {
+            let batch = self.outbox.after_commit(self.slots.of_name(name));
             let name = batch.keep(name.as_bytes());
             batch.messages.push(Message::Named { name, id, known: false });
         }
@@ -440,7 +514,7 @@ impl ShardServer {
 
     pub(crate) fn unclaimed(&mut self, name: &str) {
         self.directory.release(name);
-        self.retry_claims(name);
+        self.waiting_claims.note_free(name);
     }
 
     pub(crate) fn named(&mut self, name: &str, id: JobId, known: bool) {
@@ -449,6 +523,50 @@ impl ShardServer {
         } else {
             self.directory.forget(name, id);
         }
-        self.retry_claims(name);
+        self.waiting_claims.note_free(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn claim(names: usize) -> WaitingClaim {
+        let names = (0..names).map(|name| format!("n{name:05}").into()).collect();
+        let step = Step { shard: 0, task: 0, round: 0 };
+        WaitingClaim { step, names, first: 0, sounded: false, durable: false }
+    }
+
+    /// The fear: each name that others let go of costs a look at all that come before the next.
+    #[test]
+    fn a_claim_whose_names_come_free_one_by_one_looks_at_each_about_once() {
+        let mut claim = claim(2000);
+        let mut taken: BTreeSet<Box<str>> = claim.names.iter().cloned().collect();
+        let mut looks_in_all = 0;
+        while let (Some(place), looks) = claim.claimed_by_others(|name| taken.contains(name)) {
+            looks_in_all += looks;
+            claim.first = place;
+            taken.remove(&claim.names[place]);
+        }
+        assert!(taken.is_empty() && looks_in_all <= 2 * claim.names.len(), "{looks_in_all}");
+    }
+
+    #[test]
+    fn claims_that_wait_for_a_name_go_on_in_their_order_until_one_has_it() {
+        let mut waiting = WaitingClaims::default();
+        for first in 0..3 {
+            waiting.push("a".into(), WaitingClaim { first, ..claim(3) });
+        }
+        assert!(!waiting.has_free() && waiting.pop(|_| false).is_none());
+        waiting.note_free("b");
+        assert!(!waiting.has_free(), "none waits for it");
+        waiting.note_free("a");
+        assert_eq!(waiting.pop(|_| false).map(|claim| claim.first), Some(0));
+        assert_eq!(waiting.pop(|_| false).map(|claim| claim.first), Some(1));
+        assert!(waiting.pop(|_| true).is_none() && !waiting.has_free(), "it is claimed again");
+        waiting.note_free("a");
+        assert_eq!(waiting.pop(|_| false).map(|claim| claim.first), Some(2));
+        assert!(waiting.pop(|_| false).is_none() && waiting.by_name.is_empty());
     }
 }

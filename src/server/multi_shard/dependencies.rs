@@ -7,29 +7,36 @@
 use super::custom_ids::jobs_of;
 use super::messages::UnmetOf;
 use super::task::Task;
+use crate::api::access::Scope;
 use crate::api::error::Error;
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
+use crate::api::parent_link::linked_parent;
 use crate::api::request::{Body, JobRef, Request};
-use crate::protocol::decode::decode;
+use crate::api::version::Version;
+use crate::protocol::decode::decode_frame;
+use crate::protocol::large::KeptFrame;
 use crate::protocol::msgpack::Texts;
 use crate::server::shard_mail::envelope::{Origin, Span, Step};
-use crate::server::shard_mail::message::Message;
+use crate::server::shard_mail::message::{AsParent, Message};
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::dependency::{Standing, Unmet};
 use corq_shards::family::NAMED_CHILDREN_MAX;
+use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// A push that has to learn about the jobs it names.
 #[derive(Debug)]
 pub struct DependencyLookup {
     origin: Origin,
-    pub(super) frame: Box<[u8]>,
-    /// One for each text of each job's `dependsOn`, in order.
+    pub(super) frame: KeptFrame,
+    /// One for each job that each of them names, in order.
     found: Vec<DependencyState>,
+    /// Of those that are parents, which are there already: their places, and what is known of them.
+    parents: BTreeMap<usize, Option<AsParent>>,
     /// Answers that are still to come.
     left: usize,
     /// The long push that it is a piece of, and the place of its first job in that.
@@ -61,6 +68,8 @@ pub struct FoundDependencies {
     /// Jobs, by place, that name an unknown job, and the error that says so: the push is refused
     /// unless their custom ids are taken.
     pub refusals: Vec<(usize, Error)>,
+    /// The parents that are to wait for jobs of it, by place.
+    pub parents: Vec<(usize, JobId)>,
 }
 
 /// The children of one job of a push after the other.
@@ -108,18 +117,79 @@ fn need_of(text: &str) -> DependencyState {
     }
 }
 
-fn texts<'b, 'a: 'b>(jobs: &'b [NewJob<'a>]) -> impl Iterator<Item = (usize, &'a str)> + 'b {
-    let of_job = |(place, job): (usize, &NewJob<'a>)| {
-        Texts::new(job.depends_on).iter().map(move |text| (place, text))
+/// A job that another one names, with the place of that.
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    job: usize,
+    text: &'a str,
+    role: Role<'a>,
+}
+
+/// What a job is to the one that names it.
+#[derive(Clone, Copy)]
+enum Role<'a> {
+    /// It is in `dependsOn`.
+    WaitedFor,
+    /// A child that is not: it is not waited for, and tells its end only if it has ended.
+    Child,
+    /// The parent, which is there already, in this queue.
+    Parent(&'a str),
+}
+
+/// All jobs that those of a push name. In version 3 of the protocol a parent that is there is one of them.
+fn texts<'b, 'a: 'b>(
+    jobs: &'b [NewJob<'a>],
+    version: Version,
+) -> impl Iterator<Item = Named<'a>> + 'b {
+    let of_job = move |(place, job): (usize, &NewJob<'a>)| {
+        let named = move |text, role| Named { job: place, text, role };
+        let waited_for =
+            Texts::new(job.depends_on).iter().map(move |text| named(text, Role::WaitedFor));
+        let children = other_children(job).into_iter().map(move |text| named(text, Role::Child));
+        let parent = linked_parent(job).filter(|_| version.is_three());
+        let parent = parent.map(move |(text, queue)| named(text, Role::Parent(queue)));
+        waited_for.chain(children).chain(parent)
     };
     jobs.iter().enumerate().flat_map(of_job)
+}
+
+/// The children of a job that its `dependsOn` does not name.
+fn other_children<'a>(job: &NewJob<'a>) -> Vec<&'a str> {
+    let children = job.family.as_deref().map_or(&[][..], |family| family.children);
+    if children.is_empty() || children == job.depends_on {
+        return Vec::new();
+    }
+    let waited_for: HashSet<&str> = Texts::new(job.depends_on).iter().collect();
+    Texts::new(children).iter().filter(|text| !waited_for.contains(text)).collect()
+}
+
+/// The places of the parents among the jobs that a push names.
+fn parents_in(named: &[Named<'_>]) -> BTreeMap<usize, Option<AsParent>> {
+    let places = named.iter().enumerate();
+    let parents = places.filter(|(_, named)| matches!(named.role, Role::Parent(_)));
+    parents.map(|(place, _)| (place, None)).collect()
+}
+
+/// Why a job cannot be pushed for a parent, if so.
+fn judge_parent(about: Option<&AsParent>, text: &str, expected: &str) -> Result<(), Error> {
+    match about {
+        None => Err(Error::parent_not_found(text)),
+        Some(about) if !about.is_linkable => Err(Error::parent_not_linkable(text)),
+        Some(about) if *about.queue != *expected => {
+            Err(Error::parent_elsewhere(text, &about.queue, expected))
+        }
+        Some(AsParent { lacks: Some(lack), .. }) => Err((*lack).into()),
+        Some(_) => Ok(()),
+    }
 }
 
 impl ShardServer {
     /// Starts a push that has custom ids, dependencies or both.
     pub(crate) fn begin_push(&mut self, conns: &mut Connections, ctx: RequestContext<'_>) {
-        let texts = texts(jobs_of(ctx.body)).take(BATCH_DEPENDENCIES_MAX + 1);
-        let found: Vec<DependencyState> = texts.map(|(_, text)| need_of(text)).collect();
+        let texts = texts(jobs_of(ctx.body), ctx.origin.version).take(BATCH_DEPENDENCIES_MAX + 1);
+        let named: Vec<Named<'_>> = texts.collect();
+        let found: Vec<DependencyState> = named.iter().map(|named| need_of(named.text)).collect();
+        let parents = parents_in(&named);
         if found.len() > BATCH_DEPENDENCIES_MAX {
             let error = Error::too_many_dependencies(BATCH_DEPENDENCIES_MAX);
             self.refuse(conns, ctx.origin, ctx.req_id, &error);
@@ -131,7 +201,7 @@ impl ShardServer {
             self.claim_names(conns, origin, frame, ctx.body, FoundDependencies::default());
             return;
         }
-        let task = DependencyLookup { origin, frame, found, left: 0, piece: None };
+        let task = DependencyLookup { origin, frame, found, parents, left: 0, piece: None };
         let step = self.tasks.start(self.me, Task::Dependencies(task));
         self.advance_dependencies(conns, step);
     }
@@ -142,17 +212,20 @@ impl ShardServer {
         conns: &mut Connections,
         origin: Origin,
         piece: (Step, usize),
-        frame: Vec<u8>,
+        frame: KeptFrame,
     ) -> bool {
-        let Ok(Request { body, .. }) = decode(&frame) else { return false };
-        let found: Vec<DependencyState> =
-            texts(jobs_of(&body)).map(|(_, text)| need_of(text)).collect();
+        let Ok(Request { body, .. }) = decode_frame(frame.view(), origin.version) else {
+            return false;
+        };
+        let named: Vec<Named<'_>> = texts(jobs_of(&body), origin.version).collect();
+        let found: Vec<DependencyState> = named.iter().map(|named| need_of(named.text)).collect();
+        let parents = parents_in(&named);
+        drop(named);
         drop(body);
         if found.is_empty() {
             return false;
         }
-        let task =
-            DependencyLookup { origin, frame: frame.into(), found, left: 0, piece: Some(piece) };
+        let task = DependencyLookup { origin, frame, found, parents, left: 0, piece: Some(piece) };
         let step = self.tasks.start(self.me, Task::Dependencies(task));
         self.advance_dependencies(conns, step);
         true
@@ -176,8 +249,9 @@ impl ShardServer {
     fn ask_directories(&mut self, step: Step) {
         let Some(Task::Dependencies(task)) = self.tasks.get(step) else { return };
         let mut asks: Vec<Vec<(usize, Span)>> = vec![Vec::new(); self.slots.shards()];
-        let Ok(Request { body, .. }) = decode(&task.frame) else { return };
-        for (place, (_, text)) in texts(jobs_of(&body)).enumerate() {
+        let version = task.origin.version;
+        let Ok(Request { body, .. }) = decode_frame(task.frame.view(), version) else { return };
+        for (place, Named { text, .. }) in texts(jobs_of(&body), version).enumerate() {
             if task.found[place] == DependencyState::Name {
                 let owner = self.slots.of_name(text);
                 let span = self.outbox.immediate(owner).keep(text.as_bytes());
@@ -208,26 +282,78 @@ impl ShardServer {
 
     fn ask_standings(&mut self, step: Step) {
         let Some(Task::Dependencies(task)) = self.tasks.get(step) else { return };
+        let scope = task.origin.scope;
         let mut asks: Vec<Vec<(usize, JobId)>> = vec![Vec::new(); self.slots.shards()];
+        let mut parents = asks.clone();
         for (place, need) in task.found.iter().enumerate() {
             if let DependencyState::Job { id, .. } = *need {
+                let is_parent = task.parents.contains_key(&place);
+                let asks = if is_parent { &mut parents } else { &mut asks };
                 asks[self.slots.of_job(id)].push((place, id));
             }
         }
+        for (owner, jobs) in parents.into_iter().enumerate().filter(|(_, jobs)| !jobs.is_empty()) {
+            task.left += 1;
+            self.outbox.immediate(owner).messages.push(Message::AskParents { step, jobs });
+        }
         for (owner, jobs) in asks.into_iter().enumerate().filter(|(_, jobs)| !jobs.is_empty()) {
             task.left += 1;
-            self.outbox.immediate(owner).messages.push(Message::Stand { step, jobs });
+            self.outbox.immediate(owner).messages.push(Message::Stand { step, scope, jobs });
         }
     }
 
     /// The part of the shard that owns the dependencies.
-    pub(crate) fn stand(&mut self, step: Step, jobs: &[(usize, JobId)]) {
-        let shard = &mut self.engine.shard;
-        let jobs = jobs.iter().map(|&(place, id)| (place, shard.standing(id))).collect();
+    pub(crate) fn stand(&mut self, step: Step, scope: Scope, jobs: &[(usize, JobId)]) {
+        let standing = |&(place, id): &(usize, JobId)| {
+            let id = self.as_known(scope, id);
+            (place, self.engine.shard.standing(id))
+        };
+        let jobs = jobs.iter().map(standing).collect();
         self.outbox
             .after_commit(usize::from(step.shard))
             .messages
             .push(Message::Stood { step, jobs });
+    }
+
+    /// The part of the shard that owns the parents. One that a worker has takes no more children from outside.
+    pub(crate) fn tell_of_parents(&mut self, step: Step, jobs: &[(usize, JobId)]) {
+        let lacks = (!self.has_room_for_links(jobs.len())).then(|| self.no_room());
+        if lacks.is_some() {
+            self.compaction.refused_pushes += jobs.len() as u64;
+        }
+        let shard = &mut self.engine.shard;
+        let mut about = |id: JobId| {
+            let about = shard.about_parent(id, "")?;
+            let state = shard.find(id).map(|index| shard.view(index).job.state);
+            let is_linkable = about.linkable && state != Some(State::Active);
+            Some(AsParent { queue: about.queue, is_linkable, lacks })
+        };
+        let jobs = jobs.iter().map(|&(place, id)| (place, about(id))).collect();
+        self.outbox
+            .after_commit(usize::from(step.shard))
+            .messages
+            .push(Message::Parents { step, jobs });
+    }
+
+    /// The owner of parents has answered.
+    pub(crate) fn parents_known(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        jobs: &[(usize, Option<AsParent>)],
+    ) {
+        let Some(Task::Dependencies(task)) = self.tasks.get(step) else { return };
+        for (place, about) in jobs {
+            let DependencyState::Job { id, by_name } = task.found[*place] else { continue };
+            task.found[*place] = match about {
+                Some(_) => DependencyState::Met { id },
+                None if by_name => DependencyState::Unknown,
+                None => DependencyState::Name,
+            };
+            task.parents.insert(*place, about.clone());
+        }
+        task.left -= 1;
+        self.advance_dependencies(conns, step);
     }
 
     /// The owner of dependencies has answered.
@@ -255,42 +381,66 @@ impl ShardServer {
     /// Everything is known: refuses the push, or lets it go on with what is unmet.
     fn finish_dependencies(&mut self, conns: &mut Connections, step: Step) {
         let Some(Task::Dependencies(task)) = self.tasks.end(step) else { return };
-        let DependencyLookup { origin, frame, found, piece, .. } = task;
+        let DependencyLookup { origin, frame, found, parents, piece, .. } = task;
         let base = piece.map_or(0, |(_, from)| from);
-        let Ok(Request { req_id, body, .. }) = decode(&frame) else { return };
+        let decoded = decode_frame(frame.view(), origin.version);
+        let Ok(Request { req_id, body, .. }) = decoded else { return };
         let mut dependencies = FoundDependencies::default();
         let mut children = Children::default();
-        for (need, (job, text)) in found.iter().zip(texts(jobs_of(&body))) {
-            let is_child = children.has(jobs_of(&body), job, text);
-            match *need {
+        for (place, (need, named)) in
+            found.iter().zip(texts(jobs_of(&body), origin.version)).enumerate()
+        {
+            let Named { job, text, role } = named;
+            let error = match (role, *need) {
+                (Role::Parent(queue), need) => {
+                    let about = parents.get(&place).and_then(Option::as_ref);
+                    // Of a job that is there already, the link is made although no other child could come.
+                    if let (Some(about), DependencyState::Met { id }) = (about, need)
+                        && *about.queue == *queue
+                    {
+                        dependencies.parents.push((job, id));
+                    }
+                    match (judge_parent(about, text, queue), need) {
+                        (Ok(()), DependencyState::Met { .. }) => continue,
+                        (Ok(()), _) => Error::parent_not_found(text),
+                        (Err(error), _) => error,
+                    }
+                }
                 // One that is completed has still to say with what.
-                DependencyState::Open { id, .. } | DependencyState::Met { id } if is_child => {
+                (_, DependencyState::Open { id, .. } | DependencyState::Met { id })
+                    if (matches!(role, Role::WaitedFor)
+                        || matches!(need, DependencyState::Met { .. }))
+                        && children.has(jobs_of(&body), job, text) =>
+                {
                     let name = if children.are_few() { text } else { "" };
                     Unmet::push(entry(&mut dependencies.open, job), id, name);
+                    continue;
                 }
-                DependencyState::Open { id, by_name } => {
+                // It has nothing to say yet, or is not known.
+                (Role::Child, _) | (_, DependencyState::Met { .. }) => continue,
+                (_, DependencyState::Open { id, by_name }) => {
                     let name = if by_name { text } else { "" };
                     Unmet::push(entry(&mut dependencies.unmet, job), id, name);
+                    continue;
                 }
-                DependencyState::Met { .. } => {}
-                DependencyState::Name | DependencyState::Job { .. } | DependencyState::Unknown => {
-                    let mut error = Error::dependency_not_found(text);
-                    if matches!(body, Body::PushBatch { .. }) {
-                        error = error.in_job(base + job);
-                    }
-                    if jobs_of(&body)[job].custom_id.is_none() {
-                        if let Some(piece) = piece {
-                            self.dependencies_of_piece(piece, Err((base + job, error)));
-                            return;
-                        }
-                        self.refuse(conns, origin, req_id, &error);
-                        self.answered(origin);
-                        return;
-                    }
-                    // If a job bears its custom id, this push makes none and depends on nothing.
-                    dependencies.refusals.push((job, error));
+                (
+                    _,
+                    DependencyState::Name | DependencyState::Job { .. } | DependencyState::Unknown,
+                ) => Error::dependency_not_found(text),
+            };
+            let is_batch = matches!(body, Body::PushBatch { .. });
+            let error = if is_batch { error.in_job(base + job) } else { error };
+            if jobs_of(&body)[job].custom_id.is_none() {
+                if let Some(piece) = piece {
+                    self.dependencies_of_piece(piece, Err((base + job, error)));
+                    return;
                 }
+                self.refuse(conns, origin, req_id, &error);
+                self.answered(origin);
+                return;
             }
+            // If a job bears its custom id, this push makes none and depends on nothing.
+            dependencies.refusals.push((job, error));
         }
         match piece {
             Some(piece) => self.dependencies_of_piece(piece, Ok(dependencies)),

@@ -11,7 +11,7 @@ use super::task::Task;
 use crate::api::error::{Error, ErrorKind};
 use crate::api::flow::{FlowJob, Shape};
 use crate::api::request::{Body, Request};
-use crate::protocol::decode::decode;
+use crate::protocol::decode::decode_as;
 use crate::protocol::reply;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::commands::refusal::group_full;
@@ -59,7 +59,7 @@ pub struct FlowTask {
 /// part has come, and the command that waits for it, if one does.
 #[derive(Debug, Default)]
 pub struct OpenFlows {
-    told: BTreeMap<JobId, (usize, Option<Step>)>,
+    unfinished: BTreeMap<JobId, (usize, Option<Step>)>,
     /// Flows whose parts here come in slices, and the shards that are to know when all of it has come.
     coming: Vec<(JobId, u16)>,
 }
@@ -67,7 +67,7 @@ pub struct OpenFlows {
 impl OpenFlows {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.told.len()
+        self.unfinished.len()
     }
 }
 
@@ -168,9 +168,10 @@ impl ShardServer {
         }
         task.answered += 1;
         let goes_on = task.answered < task.name_owners.len() && task.taken.is_none();
-        let frame = std::mem::take(&mut task.frame);
+        let (frame, version) = (std::mem::take(&mut task.frame), task.origin.version);
         let taken = task.taken;
-        let Ok(Request { body: Body::PushFlow { jobs }, .. }) = decode(&frame) else { return };
+        let decoded = decode_as(&frame, version);
+        let Ok(Request { body: Body::PushFlow { jobs }, .. }) = decoded else { return };
         if let Some(task) = self.flow_task(step) {
             task.frame.clone_from(&frame);
         }
@@ -260,7 +261,7 @@ impl ShardServer {
                 self.decide(conns, *flow, *fate, false);
                 if *fate == Fate::Released {
                     self.open_flows.coming.push((*flow, *shard));
-                    self.tell_of_come_flows(conns);
+                    self.report_applied_flows(conns);
                 }
             }
             FlowMessage::Come { flow } => self.part_has_come(conns, *flow),
@@ -313,7 +314,7 @@ impl ShardServer {
         let me = self.me;
         let Some(task) = self.flow_task(step) else { return };
         let flow = task.ids.first().copied().unwrap_or_default();
-        let (refused, durable) = (task.refused, task.durable);
+        let (refused, durable, version) = (task.refused, task.durable, task.origin.version);
         let frame = if refused.is_some() { task.frame.clone() } else { Box::default() };
         let owners = task.owners.clone();
         let shard = me as u16;
@@ -324,7 +325,7 @@ impl ShardServer {
                 self.outbox.immediate(dest).messages.push(Message::Flow(message));
             }
             self.decide(conns, flow, fate, false);
-            let error = match (refusal, decode(&frame).map(|request| request.body)) {
+            let error = match (refusal, decode_as(&frame, version).map(|request| request.body)) {
                 (Refusal::Full, _) => self.no_room().into(),
                 (Refusal::GroupFull, Ok(Body::PushFlow { jobs })) => {
                     group_full(jobs.get(place).map(|one| &one.job), Some(place))
@@ -358,7 +359,7 @@ impl ShardServer {
         if comes {
             self.open_flows.coming.push((flow, shard));
         }
-        self.open_flows.told.insert(flow, (others.len() + usize::from(comes), Some(step)));
+        self.open_flows.unfinished.insert(flow, (others.len() + usize::from(comes), Some(step)));
         for dest in others {
             // Behind the record: no shard hears the decision before the log has it.
             let message = FlowMessage::Decided { shard, flow, fate: Fate::Released };
@@ -368,7 +369,7 @@ impl ShardServer {
     }
 
     /// Says of which parts here the last slice has come.
-    pub(crate) fn tell_of_come_flows(&mut self, conns: &mut Connections) {
+    pub(crate) fn report_applied_flows(&mut self, conns: &mut Connections) {
         if self.open_flows.coming.is_empty() {
             return;
         }
@@ -386,13 +387,13 @@ impl ShardServer {
     }
 
     fn part_has_come(&mut self, conns: &mut Connections, flow: JobId) {
-        let Some((left, step)) = self.open_flows.told.get_mut(&flow) else { return };
+        let Some((left, step)) = self.open_flows.unfinished.get_mut(&flow) else { return };
         *left -= 1;
         if *left > 0 {
             return;
         }
         let step = *step;
-        self.open_flows.told.remove(&flow);
+        self.open_flows.unfinished.remove(&flow);
         self.decide(conns, flow, Fate::Done, false);
         if let Some(step) = step {
             self.finish_flow(conns, step, None);
@@ -407,7 +408,7 @@ impl ShardServer {
             if comes {
                 self.open_flows.coming.push((flow, self.me as u16));
             }
-            self.open_flows.told.insert(flow, (others.len() + usize::from(comes), None));
+            self.open_flows.unfinished.insert(flow, (others.len() + usize::from(comes), None));
             for &dest in &others {
                 let shard = self.me as u16;
                 let message = FlowMessage::Decided { shard, flow, fate: Fate::Released };
@@ -426,11 +427,11 @@ impl ShardServer {
             self.decide(conns, flow, Fate::Dropped, false);
         }
         // All of these had come before the process ended, and no other shard has a part to report.
-        let told = &mut self.open_flows.told;
+        let unfinished = &mut self.open_flows.unfinished;
         let over: Vec<JobId> =
-            told.iter().filter(|(_, (left, _))| *left == 0).map(|(&flow, _)| flow).collect();
+            unfinished.iter().filter(|(_, (left, _))| *left == 0).map(|(&flow, _)| flow).collect();
         for flow in over {
-            self.open_flows.told.remove(&flow);
+            self.open_flows.unfinished.remove(&flow);
             self.decide(conns, flow, Fate::Done, false);
         }
     }
@@ -441,9 +442,8 @@ impl ShardServer {
             return;
         }
         let Some(Task::Flow(task)) = self.tasks.end(step) else { return };
-        let Ok(Request { req_id, body: Body::PushFlow { jobs }, .. }) = decode(&task.frame) else {
-            return;
-        };
+        let decoded = decode_as(&task.frame, task.origin.version);
+        let Ok(Request { req_id, body: Body::PushFlow { jobs }, .. }) = decoded else { return };
         if let Some(error) = error {
             for &place in &task.granted {
                 let name = jobs[place].id;
@@ -455,13 +455,12 @@ impl ShardServer {
         } else {
             self.respond(conns, task.origin, |_, sink| {
                 framed(sink, req_id, |sink| {
-                    let mut writer = reply::head(sink.out, true, req_id, 1);
-                    writer.str("data");
-                    writer.map(1);
-                    writer.str("jobs");
-                    writer.array(jobs.len());
+                    let mut reply = reply::begin(sink.out, true, req_id);
+                    let mut data = reply.map("data");
+                    let mut list = data.key("jobs");
+                    list.array(jobs.len());
                     for one in &jobs {
-                        write_snapshot(&mut writer, one, task.pushed_at_ms);
+                        write_snapshot(&mut list, one, task.pushed_at_ms);
                     }
                 });
             });

@@ -44,42 +44,29 @@ pub(super) fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms:
         0 => State::Waiting,
         _ => State::Delayed,
     };
-    let list = |list: &'_ [u8]| if list.is_empty() { NO_TEXTS.to_vec() } else { list.to_vec() };
-    let map = writer.open_map();
-    let mut count = 0;
-    let mut key = |writer: &mut Writer<'_>, name: &str| {
-        count += 1;
-        writer.str(name);
-    };
+    let [depends_on, children, tags] = [job.depends_on, family.children, job.tags]
+        .map(|list| if list.is_empty() { NO_TEXTS } else { list });
+    let mut map = writer.begin_wide_map();
     for (name, text) in
         [("id", Some(one.id)), ("queue", Some(one.queue)), ("customId", Some(one.id))]
     {
-        key(writer, name);
-        writer.str_or_nil(text);
+        map.key(name).str_or_nil(text);
     }
     if let Some(name) = job.name {
-        key(writer, "name");
-        writer.str(name);
+        map.key("name").str(name);
     }
     for (name, text) in
         [("parentId", family.parent), ("groupId", job.group_id), ("uniqueKey", None)]
     {
-        key(writer, name);
-        writer.str_or_nil(text);
+        map.key(name).str_or_nil(text);
     }
-    key(writer, "state");
-    writer.str(state.name());
-    for (name, value) in [
-        ("data", job.data.to_vec()),
-        ("dependsOn", list(job.depends_on)),
-        ("childrenIds", list(family.children)),
-        ("tags", list(job.tags)),
-    ] {
-        key(writer, name);
-        writer.raw(&value);
+    map.key("state").str(state.name());
+    for (name, value) in
+        [("data", job.data), ("dependsOn", depends_on), ("childrenIds", children), ("tags", tags)]
+    {
+        map.key(name).raw(value);
     }
-    key(writer, "priority");
-    writer.int(i64::from(job.priority));
+    map.key("priority").int(i64::from(job.priority));
     for (name, number) in [
         ("createdAt", made_at_ms),
         ("runAt", now_ms + delay_ms),
@@ -90,8 +77,7 @@ pub(super) fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms:
         ("stallCount", 0),
         ("childrenCompleted", 0),
     ] {
-        key(writer, name);
-        writer.uint(number);
+        map.key(name).uint(number);
     }
     for (name, number) in [
         ("startedAt", None),
@@ -99,8 +85,7 @@ pub(super) fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms:
         ("ttl", job.ttl_ms),
         ("timeout", job.timeout_ms.map(u64::from)),
     ] {
-        key(writer, name);
-        writer.uint_or_nil(number);
+        map.key(name).uint_or_nil(number);
     }
     for (name, flag) in [
         ("lifo", job.lifo),
@@ -112,8 +97,6 @@ pub(super) fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms:
         ("ignoreDependencyOnFailure", family.policy == Some(Policy::Ignore)),
         ("removeDependencyOnFailure", family.policy == Some(Policy::Remove)),
     ] {
-        key(writer, name);
-        writer.bool(flag);
+        map.key(name).bool(flag);
     }
-    map.close(writer, count);
 }

@@ -10,27 +10,29 @@
 //! done: the leases that acknowledgements still need go back at their end.
 
 use super::long_ack::JobsWork;
+use super::long_commands::{Running, Staging};
 use super::long_flow::FlowWork;
 use super::long_push::PushWork;
 use super::messages::LongBatchMessage;
-use super::reservations::Reservations;
 use super::task::Task;
 use crate::api::commands::{Batched, Class, CommandSpec, Op, PerJob};
-use crate::api::error::{Error, ErrorKind};
+use crate::api::error::Error;
 use crate::api::flow::named;
-use crate::api::request::{Body, JobRef, Request, Route};
+use crate::api::request::{Body, JobRef};
+use crate::protocol::decode::Progress;
 use crate::protocol::decode::beginning::{Face, LONG_BYTES, judge};
-use crate::protocol::decode::pieces::{Walk, is_cut};
-use crate::protocol::decode::{Progress, decode, decode_piece, find_req_id};
+use crate::protocol::decode::coerce::coerced;
+use crate::protocol::decode::pieces::{PIECE_ITEMS, ReqIdSearch, Walk, is_cut};
 use crate::protocol::frame::PREFIX_BYTES;
+use crate::protocol::large::{KeptFrame, LargeFrame, LargeScan, payload_field};
+use crate::protocol::large_piece::LargePiece;
 use crate::server::connection::session::IN_FLIGHT_MAX;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
-use corq_shards::command::ClientId;
-use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A command on more jobs is long, however few bytes it has.
 pub const LONG_ITEMS: usize = 2000;
@@ -38,12 +40,11 @@ pub const LONG_ITEMS: usize = 2000;
 /// A flow of more jobs is long, since its jobs are gone over several times; and one whose jobs name more than [`LONG_ITEMS`].
 const LONG_FLOW_JOBS: usize = 500;
 
+/// Most items of a piece of which more have cron expressions than are read at once.
+const PIECE_ITEMS_OF_PLANS: usize = 32;
+
 /// Steps of long commands in one turn.
 const STEPS_MAX: u64 = 1500;
-
-/// Values of a frame that are stepped over at a time, and in about the time of one step.
-const VALUES_PER_SLICE: usize = 16 << 10;
-const VALUES_PER_STEP: usize = 32;
 
 /// Items of a frame that are read in about the time of a step.
 pub(crate) const ITEMS_PER_STEP: usize = 2;
@@ -62,6 +63,8 @@ pub(crate) const UNDONE_PER_STEP: usize = 500;
 pub enum Phase {
     /// Its frame is stepped through.
     Walk,
+    /// It is refused for what it is, and its `reqId` is looked for.
+    Search,
     /// Its items are read.
     Read,
     /// It is found out what has to be known before it can be done.
@@ -83,18 +86,33 @@ pub enum Doing {
     Flow(Box<FlowWork>),
     /// Completes or renews.
     Jobs(Box<JobsWork>),
+    /// One command with a large payload, which is checked.
+    One(Box<LargeScan>),
+    /// The same, checked: its payload is staged where this shard's or another's log will hold it, then it is begun as any
+    /// other.
+    Checked(Arc<LargeFrame>, usize),
 }
 
 /// One of them.
 #[derive(Debug)]
 pub struct LongCommand {
     pub(crate) origin: Origin,
-    bytes: Vec<u8>,
-    start: usize,
+    pub(super) bytes: Vec<u8>,
+    pub(super) start: usize,
     pub(crate) walk: Walk,
+    /// Where the pieces end that were read, and how many items the next one may have.
+    pub(super) cuts: Vec<u32>,
+    pub(super) piece_items: usize,
     pub(crate) req_id: Option<Box<[u8]>>,
+    /// Whether some of its values are to be taken for others, as version 3 does.
+    pub(super) coerces: bool,
+    /// The item of megabytes that comes next, as a piece of its own.
+    pub(super) large: Option<Box<LargePiece>>,
+    /// How far that one is staged, or the payload of a command with one.
+    pub(super) staging: Staging,
+    pub(super) search: ReqIdSearch,
     pub(crate) phase: Phase,
-    progress: Progress,
+    pub(super) progress: Progress,
     /// The next item of the phase.
     pub(crate) place: usize,
     /// Answers that are to come.
@@ -111,7 +129,7 @@ impl LongCommand {
 
     /// Lets go of the frame: nothing of it will be read any more.
     fn drop_frame(&mut self) {
-        (self.bytes, self.start) = (Vec::new(), 0);
+        (self.bytes, self.start, self.large) = (Vec::new(), 0, None);
         self.walk = Walk::new(self.walk.spec());
     }
 
@@ -119,9 +137,13 @@ impl LongCommand {
     fn held_bytes(&self) -> usize {
         let work = match &self.doing {
             Doing::Flow(work) => work.held_bytes(),
-            _ => 0,
+            Doing::Push(work) => work.held_bytes(),
+            Doing::Jobs(work) => work.held_bytes(),
+            Doing::Checked(large, _) => large.held_bytes(),
+            Doing::Unknown | Doing::One(_) => 0,
         };
-        self.bytes.capacity() + self.walk.bytes() + work
+        let large = self.large.as_ref().map_or(0, |large| large.held_bytes());
+        self.bytes.capacity() + self.walk.bytes() + 4 * self.cuts.capacity() + large + work
     }
 
     /// How many jobs it is about.
@@ -144,22 +166,55 @@ impl LongCommand {
         }
     }
 
+    /// A piece as it is decoded.
+    fn shaped(&self, piece: Vec<u8>) -> Vec<u8> {
+        if self.coerces { coerced(&piece).unwrap_or(piece) } else { piece }
+    }
+
+    /// Where the piece ends that begins there: once it has been read, the same each time.
+    pub(super) fn next_cut(&mut self, from: usize) -> usize {
+        let known = self.cuts.partition_point(|&cut| cut as usize <= from);
+        if let Some(&cut) = self.cuts.get(known) {
+            return cut as usize;
+        }
+        let to = self.walk.piece_end(from).min(from + self.piece_items);
+        self.cuts.push(to as u32);
+        to
+    }
+
+    /// The piece that was taken last is too much for one, and is taken again with fewer items.
+    pub(super) fn shorten_piece(&mut self, from: usize) {
+        self.cuts.pop();
+        self.piece_items = ((self.place - from) / 2).clamp(1, PIECE_ITEMS_OF_PLANS);
+        self.place = from;
+    }
+
     /// Writes the next piece as a frame of its own, and steps over it.
     pub(crate) fn take_piece(&mut self, queue: Option<&str>) -> (usize, Vec<u8>) {
         let from = self.place;
-        let to = self.walk.piece_end(from);
+        let to = self.next_cut(from);
         let mut piece = Vec::new();
         self.walk.write_piece(self.frame(), queue, (from, to), &mut piece);
         self.place = to;
-        (from, piece)
+        (from, self.shaped(piece))
     }
 
     /// One item as a frame of its own.
     pub(crate) fn write_one(&self, queue: Option<&str>, place: usize) -> Vec<u8> {
         let mut piece = Vec::new();
         self.walk.write_piece(self.frame(), queue, (place, place + 1), &mut piece);
-        piece
+        self.shaped(piece)
     }
+}
+
+/// The next piece of a long batch.
+pub(super) enum NextPiece {
+    /// From this place on.
+    Taken(usize, KeptFrame),
+    /// It takes another step.
+    More,
+    /// Another shard has to stage it.
+    Waits,
 }
 
 /// Whether there is more to do at once.
@@ -171,76 +226,6 @@ pub(crate) enum Next {
     Waits,
     /// It is answered, or given up.
     Over,
-}
-
-/// The one of a connection.
-#[derive(Clone, Copy, Debug)]
-struct Running {
-    step: Step,
-    /// Memory held.
-    bytes: usize,
-    /// It is being done, and will be to its end.
-    acts: bool,
-    /// What its connection holds, it completes.
-    completes: bool,
-    /// The connection has left, and what it held goes back at the end.
-    leave: Option<Leave>,
-}
-
-/// How a client leaves.
-#[derive(Clone, Copy, Debug)]
-pub struct Leave {
-    /// Which client.
-    pub client: ClientId,
-    /// Whether other shards may hold something of it.
-    pub seen_elsewhere: bool,
-    /// Whether it is gone, or only sends no more.
-    pub gone: bool,
-}
-
-/// Those of a shard.
-#[derive(Debug, Default)]
-pub struct LongCommands {
-    /// Those that have something to do.
-    active: VecDeque<Step>,
-    /// A connection whose next frame is one.
-    wanted: Option<(ConnId, usize)>,
-    /// Those of connections, also of some that are gone.
-    running: BTreeMap<ConnId, Running>,
-    /// Space and places that are reserved for those, here or elsewhere.
-    pub(super) reservations: Reservations,
-}
-
-impl LongCommands {
-    /// Whether one can go on.
-    pub fn has_left(&self) -> bool {
-        !self.active.is_empty() || self.reservations.has_left()
-    }
-
-    /// Memory that a connection holds by one.
-    pub fn held_by(&self, conn: ConnId) -> usize {
-        self.running.get(&conn).map_or(0, |running| running.bytes)
-    }
-
-    /// Whether a connection has one that is being done: what it holds is of use until the end.
-    pub fn acts(&self, conn: ConnId) -> bool {
-        self.running.get(&conn).is_some_and(|running| running.acts)
-    }
-
-    /// Whether a connection has one that completes what it holds.
-    pub fn completes(&self, conn: ConnId) -> bool {
-        self.running.get(&conn).is_some_and(|running| running.completes)
-    }
-
-    /// Puts off what a connection that is gone would give back now, if what is being done completes it.
-    pub fn defers_leave(&mut self, conn: ConnId, leave: Leave) -> bool {
-        let Some(running) = self.running.get_mut(&conn) else { return false };
-        let needs = running.completes && running.acts && leave.gone;
-        if needs {
-            running.leave = Some(leave);
-        }
-        needs
-    }
 }
 
 /// Whether a command that was read at once is better done in slices.
@@ -256,10 +241,10 @@ pub(crate) fn is_long(body: &Body<'_>) -> bool {
     }
 }
 
-/// The command of a frame, if it can be cut and the frame is long.
+/// The command of a frame, if the frame is long and can be read in slices.
 fn cut_of(frame: &[u8]) -> Option<&'static CommandSpec> {
     match judge(frame, frame.len(), Face::Frame) {
-        Some(Ok(spec)) if is_cut(spec.op) => Some(spec),
+        Some(Ok(spec)) if is_cut(spec.op) || payload_field(spec).is_some() => Some(spec),
         _ => None,
     }
 }
@@ -287,10 +272,14 @@ impl ShardServer {
     pub(crate) fn take_whole(&mut self, conns: &mut Connections) {
         if let Some((conn, bytes)) = self.long_commands.wanted.take() {
             let Some(session) = self.sessions.get(conn) else { return };
-            session.affinity.note_command();
             let (whole, start) = session.pending.take_front(PREFIX_BYTES + bytes);
             let start = start + PREFIX_BYTES;
             if let Some(spec) = cut_of(&whole[start..]) {
+                if is_cut(spec.op)
+                    && let Some(session) = self.sessions.get(conn)
+                {
+                    session.affinity.note_command();
+                }
                 self.begin_long(conns, conn, (whole, start), spec.op);
             }
         }
@@ -313,6 +302,9 @@ impl ShardServer {
     ) {
         let spec = op.spec();
         let origin = self.origin(conn);
+        let one = payload_field(spec).filter(|_| !is_cut(op));
+        let is_one = one.is_some();
+        let doing = one.map(|field| Doing::One(Box::new(LargeScan::new(field))));
         let Some(session) = self.sessions.get(conn) else { return };
         // Nothing else is begun beside it.
         session.in_flight += IN_FLIGHT_MAX - 1;
@@ -322,20 +314,27 @@ impl ShardServer {
             bytes,
             start,
             walk: Walk::new(spec),
+            cuts: Vec::new(),
+            piece_items: PIECE_ITEMS,
             req_id: None,
+            coerces: false,
+            large: None,
+            staging: Staging::No,
+            search: ReqIdSearch::default(),
             phase: Phase::Walk,
             progress: Progress::default(),
             place: 0,
             left: 0,
             refused: None,
-            doing: Doing::Unknown,
+            doing: doing.unwrap_or(Doing::Unknown),
         };
         let bytes = command.held_bytes();
         let step = self.tasks.start(self.me, Task::Long(Some(Box::new(command))));
-        let completes = spec.class == Class::Batch(Batched::Held(PerJob::Ack));
+        // One command may be about a job that its connection holds, too.
+        let completes = is_one || spec.class == Class::Batch(Batched::Held(PerJob::Ack));
         let running = Running { step, bytes, acts: false, completes, leave: None };
         self.long_commands.running.insert(conn, running);
-        self.long_commands.active.push_back(step);
+        self.long_commands.active.push(step);
         self.note_received(conns, conn);
     }
 
@@ -348,9 +347,7 @@ impl ShardServer {
 
     /// An answer has come that one has waited for.
     pub(crate) fn wake_long(&mut self, step: Step) {
-        if !self.long_commands.active.contains(&step) {
-            self.long_commands.active.push_back(step);
-        }
+        self.long_commands.active.push(step);
     }
 
     /// Goes on with long commands, each in its turn, for so many steps.
@@ -361,8 +358,9 @@ impl ShardServer {
         let before = self.meter_work(Work::OTHER);
         let until = self.steps() + STEPS_MAX;
         self.long_commands.reservations.return_some(&mut self.engine.shard, UNDONE_PER_STEP);
+        self.stage_for_others();
         while self.steps() < until
-            && let Some(step) = self.long_commands.active.pop_front()
+            && let Some(step) = self.long_commands.active.pop()
         {
             let Some(Task::Long(task)) = self.tasks.get(step) else { continue };
             let Some(mut command) = task.take() else { continue };
@@ -372,13 +370,14 @@ impl ShardServer {
             self.note_running(conns, &command);
             if next == Next::Over {
                 self.end_long(conns, step, &command);
+                self.begin_checked(conns, *command);
                 continue;
             }
             if let Some(Task::Long(task)) = self.tasks.get(step) {
                 *task = Some(command);
             }
             if next == Next::More {
-                self.long_commands.active.push_back(step);
+                self.long_commands.active.push(step);
             }
         }
         self.meter_work(before);
@@ -417,19 +416,23 @@ impl ShardServer {
     ) -> Next {
         let acts = matches!(command.phase, Phase::Act | Phase::Undo);
         let is_gone = self.sessions.get(command.origin.conn).is_none();
-        if !acts && (is_gone || command.refused.is_some()) {
+        let searches = command.phase == Phase::Search && !is_gone;
+        if !acts && !searches && (is_gone || command.refused.is_some()) {
             if command.left > 0 {
                 return Next::Waits;
             }
             command.begin(Phase::Undo);
         }
         match (command.phase, &command.doing) {
+            (Phase::Walk, Doing::One(_)) => self.check_on(command),
+            (Phase::Prepare, Doing::Checked(..)) => self.stage_on(step, command),
             (Phase::Walk, _) => self.walk_on(command),
-            (Phase::Read, _) => self.read_piece(command),
+            (Phase::Search, _) => self.search_on(command),
+            (Phase::Read, _) => self.read_piece(step, command),
             (_, Doing::Push(_)) => self.push_on(conns, step, command),
             (_, Doing::Flow(_)) => self.flow_on(conns, step, command),
             (_, Doing::Jobs(_)) => self.jobs_on(conns, step, command),
-            (_, Doing::Unknown) => {
+            (_, Doing::Unknown | Doing::One(_) | Doing::Checked(..)) => {
                 self.refuse_long(conns, command);
                 Next::Over
             }
@@ -445,7 +448,7 @@ impl ShardServer {
 
     fn end_long(&mut self, conns: &mut Connections, step: Step, command: &LongCommand) {
         self.tasks.end(step);
-        if !matches!(command.doing, Doing::Unknown) {
+        if !matches!(command.doing, Doing::Unknown | Doing::One(_) | Doing::Checked(..)) {
             for dest in 0..self.slots.shards() {
                 let message = LongBatchMessage::Forgo { step };
                 self.outbox.immediate(dest).messages.push(Message::Long(message));
@@ -465,92 +468,6 @@ impl ShardServer {
         self.note_received(conns, conn);
     }
 
-    fn walk_on(&mut self, command: &mut LongCommand) -> Next {
-        let mut values = VALUES_PER_SLICE;
-        let LongCommand { walk, bytes, start, .. } = command;
-        let walked = walk.go_on(&bytes[*start..], &mut values);
-        self.meter.note((VALUES_PER_SLICE - values) / VALUES_PER_STEP);
-        match walked {
-            Ok(false) => return Next::More,
-            Ok(true) => {}
-            Err(error) => {
-                command.req_id = find_req_id(command.frame()).map(Into::into);
-                command.refuse(0, error);
-                return Next::More;
-            }
-        }
-        let around = command.walk.around().to_vec();
-        match decode(&around) {
-            Err(refused) => {
-                command.req_id = refused.req_id.map(Into::into);
-                command.refuse(0, refused.error);
-            }
-            Ok(Request { req_id, body, .. }) => {
-                command.req_id = req_id.map(Into::into);
-                if self.lacks_data_dir(body.spec().class) {
-                    command.refuse(0, ErrorKind::DataGone);
-                } else {
-                    command.doing = self.doing(&body, command.items());
-                    command.begin(Phase::Read);
-                }
-            }
-        }
-        Next::More
-    }
-
-    /// What a batch does. That one of another kind is none is decided before.
-    fn doing(&self, body: &Body<'_>, items: usize) -> Doing {
-        match (body.spec().class, body.route()) {
-            (Class::Batch(Batched::Push), Route::Queue(queue)) => {
-                Doing::Push(Box::new(PushWork::new(queue, self.slots.of_queue(queue))))
-            }
-            (Class::Batch(Batched::Flow), _) => {
-                Doing::Flow(Box::new(FlowWork::new(items, self.now_ms)))
-            }
-            (Class::Batch(Batched::Held(per_job)), _) => {
-                // The ids that were acknowledged are kept, so that none is twice.
-                let kept = if per_job == PerJob::Ack { items } else { 0 };
-                Doing::Jobs(Box::new(JobsWork::new(per_job, kept)))
-            }
-            _ => Doing::Unknown,
-        }
-    }
-
-    /// Reads the next piece.
-    fn read_piece(&mut self, command: &mut LongCommand) -> Next {
-        if command.is_through() {
-            command.begin(Phase::Prepare);
-            if let Err(error) = command.walk.fits() {
-                command.refuse(0, error);
-            }
-            return Next::More;
-        }
-        let queue = match &command.doing {
-            Doing::Push(push) => Some(push.queue.clone()),
-            _ => None,
-        };
-        let (from, piece) = command.take_piece(queue.as_deref());
-        self.meter.note((command.place - from) / ITEMS_PER_STEP + piece.len() / BYTES_PER_STEP);
-        command.progress.place = from;
-        match decode_piece(&piece, &mut command.progress) {
-            Err(error) => command.refuse(from, error),
-            Ok(Request { body: Body::PushBatch { jobs, .. }, .. }) => {
-                if let Some(error) = self.too_often(&jobs, from) {
-                    command.refuse(from, error);
-                } else if let Err(error) = self.note_read(command, from, &jobs) {
-                    command.refuse(from, error);
-                }
-            }
-            Ok(Request { body: Body::PushFlow { jobs }, .. }) => {
-                if let Err(error) = self.note_flow_read(command, from, &jobs) {
-                    command.refuse(from, error);
-                }
-            }
-            Ok(_) => {}
-        }
-        Next::More
-    }
-
     /// Messages about long commands.
     pub(crate) fn read_long_batch_message(
         &mut self,
@@ -563,6 +480,8 @@ impl ShardServer {
             LongBatchMessage::Forgo { step } => {
                 self.long_commands.reservations.end(*step, &mut self.engine.journal.pressure);
             }
+            LongBatchMessage::StagePayload { step, frame } => self.stage_for(*step, frame),
+            LongBatchMessage::PayloadStaged { step } => self.payload_staged(*step),
         }
     }
 }

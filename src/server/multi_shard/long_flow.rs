@@ -1,20 +1,20 @@
 //! Long flows: what PUSHF does when it holds more than a turn may take.
 //!
 //! The steps are those of a short one (see [`super::flow`]), each a piece at a time: ties are checked, ids are claimed in
-//! the order of their keepers and of the ids themselves, room is promised by every shard that gets a part, parts are
+//! the order of their owner shards and of the ids themselves, room is promised by every shard that gets a part, parts are
 //! staged. Until then all of it can be refused, and what was staged is dropped. One record is the word, as ever. Parts
 //! then come in slices on their shards, and the answer is written when the last has.
 
 use super::flow::stage_one;
 use super::flow_view::{ANSWER_BYTES_MAX, answer_bytes, write_snapshot};
-use super::long_batch::{
-    BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, Next, Phase, UNDONE_PER_STEP, WINDOW,
-};
+use super::long_batch::{Doing, LongCommand, Next, NextPiece, Phase, UNDONE_PER_STEP, WINDOW};
+use super::long_push::Names;
 use super::messages::{FlowMessage, LongBatchMessage, LongPushMessage};
 use crate::api::error::{Error, ErrorKind};
 use crate::api::flow::{FlowJob, Lists, Shape, Tie, named};
 use crate::api::request::{Body, Request};
-use crate::protocol::decode::decode;
+use crate::api::version::Version;
+use crate::protocol::decode::decode_again;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
 use crate::server::commands::refusal::group_full;
@@ -66,9 +66,9 @@ pub struct FlowWork {
     /// Pieces, by their first jobs, in which jobs name others, and which are not looked at yet.
     naming: VecDeque<usize>,
     untied: VecDeque<Untied>,
-    /// Ids that are to be claimed, by keeper, with their places.
-    names: BTreeMap<(usize, Box<str>), usize>,
-    /// Places of those the keeper is being asked for, and of those it has granted.
+    /// Ids that are to be claimed, by owner shard, with their places.
+    names: Names,
+    /// Places of those the owner shard is being asked for, and of those it has granted.
     asked: Vec<usize>,
     granted: Vec<usize>,
     ids: Vec<JobId>,
@@ -175,7 +175,7 @@ impl ShardServer {
         match (command.phase, work.stage) {
             (Phase::Undo, _) => return self.undo_flow(conns, command),
             (_, Stage::Ties) => {
-                if let Err(error) = self.find_ties(command) {
+                if let Err(error) = self.find_ties(step, command) {
                     command.refuse(0, error);
                 }
             }
@@ -224,34 +224,35 @@ impl ShardServer {
                 let req_id = command.req_id.as_deref();
                 work.answer.reserve_exact(work.answer_bytes);
                 work.framing = Some(Frame::begin(&mut work.answer));
-                let mut writer = reply::head(&mut work.answer, true, req_id, 1);
-                writer.str("data");
-                writer.map(1);
-                writer.str("jobs");
-                writer.array(work.shape.len());
+                let mut reply = reply::begin(&mut work.answer, true, req_id);
+                reply.map("data").key("jobs").array(work.shape.len());
+                drop(reply);
                 work.stage = Stage::Answer;
             }
             (_, Stage::Answer) if is_through => {
                 self.answer_long_flow(conns, command);
                 return Next::Over;
             }
-            (_, Stage::Answer) => self.show_piece(command),
+            (_, Stage::Answer) => self.show_piece(step, command),
         }
         Next::More
     }
 
     /// Goes on with the ties of the jobs whose lists were read, or reads those of the next piece that has any.
-    fn find_ties(&mut self, command: &mut LongCommand) -> Result<(), Error> {
+    fn find_ties(&mut self, step: Step, command: &mut LongCommand) -> Result<(), Error> {
         let Doing::Flow(work) = &mut command.doing else { return Ok(()) };
         if work.untied.is_empty() {
-            let Some(from) = work.naming.pop_front() else {
+            let Some(&from) = work.naming.front() else {
                 work.stage = Stage::Check;
                 return Ok(());
             };
             command.place = from;
-            let (_, piece) = self.take_piece_of_flow(command);
+            let NextPiece::Taken(_, piece) = self.next_piece(step, command, None, None) else {
+                return Ok(());
+            };
             let Doing::Flow(work) = &mut command.doing else { return Ok(()) };
-            for (nth, one) in jobs_of(&piece).iter().enumerate() {
+            work.naming.pop_front();
+            for (nth, one) in jobs_of(&piece, command.origin.version).iter().enumerate() {
                 work.shape.note_parent(from + nth, one)?;
                 let Lists { depends_on, children } = one.lists();
                 if named(one.lists()) > 0 {
@@ -274,42 +275,26 @@ impl ShardServer {
         Ok(())
     }
 
-    fn take_piece_of_flow(&mut self, command: &mut LongCommand) -> (usize, Vec<u8>) {
-        let (from, piece) = command.take_piece(None);
-        self.meter.note((command.place - from) / ITEMS_PER_STEP + piece.len() / BYTES_PER_STEP);
-        (from, piece)
-    }
-
-    /// Asks the next keeper for some ids, in their order.
+    /// Asks the next owner shard for some ids, in their order.
     fn claim_some_of_flow(&mut self, step: Step, work: &mut FlowWork) {
-        let Some(((keeper, _), _)) = work.names.first_key_value() else { return };
-        let keeper = *keeper;
-        let batch = self.outbox.immediate(keeper);
-        let mut names = Vec::new();
-        while names.len() < UNDONE_PER_STEP
-            && let Some(first) = work.names.first_entry()
-            && first.key().0 == keeper
-        {
-            let ((_, name), place) = first.remove_entry();
-            names.push(batch.keep(name.as_bytes()));
-            work.asked.push(place);
-        }
-        self.meter.note(names.len());
-        batch.messages.push(Message::Claim { step, names, durable: false });
+        let asked = self.claim_next_names(step, &mut work.names, false);
+        work.asked.extend(asked.into_iter().map(|(_, place)| place));
     }
 
     /// Hands every shard its part of the next piece.
     fn stage_piece(&mut self, step: Step, command: &mut LongCommand) {
-        let (from, piece) = self.take_piece_of_flow(command);
+        let NextPiece::Taken(from, piece) = self.next_piece(step, command, None, None) else {
+            return;
+        };
         let Doing::Flow(work) = &mut command.doing else { return };
         let mut parts: BTreeMap<usize, OfOwner> = BTreeMap::new();
-        for (nth, one) in jobs_of(&piece).iter().enumerate() {
+        for (nth, one) in jobs_of(&piece, command.origin.version).iter().enumerate() {
             let place = from + nth;
             let owner = self.slots.of_queue(one.queue);
             let batch = self.outbox.immediate(owner);
             let at = (place, work.pushed_at_ms);
             let span = stage_one(batch, at, one, &work.ids, &work.shape);
-            self.meter.note(work.shape.dependencies(place).len() / NAMES_PER_STEP);
+            self.meter.note(work.shape.dependencies(place).len() / TIES_PER_STEP);
             let (records, caps) = parts.entry(owner).or_default();
             records.push(span);
             caps.push((place, one.job.group_max));
@@ -323,7 +308,7 @@ impl ShardServer {
         }
     }
 
-    /// A keeper has answered.
+    /// An owner shard has answered.
     pub(crate) fn long_flow_claimed(command: &mut LongCommand, taken: &[bool]) {
         let Doing::Flow(work) = &mut command.doing else { return };
         let mut refused = None;
@@ -347,7 +332,7 @@ impl ShardServer {
         command.left -= 1;
         if let Some((place, refusal)) = refused {
             let one = command.write_one(None, place);
-            let jobs = jobs_of(&one);
+            let jobs = jobs_of(&one, command.origin.version);
             let error = match refusal {
                 Refusal::Full => no_room.into(),
                 Refusal::GroupFull => group_full(jobs.first().map(|one| &one.job), Some(place)),
@@ -369,11 +354,11 @@ impl ShardServer {
     }
 
     /// Writes the next piece of the answer.
-    fn show_piece(&mut self, command: &mut LongCommand) {
-        let (_, piece) = self.take_piece_of_flow(command);
+    fn show_piece(&mut self, step: Step, command: &mut LongCommand) {
+        let NextPiece::Taken(_, piece) = self.next_piece(step, command, None, None) else { return };
         let Doing::Flow(work) = &mut command.doing else { return };
         let mut writer = Writer::new(&mut work.answer);
-        for one in &jobs_of(&piece) {
+        for one in &jobs_of(&piece, command.origin.version) {
             write_snapshot(&mut writer, one, work.pushed_at_ms);
         }
     }
@@ -419,8 +404,8 @@ impl ShardServer {
 }
 
 /// The jobs of a piece, which has been read before.
-fn jobs_of(piece: &[u8]) -> Vec<FlowJob<'_>> {
-    match decode(piece) {
+fn jobs_of(piece: &[u8], version: Version) -> Vec<FlowJob<'_>> {
+    match decode_again(piece, version) {
         Ok(Request { body: Body::PushFlow { jobs }, .. }) => jobs,
         _ => Vec::new(),
     }

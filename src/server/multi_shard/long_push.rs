@@ -1,27 +1,28 @@
 //! Long pushes to one queue: what their jobs need is found out, their names are claimed and room is kept for them, a
 //! piece at a time; then their jobs come in order, and others may see the first while the last are on their way.
 //!
-//! Names are claimed in the order of their keepers and of the names themselves. A push that waits for a name holds none
+//! Names are claimed in the order of their owner shards and of the names themselves. A push that waits for a name holds none
 //! behind it, and one that claims all of its names of an owner shard at once holds none of that shard, so that no two wait for
 //! each other.
 
-use super::custom_ids::{jobs_of, write_ids};
+use super::custom_ids::{jobs_of, known_of, write_ids, write_known};
 use super::dependencies::FoundDependencies;
 use super::long_batch::{
-    BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, Next, Phase, UNDONE_PER_STEP, WINDOW,
+    BYTES_PER_STEP, Doing, LongCommand, Next, NextPiece, Phase, UNDONE_PER_STEP, WINDOW,
 };
 use super::messages::{LongBatchMessage, LongPushMessage, Piece, UnmetOf};
 use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
+use crate::api::parent_link::linked_parent;
 use crate::api::request::{Body, JobRef, Request};
-use crate::protocol::decode::decode;
+use crate::protocol::decode::{decode_as, decode_frame};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::msgpack::{Reader, Texts};
 use crate::protocol::reply;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::commands::refusal::group_full;
 use crate::server::connection::reply_writer::framed;
-use crate::server::shard_mail::envelope::{Span, Step};
+use crate::server::shard_mail::envelope::{SentFrame, Span, Step};
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
@@ -32,6 +33,9 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::Journal;
 use corq_shards::{Caller, push_bytes};
 use std::collections::{BTreeMap, VecDeque};
+
+/// Custom ids by owner shard, in the order in which they are claimed, with the places of their jobs.
+pub(super) type Names = BTreeMap<(usize, Box<str>), usize>;
 
 /// What is known of a long push.
 #[derive(Debug)]
@@ -52,7 +56,7 @@ pub struct PushWork {
     /// What of that is unmet, by the first job of each piece.
     needed: BTreeMap<usize, FoundDependencies>,
     /// Custom ids that are to be claimed, by owner shard, with their jobs.
-    names: BTreeMap<(usize, Box<str>), usize>,
+    names: Names,
     /// Those that are being claimed at their owner shard.
     asked: Vec<(Box<str>, usize)>,
     /// Those it has.
@@ -65,7 +69,14 @@ pub struct PushWork {
     firsts: BTreeMap<usize, Vec<u8>>,
     /// The ids of its jobs, as they are answered.
     answer: Vec<u8>,
+    /// How many of its jobs were there already.
+    known: u64,
+    /// Bytes of all its custom ids, and of what its jobs wait for.
+    text_bytes: usize,
 }
+
+/// What an entry of a map takes beside what it points to.
+const ENTRY_BYTES: usize = 64;
 
 /// How far it is prepared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +106,24 @@ impl PushWork {
             twice: BTreeMap::new(),
             firsts: BTreeMap::new(),
             answer: Vec::new(),
+            known: 0,
+            text_bytes: 0,
         }
+    }
+
+    /// Memory held, about.
+    pub(super) fn held_bytes(&self) -> usize {
+        let entries = self.names.len()
+            + self.asked.len()
+            + self.granted.len()
+            + self.twice.len()
+            + self.firsts.len()
+            + self.needed.len();
+        entries * ENTRY_BYTES
+            + self.text_bytes
+            + self.taken.capacity()
+            + self.answer.capacity()
+            + self.needy.capacity() * size_of::<usize>()
     }
 
     /// Takes in the answer for a piece. A name that stands twice is answered twice with what became of the first, which
@@ -130,8 +158,18 @@ impl ShardServer {
         let Doing::Push(push) = &mut command.doing else { return Ok(()) };
         push.bytes += push_bytes(&push.queue, jobs);
         push.is_grouped |= jobs.iter().any(|job| job.group_max > 0);
-        if jobs.iter().any(|job| !Texts::new(job.depends_on).is_empty()) {
+        let names_others = |job: &NewJob<'_>| {
+            let children = job.family.as_deref().map_or(&[][..], |family| family.children);
+            !Texts::new(job.depends_on).is_empty() || !Texts::new(children).is_empty()
+        };
+        if jobs.iter().any(names_others) {
             push.needy.push_back(from);
+        }
+        let is_linked = |job: &NewJob<'_>| linked_parent(job).is_some();
+        if command.origin.version.is_three()
+            && let Some(place) = jobs.iter().position(is_linked)
+        {
+            return Err(Error::from(ErrorKind::LongLinks).in_job(from + place));
         }
         for (place, job) in jobs.iter().enumerate() {
             push.dependencies += Texts::new(job.depends_on).len();
@@ -140,6 +178,7 @@ impl ShardServer {
                 push.taken = vec![false; items];
             }
             self.meter.note(1);
+            push.text_bytes += name.len();
             push.is_durable |= job.durable;
             let place = from + place;
             let key = (self.slots.of_name(name), name.into());
@@ -173,18 +212,23 @@ impl ShardServer {
                 return Next::Over;
             }
             (Phase::Act, _) if is_through || command.left >= WINDOW => return Next::Waits,
-            (Phase::Act, _) => self.send_piece(step, command, false),
+            (Phase::Act, _) => return self.send_piece(step, command, false),
             (_, Stage::DependencyLookup) if push.needy.is_empty() && command.left == 0 => {
                 push.stage = Stage::Claims;
             }
             (_, Stage::DependencyLookup) if command.left >= WINDOW => return Next::Waits,
             (_, Stage::DependencyLookup) => {
-                let Some(from) = push.needy.pop_front() else { return Next::Waits };
+                let Some(&from) = push.needy.front() else { return Next::Waits };
                 let queue = push.queue.clone();
                 command.place = from;
-                let (from, piece) = command.take_piece(Some(&queue));
-                let items = command.place - from;
-                self.meter.note(items / ITEMS_PER_STEP + piece.len() / BYTES_PER_STEP);
+                let NextPiece::Taken(from, piece) =
+                    self.next_piece(step, command, Some(&queue), None)
+                else {
+                    return Next::More;
+                };
+                if let Doing::Push(push) = &mut command.doing {
+                    push.needy.pop_front();
+                }
                 let piece_at = (step, from);
                 command.left += usize::from(self.begin_dependencies_of_piece(
                     conns,
@@ -219,7 +263,7 @@ impl ShardServer {
             (_, Stage::Room) => command.begin(Phase::Act),
             (_, Stage::Groups) if is_through && command.left == 0 => command.begin(Phase::Act),
             (_, Stage::Groups) if is_through || command.left >= WINDOW => return Next::Waits,
-            (_, Stage::Groups) => self.send_piece(step, command, true),
+            (_, Stage::Groups) => return self.send_piece(step, command, true),
         }
         Next::More
     }
@@ -236,6 +280,7 @@ impl ShardServer {
                 Err((place, error)) => command.refuse(place, error),
                 Ok(needed) => {
                     if let Doing::Push(push) = &mut command.doing {
+                        push.text_bytes += bytes_of(&needed) as usize;
                         push.needed.insert(from, needed);
                     }
                 }
@@ -246,20 +291,34 @@ impl ShardServer {
 
     /// Asks the next owner shard for some names, in their order.
     fn claim_some(&mut self, step: Step, push: &mut PushWork) {
-        let Some(((owner, _), _)) = push.names.first_key_value() else { return };
+        let asked = self.claim_next_names(step, &mut push.names, push.is_durable);
+        push.asked.extend(asked);
+    }
+
+    /// Asks the owner shard of the first of some names for as many of its names as a step may. Returns them with their
+    /// places.
+    pub(super) fn claim_next_names(
+        &mut self,
+        step: Step,
+        left: &mut Names,
+        durable: bool,
+    ) -> Vec<(Box<str>, usize)> {
+        let mut asked = Vec::new();
+        let Some(((owner, _), _)) = left.first_key_value() else { return asked };
         let owner = *owner;
         let batch = self.outbox.immediate(owner);
         let mut names = Vec::new();
         while names.len() < UNDONE_PER_STEP
-            && let Some(first) = push.names.first_entry()
+            && let Some(first) = left.first_entry()
             && first.key().0 == owner
         {
             let ((_, name), place) = first.remove_entry();
             names.push(batch.keep(name.as_bytes()));
-            push.asked.push((name, place));
+            asked.push((name, place));
         }
         self.meter.note(names.len());
-        batch.messages.push(Message::Claim { step, names, durable: push.is_durable });
+        batch.messages.push(Message::Claim { step, names, durable });
+        asked
     }
 
     /// An owner shard has answered.
@@ -278,17 +337,25 @@ impl ShardServer {
         self.wake_long(step);
     }
 
-    fn send_piece(&mut self, step: Step, command: &mut LongCommand, judges: bool) {
-        let Doing::Push(push) = &command.doing else { return };
+    /// Hands the next piece to the shard of the queue, to be judged or to come.
+    fn send_piece(&mut self, step: Step, command: &mut LongCommand, judges: bool) -> Next {
+        let Doing::Push(push) = &command.doing else { return Next::Over };
         let (queue, owner) = (push.queue.clone(), push.owner);
-        let (from, frame) = command.take_piece(Some(&queue));
+        let stages_at = Some(owner).filter(|_| !judges);
+        let (from, frame) = match self.next_piece(step, command, Some(&queue), stages_at) {
+            NextPiece::Taken(from, frame) => (from, frame),
+            NextPiece::More => return Next::More,
+            NextPiece::Waits => return Next::Waits,
+        };
         let to = command.place;
-        let Doing::Push(push) = &mut command.doing else { return };
+        let Doing::Push(push) = &mut command.doing else { return Next::Over };
         self.meter.note((to - from) / 8);
-        // It is copied twice.
-        self.meter.note_bytes(2 * frame.len());
         let batch = self.outbox.immediate(owner);
-        let frame = batch.keep(&frame);
+        let frame = batch.keep_frame(frame.view());
+        if let SentFrame::Copied(copy) = &frame {
+            // Twice.
+            self.meter.note_bytes(2 * copy.len());
+        }
         let taken = match push.taken.get(from..to) {
             Some(taken) => taken.into(),
             None => vec![false; to - from].into(),
@@ -310,6 +377,7 @@ impl ShardServer {
         let message = LongPushMessage::Piece(Box::new(piece));
         batch.messages.push(Message::Long(LongBatchMessage::Push(message)));
         command.left += 1;
+        Next::More
     }
 
     /// Gives back what was claimed for a push that does not come.
@@ -341,10 +409,11 @@ impl ShardServer {
         self.meter.note(push.answer.len() / 4096);
         self.respond(conns, command.origin, |_, sink| {
             framed(sink, req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, req_id, 1);
-                writer.str("ids");
-                writer.array(command.items());
-                writer.raw(&push.answer);
+                let mut reply = reply::begin(sink.out, true, req_id);
+                let mut ids = reply.key("ids");
+                ids.array(command.items());
+                ids.raw(&push.answer);
+                write_known(&mut reply, push.known);
             });
         });
     }
@@ -367,7 +436,7 @@ impl ShardServer {
                     self.compaction.refused_pushes += *jobs as u64;
                 }
                 let refused = (!takes).then_some((0, Refusal::Full));
-                self.tell_judged(*step, refused);
+                self.send_verdict(*step, refused);
             }
             LongPushMessage::Judged { step, refused } => {
                 let refused = refused.map(|(place, refusal)| {
@@ -385,18 +454,19 @@ impl ShardServer {
                 self.wake_long(*step);
             }
             LongPushMessage::Piece(piece) => self.carry_out_piece(conns, batch, piece),
-            LongPushMessage::Pushed { step, from, ids } => {
+            LongPushMessage::Pushed { step, from, ids, known } => {
                 let Some(command) = self.long_task(*step) else { return };
                 command.left -= 1;
                 if let Doing::Push(push) = &mut command.doing {
                     push.take_answer(*from, &batch.bytes[ids.clone()]);
+                    push.known += known;
                 }
                 self.wake_long(*step);
             }
         }
     }
 
-    fn tell_judged(&mut self, step: Step, refused: Option<(usize, Refusal)>) {
+    fn send_verdict(&mut self, step: Step, refused: Option<(usize, Refusal)>) {
         let message =
             Message::Long(LongBatchMessage::Push(LongPushMessage::Judged { step, refused }));
         self.outbox.after_commit(usize::from(step.shard)).messages.push(message);
@@ -408,16 +478,16 @@ impl ShardServer {
             Doing::Push(push) => command.write_one(Some(&push.queue), place),
             _ => Vec::new(),
         };
-        let body = decode(&one).map(|request| request.body);
+        let body = decode_as(&one, command.origin.version).map(|request| request.body);
         let job = body.as_ref().ok().and_then(|body| jobs_of(body).first());
         group_full(job, Some(place))
     }
 
     /// The owner's part: judges a piece, or lets its jobs come.
     fn carry_out_piece(&mut self, conns: &mut Connections, batch: &Batch, piece: &Piece) {
-        let frame = &batch.bytes[piece.frame.clone()];
-        self.meter.note(frame.len() / BYTES_PER_STEP);
-        let Ok(Request { body, .. }) = decode(frame) else { return };
+        let frame = batch.frame(&piece.frame);
+        self.meter.note((frame.len() - frame.known().len()) / BYTES_PER_STEP);
+        let Ok(Request { body, .. }) = decode_frame(frame, piece.origin.version) else { return };
         let Body::PushBatch { queue, .. } = &body else { return };
         let all = jobs_of(&body);
         let of = |list: &UnmetOf<Span>, place: usize| {
@@ -440,7 +510,7 @@ impl ShardServer {
             let sight = sights.entry((*queue).into()).or_default();
             let overfull = self.engine.shard.foresee_piece(now_ms, queue, &granted, sight);
             let place = overfull.and_then(|nth| places.clone().nth(nth));
-            self.tell_judged(
+            self.send_verdict(
                 piece.step,
                 place.map(|place| (piece.from + place, Refusal::GroupFull)),
             );
@@ -455,7 +525,7 @@ impl ShardServer {
         let pressure = &mut self.engine.journal.pressure;
         self.long_commands.reservations.use_up(piece.step, bytes, pressure);
         let known = all.iter().zip(&piece.taken).filter(|(_, taken)| **taken);
-        self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
+        self.publish_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
         self.sync_duplicates(all, &piece.taken);
         let Some(Reply::Pushed(pushed)) = self.own_reply() else { return };
         let effects = std::mem::take(&mut self.effects);
@@ -465,7 +535,8 @@ impl ShardServer {
         let start = tell.bytes.len();
         write_ids(&mut Writer::new(&mut tell.bytes), all, &piece.taken, &granted, made);
         let (step, from, ids) = (piece.step, piece.from, start..tell.bytes.len());
-        let message = LongPushMessage::Pushed { step, from, ids };
+        let known = known_of(&piece.taken, made);
+        let message = LongPushMessage::Pushed { step, from, ids, known };
         tell.messages.push(Message::Long(LongBatchMessage::Push(message)));
         self.effects = effects;
     }
@@ -482,6 +553,30 @@ fn unknown_need(push: &PushWork) -> Option<(usize, Error)> {
 
 /// What is unmet takes in the log, beside what it was counted as.
 fn needed_bytes(push: &PushWork) -> u64 {
-    let lists = push.needed.values().flat_map(|needed| needed.unmet.iter().chain(&needed.open));
+    push.needed.values().map(bytes_of).sum()
+}
+
+fn bytes_of(needed: &FoundDependencies) -> u64 {
+    let lists = needed.unmet.iter().chain(&needed.open);
     lists.map(|(_, bytes)| bytes.len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_names_counts_as_memory_of_the_push() {
+        let mut push = PushWork::new("q", 0);
+        let before = push.held_bytes();
+        for place in 0..100 {
+            push.names.insert((0, format!("name-{place:03}").into()), place);
+            push.text_bytes += 8;
+        }
+        let with_names = push.held_bytes();
+        assert!(with_names >= before + 100 * (8 + size_of::<((usize, Box<str>), usize)>()));
+        push.taken = vec![false; 1000];
+        push.answer = Vec::with_capacity(5000);
+        assert!(push.held_bytes() >= with_names + 6000);
+    }
 }

@@ -4,18 +4,25 @@
 //! A ground type: of the server it imports the envelope only.
 
 use crate::api::error::Error;
-use crate::server::shard_mail::envelope::{Origin, Span, Step};
+use crate::protocol::large::LargeFrame;
+use crate::server::shard_mail::envelope::{Origin, SentFrame, Span, Step};
+use corq_shards::command::CronStanding;
 use corq_shards::effect::Refusal;
 
 use corq_shards::flow::Fate;
 use corq_shards::job::id::JobId;
 use corq_shards::query::AboutParent;
+use std::sync::Arc;
 
 /// Rows of one page.
 pub const PAGE_ROWS: usize = 500;
 
 /// Bytes after which a page ends.
 pub const PAGE_BYTES: usize = 256 << 10;
+
+/// What a list over all shards counts from its beginning on, whose rows are not known yet: all that begin in the same turn
+/// would pass else. Four are under way at a time.
+pub const LIST_RESERVE_BYTES: usize = 2 << 20;
 
 /// The unmet dependencies of jobs of a push by place, as [`corq_shards::dependency::Unmet`] writes them.
 pub type UnmetOf<T> = Vec<(usize, T)>;
@@ -28,6 +35,17 @@ pub enum LongBatchMessage {
     /// The command is over: what was kept for it and is not used is free.
     Forgo {
         /// Which command.
+        step: Step,
+    },
+    /// The log of the receiver will hold this payload, and is to have it in its memory before its record.
+    StagePayload {
+        /// Who waits.
+        step: Step,
+        frame: Arc<LargeFrame>,
+    },
+    /// It has, or will copy it with its record.
+    PayloadStaged {
+        /// Who waits.
         step: Step,
     },
 }
@@ -61,6 +79,8 @@ pub enum LongPushMessage {
         from: usize,
         /// The ids of its jobs, as they are answered.
         ids: Span,
+        /// How many of them were there already.
+        known: u64,
     },
 }
 
@@ -73,7 +93,7 @@ pub struct Piece {
     pub(super) from: usize,
     /// Only whether their groups have room for them is asked.
     pub(super) judges: bool,
-    pub(super) frame: Span,
+    pub(super) frame: SentFrame,
     pub(super) taken: Box<[bool]>,
     pub(super) unmet: UnmetOf<Span>,
     pub(super) open: UnmetOf<Span>,
@@ -125,6 +145,7 @@ pub enum ParentLinkMessage {
     Child {
         /// Who waits.
         step: Step,
+        child: JobId,
         /// What is known.
         about: AboutChild,
     },
@@ -150,8 +171,7 @@ pub enum ParentLinkMessage {
         child: JobId,
         /// The child's name.
         name: Span,
-        /// One more, or one less.
-        adopt: bool,
+        change: EdgeChange,
     },
     /// To the shard of a child: it has this parent from now on, or none.
     Patch {
@@ -173,6 +193,20 @@ pub enum ParentLinkMessage {
         /// What came of it.
         outcome: Result<bool, Error>,
     },
+}
+
+/// What becomes of the children of a parent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EdgeChange {
+    /// One more, as a command of its own asks for.
+    Adopt,
+    /// One more, which was pushed for it. That the log has room for it was found out before.
+    AdoptPushed {
+        /// The link has to be on the disk before the push is answered.
+        durable: bool,
+    },
+    /// One less.
+    LetGo,
 }
 
 /// What the shard of a child says of it.
@@ -204,11 +238,11 @@ pub enum CronMessage {
         /// The client's command.
         frame: Span,
     },
-    /// What came of it: runs and version of the schedule, if there is one.
+    /// What came of it: what the schedule keeps, if there is one.
     Acted {
         /// Who waits.
         step: Step,
-        state: Option<(u64, u64)>,
+        state: Option<CronStanding>,
         /// Why it could not be set.
         refused: Option<Error>,
     },
@@ -239,13 +273,13 @@ pub enum Act {
     LetGo,
     /// Set it and answer the client, or say why not: the registry shard answers the client.
     Set {
-        /// Runs and version it had on another shard.
-        moved: Option<(u64, u64)>,
+        /// What it keeps of the one on another shard.
+        moved: Option<CronStanding>,
     },
     /// Remove it: it has moved.
     Leave,
     /// Remove it and answer the client.
     Delete,
-    /// Answer the client with it.
-    Show,
+    /// Carry out the client's command on it, and answer.
+    Answer,
 }

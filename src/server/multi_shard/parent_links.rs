@@ -2,12 +2,13 @@
 //! parent has no use for it. Each takes steps over the shards of both, one after the other; what has been
 //! written down of one is carried on with by the other after a crash.
 
-use super::messages::{AboutChild, Link, ParentLinkMessage};
+use super::messages::{AboutChild, EdgeChange, Link, ParentLinkMessage};
 use super::task::Task;
 use crate::api::commands::Op;
 use crate::api::error::{Error, ErrorKind};
 use crate::api::request::{Body, JobRef, Request};
-use crate::protocol::decode::decode;
+use crate::api::version::Version;
+use crate::protocol::decode::decode_as;
 use crate::protocol::msgpack::patch::patched;
 use crate::protocol::{reply, uuid_text};
 use crate::server::commands::job_view::pushed_of;
@@ -19,7 +20,7 @@ use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
-use crate::server::storage::engine::{Absent, Fetched, Records};
+use crate::server::storage::engine::{Absent, Engine, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -27,10 +28,15 @@ use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
+use corq_shards::log_record::Journal as _;
 use corq_shards::query::AboutParent;
 
 /// What clients push children with whose parents are still to come.
 const PENDING: &str = "pending";
+
+/// What one more child takes at most in the log, with the longest name: more than the smallest job, so that a log that takes no job
+/// takes no child.
+const LINK_BYTES: u64 = 1024;
 
 /// Children that are let go of at a time.
 const ABANDON_SLICE: usize = 100;
@@ -260,13 +266,9 @@ impl ShardServer {
         }
         let batch = self.outbox.immediate(self.slots.of_job(parent));
         let name = batch.keep(task.child.0.as_bytes());
-        batch.messages.push(Message::ParentLink(ParentLinkMessage::Edge {
-            step,
-            parent,
-            child,
-            name,
-            adopt,
-        }));
+        let change = if adopt { EdgeChange::Adopt } else { EdgeChange::LetGo };
+        let edge = ParentLinkMessage::Edge { step, parent, child, name, change };
+        batch.messages.push(Message::ParentLink(edge));
         (task.stage, task.left) = (Stage::Edge, 1);
         Ok(())
     }
@@ -288,14 +290,13 @@ impl ShardServer {
 
     fn finish_parent_link(&mut self, conns: &mut Connections, step: Step, error: Option<&Error>) {
         let Some(Task::ParentLink(task)) = self.tasks.end(step) else { return };
-        let Ok(Request { req_id, body, .. }) = decode(&task.frame) else { return };
+        let decoded = decode_as(&task.frame, task.origin.version);
+        let Ok(Request { req_id, body, .. }) = decoded else { return };
         match error {
             Some(error) => self.refuse(conns, task.origin, req_id, error),
             None => self.respond(conns, task.origin, |_, sink| match body {
                 Body::RemoveChildDependency { .. } => framed(sink, req_id, |sink| {
-                    let mut writer = reply::head(sink.out, true, req_id, 1);
-                    writer.str("removed");
-                    writer.bool(task.removed);
+                    reply::begin(sink.out, true, req_id).key("removed").bool(task.removed);
                 }),
                 _ => reply::ok(sink.out, req_id),
             }),
@@ -310,20 +311,13 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         job: JobRef<'_>,
     ) {
-        if self.try_as_name(conns, ctx, job) {
-            return;
-        }
-        let parent = ctx.id_of(job).filter(|&id| self.engine.shard.find(id).is_some());
-        if parent.is_none() {
-            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::JobNotFound);
-            return;
-        }
+        let Some((parent, _)) = self.known_job(conns, ctx, job) else { return };
         self.deferred(ctx.origin);
         let task = ParentLinkTask {
             origin: ctx.origin,
             frame: ctx.frame.into(),
             child: Default::default(),
-            parent: (Box::default(), parent),
+            parent: (Box::default(), Some(parent)),
             about_child: None,
             about_parent: None,
             left: 0,
@@ -374,20 +368,31 @@ impl ShardServer {
                 let options = found.and_then(|index| self.engine.shard.view(index).options);
                 let parent = options.and_then(|has| has.family.as_deref()?.parent.clone());
                 let about = AboutChild { known: found.is_some(), parent };
-                self.reply_parent_link(*step, ParentLinkMessage::Child { step: *step, about });
+                let answer = ParentLinkMessage::Child { step: *step, child: *child, about };
+                self.reply_parent_link(*step, answer);
             }
             ParentLinkMessage::AskParent { step, parent, child } => {
                 let about = self.engine.shard.about_parent(*parent, batch.text(child));
                 self.reply_parent_link(*step, ParentLinkMessage::Parent { step: *step, about });
             }
-            ParentLinkMessage::Edge { step, parent, child, name, adopt } => {
-                let (job, child, name) = (*parent, *child, batch.text(name));
-                let change = if *adopt {
-                    Change::Adopt { child, name }
-                } else {
-                    Change::LetGo { child, name }
-                };
-                self.change_parent_link(conns, *step, job, change);
+            ParentLinkMessage::Edge { step, parent, child, name, change } => {
+                let (step, job, child, name) = (*step, *parent, *child, batch.text(name));
+                match *change {
+                    EdgeChange::AdoptPushed { durable } => {
+                        let outcome = self.adopt_pushed(conns, (job, child), name, durable);
+                        self.reply_parent_link(step, ParentLinkMessage::Done { step, outcome });
+                    }
+                    EdgeChange::Adopt if !self.has_room_for_links(1) => {
+                        let outcome = Err(self.no_room().into());
+                        self.reply_parent_link(step, ParentLinkMessage::Done { step, outcome });
+                    }
+                    EdgeChange::Adopt => {
+                        self.change_parent_link(conns, step, job, Change::Adopt { child, name });
+                    }
+                    EdgeChange::LetGo => {
+                        self.change_parent_link(conns, step, job, Change::LetGo { child, name });
+                    }
+                }
             }
             ParentLinkMessage::Abandon { step, child } => {
                 self.meter_work(Work::of(Op::RemoveUnprocessedChildren));
@@ -396,7 +401,9 @@ impl ShardServer {
             ParentLinkMessage::Patch { step, link } => {
                 self.child_patches.push(*step, link.clone());
             }
-            ParentLinkMessage::Child { step, about } => {
+            ParentLinkMessage::Child { step, child, about }
+                if self.pushed_is_known(conns, *step, *child, about) => {}
+            ParentLinkMessage::Child { step, about, .. } => {
                 if let Some(task) = self.parent_link_task(*step) {
                     task.about_child = Some(about.clone());
                 }
@@ -408,6 +415,8 @@ impl ShardServer {
                 }
                 self.advance_parent_link(conns, *step);
             }
+            ParentLinkMessage::Done { step, outcome }
+                if self.is_pushed_link_done(conns, *step, outcome) => {}
             ParentLinkMessage::Done { step, outcome } => {
                 let Some(task) = self.parent_link_task(*step) else { return };
                 match outcome {
@@ -429,6 +438,12 @@ impl ShardServer {
                 self.advance_parent_link(conns, *step);
             }
         }
+    }
+
+    /// Whether there is room in the log for so many more children of jobs here, beside what the jobs themselves may still take.
+    pub(super) fn has_room_for_links(&mut self, links: usize) -> bool {
+        let Engine { shard, journal } = &mut self.engine;
+        journal.can_append_new(links as u64 * LINK_BYTES, || shard.space_forecast())
     }
 
     fn reply_parent_link(&mut self, step: Step, message: ParentLinkMessage) {
@@ -516,9 +531,8 @@ impl ShardServer {
         let record = match Records::new(&self.engine.journal, fetched).record(&stored) {
             Ok(record) => record.to_vec(),
             Err(Absent::Cold) => {
-                let client = corq_shards::command::ClientId::default();
-                let (shard, conn) = (self.me as u16, crate::server::events::NOBODY);
-                let origin = Origin { shard, conn, client, tokenless: false, lists: false };
+                let nobody = crate::server::events::message::NOBODY;
+                let origin = Origin::of_none(self.me as u16, nobody);
                 self.child_patches.reads = true;
                 self.read_first(
                     origin,
@@ -570,6 +584,7 @@ fn no_parent(task: &ParentLinkTask) -> Option<Error> {
     is_update(&task.frame).then(|| Error::parent_not_found(&task.parent.0))
 }
 
+/// The two commands read the same in all versions.
 fn is_update(frame: &[u8]) -> bool {
-    matches!(decode(frame), Ok(Request { body: Body::UpdateParent { .. }, .. }))
+    matches!(decode_as(frame, Version::Two), Ok(Request { body: Body::UpdateParent { .. }, .. }))
 }

@@ -1,10 +1,12 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
 use super::task::{ScatterGather, Task};
-use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
-use crate::server::http::health::OfServer;
+use crate::server::dashboard::overview::{Overview, write_census};
+use crate::server::events::message::NOBODY;
+use crate::server::http::health::{OfServer, write_stats};
+use crate::server::metrics::queue_choice::QueueChoice;
 use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::message::{GatheredPart, Message, ScatterQuery};
 use crate::server::shard_mail::request_context::RequestContext;
@@ -12,6 +14,7 @@ use crate::server::shard_server::ShardServer;
 use corq_io::memory::resident_bytes;
 use corq_io::net::Connections;
 use corq_shards::stats::Census;
+use std::sync::Arc;
 
 impl ShardServer {
     /// Asks all shards.
@@ -31,12 +34,39 @@ impl ShardServer {
         req_id: Option<&[u8]>,
         question: ScatterQuery,
     ) {
+        self.ask_all(origin, req_id, question, Arc::default());
+    }
+
+    /// Answers `Prometheus`.
+    pub(crate) fn prometheus(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        queues: Option<&str>,
+    ) {
+        match QueueChoice::parse(queues) {
+            Ok(queues) => {
+                let question = ScatterQuery::Prometheus;
+                self.ask_all(ctx.origin, ctx.req_id, question, Arc::new(queues));
+            }
+            Err(error) => self.refuse(conns, ctx.origin, ctx.req_id, &error),
+        }
+    }
+
+    fn ask_all(
+        &mut self,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        question: ScatterQuery,
+        queues: Arc<QueueChoice>,
+    ) {
         self.deferred(origin);
         let shards = self.slots.shards();
         let task = ScatterGather {
             origin,
             req_id: req_id.map(Into::into),
             question,
+            queues,
             left: shards,
             census: Census::default(),
             entries: Vec::new(),
@@ -44,6 +74,7 @@ impl ShardServer {
             metrics: Box::default(),
             figures: Box::default(),
         };
+        self.large_replies.reserve(question.reserve_bytes());
         let step = self.tasks.start(self.me, Task::ScatterGather(task));
         for dest in 0..shards {
             self.outbox.immediate(dest).messages.push(Message::Scatter { step, question });
@@ -57,20 +88,31 @@ impl ShardServer {
         step: Step,
         question: ScatterQuery,
     ) {
-        let share = match question {
-            ScatterQuery::Metrics | ScatterQuery::Prometheus => Some(self.share_of_metrics(conns)),
+        let shares = match question {
+            ScatterQuery::Metrics | ScatterQuery::Prometheus | ScatterQuery::Doctor => {
+                vec![self.share_of_metrics(conns)]
+            }
             ScatterQuery::Health
             | ScatterQuery::Ready
+            | ScatterQuery::Storage
             | ScatterQuery::ServerStats
-            | ScatterQuery::Heap => Some(self.share_of_figures()),
-            _ => None,
+            | ScatterQuery::Heap => vec![self.share_of_figures()],
+            ScatterQuery::Overview => vec![self.share_of_metrics(conns), self.share_of_figures()],
+            ScatterQuery::Stats | ScatterQuery::BackupPoint | ScatterQuery::Tasks { .. } => {
+                Vec::new()
+            }
         };
         let census = match question {
             ScatterQuery::Stats
+            | ScatterQuery::Overview
             | ScatterQuery::Health
             | ScatterQuery::ServerStats
             | ScatterQuery::Heap => self.share_of_stats(),
             _ => Census::default(),
+        };
+        let rows = match question {
+            ScatterQuery::Tasks { scope } => Some(self.rows_of_tasks(scope)),
+            _ => None,
         };
         let dest = usize::from(step.shard);
         // Whether it is ready tells nothing of any job, and must be told when nothing can be recorded.
@@ -78,7 +120,9 @@ impl ShardServer {
             ScatterQuery::Ready => self.outbox.immediate(dest),
             _ => self.outbox.after_commit(dest),
         };
-        batch.messages.push(Message::Gather { step, census, entries: 0..0, count: 0, share });
+        let (entries, count) = rows.unwrap_or_default();
+        let entries = batch.keep(&entries);
+        batch.messages.push(Message::Gather { step, census, entries, count, shares });
     }
 
     /// A share has come.
@@ -89,30 +133,47 @@ impl ShardServer {
         census: Census,
         entries: &[u8],
         count: usize,
-        share: Option<&GatheredPart>,
+        shares: &[GatheredPart],
     ) {
         let Some(Task::ScatterGather(all)) = self.tasks.get(step) else { return };
         all.census += census;
         all.entries.extend_from_slice(entries);
         all.count += count;
-        match share {
-            Some(GatheredPart::Metrics(metrics)) => all.metrics.add(metrics),
-            Some(GatheredPart::Figures(figures)) => all.figures.add(figures),
-            None => {}
+        for share in shares {
+            match share {
+                GatheredPart::Metrics(metrics) => all.metrics.add(metrics),
+                GatheredPart::Figures(figures) => all.figures.add(figures),
+            }
         }
         all.left -= 1;
         if all.left > 0 {
             return;
         }
         let Some(Task::ScatterGather(all)) = self.tasks.end(step) else { return };
+        self.large_replies.release(all.question.reserve_bytes());
         let uptime_ms = self.now_ms - self.started_at_ms;
         let tls = self.certificates.as_ref().map(|certificates| certificates.status());
         let shards = self.slots.shards();
         let log_id = self.engine.journal.log.id();
         let home = self.data_presence.home();
+        if all.question == ScatterQuery::Overview {
+            let overview = Overview::begin(|data| {
+                write_census(data, &all.census, (self.now_ms, uptime_ms));
+                all.metrics.write_latency(data.map("latency"));
+                all.figures.write_overview(data, &all.census);
+            });
+            self.list_overview(all.origin, all.req_id, overview);
+            return;
+        }
         let req_id = all.req_id.as_deref();
+        if all.question == ScatterQuery::BackupPoint && all.origin.conn == NOBODY {
+            if let Some(Ok(number)) = req_id.map(<[u8; 8]>::try_from) {
+                self.backup_points.answer(u64::from_le_bytes(number), &all.entries, shards);
+            }
+            return;
+        }
         if all.figures.are_there() {
-            let of_server = OfServer { census: &all.census, uptime_ms, shards, tls };
+            let of_server = OfServer { census: &all.census, uptime_ms, shards, tls, req_id };
             self.respond(conns, all.origin, |_, sink| {
                 framed(sink, req_id, |sink| all.figures.write(sink.out, all.question, &of_server));
             });
@@ -121,61 +182,41 @@ impl ShardServer {
         }
         if all.question == ScatterQuery::Prometheus {
             let text = all.metrics.text(shards, resident_bytes(), uptime_ms, tls);
-            self.list_queues_in_metrics(all.origin, all.req_id, text);
+            let text = text.of_queues(all.queues).with(self.http.settings.metrics_prefix.clone());
+            self.list_queues_in_metrics(conns, all.origin, all.req_id, text);
+            return;
+        }
+        if all.question == ScatterQuery::Doctor {
+            self.show_findings(conns, all.origin, req_id, &all.metrics, tls);
+            self.answered(all.origin);
             return;
         }
         self.respond(conns, all.origin, |_, sink| {
             framed(sink, req_id, |sink| {
-                let mut writer = reply::head(sink.out, true, req_id, 1);
+                let mut reply = reply::begin(sink.out, true, req_id);
                 match all.question {
                     ScatterQuery::Metrics => {
-                        writer.str("metrics");
-                        all.metrics.write(&mut writer, resident_bytes());
+                        all.metrics.write(&mut reply.key("metrics"), resident_bytes());
                     }
                     ScatterQuery::BackupPoint => {
-                        writer.str("data");
-                        writer.map(4);
-                        writer.str("id");
-                        writer.str(&format!("{log_id:016x}"));
-                        writer.str("path");
-                        writer.str(&home.path);
-                        writer.str("directory");
-                        writer.str(&home.directory);
-                        writer.str("shards");
-                        writer.array(all.count);
-                        writer.raw(&all.entries);
+                        let mut data = reply.map("data");
+                        data.key("id").str(&format!("{log_id:016x}"));
+                        data.key("path").str(&home.path);
+                        data.key("directory").str(&home.directory);
+                        let mut list = data.key("shards");
+                        list.array(all.count);
+                        list.raw(&all.entries);
                     }
-                    ScatterQuery::Stats => write_stats(&mut writer, &all.census, uptime_ms),
+                    ScatterQuery::Tasks { .. } => {
+                        let mut list = reply.key("tasks");
+                        list.array(all.count);
+                        list.raw(&all.entries);
+                    }
+                    ScatterQuery::Stats => write_stats(&mut reply, &all.census, uptime_ms),
                     _ => {}
                 }
             });
         });
         self.answered(all.origin);
     }
-}
-
-pub(crate) fn write_stats(writer: &mut Writer<'_>, census: &Census, uptime_ms: u64) {
-    let counts = [
-        ("queued", census.waiting),
-        ("processing", census.active),
-        ("delayed", census.delayed),
-        ("dlq", census.failed),
-        ("completed", census.completed),
-        ("waitingChildren", census.waiting_children),
-        ("uptime", uptime_ms),
-        ("totalPushed", census.totals.pushed),
-        ("totalPulled", census.totals.pulled),
-        ("totalCompleted", census.totals.completed),
-        ("totalFailed", census.totals.failed),
-    ];
-    writer.str("stats");
-    writer.map(counts.len() + 2);
-    for (name, count) in counts {
-        writer.str(name);
-        writer.uint(count);
-    }
-    writer.str("pushPerSec");
-    writer.number(census.pushed_per_second.round());
-    writer.str("pullPerSec");
-    writer.number(census.pulled_per_second.round());
 }

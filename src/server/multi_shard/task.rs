@@ -4,17 +4,25 @@ use super::cron::CronTask;
 use super::dependencies::{DependencyLookup, FoundDependencies};
 use super::flow::FlowTask;
 use super::long_batch::LongCommand;
+use super::looks::LookTask;
 use super::parent_links::ParentLinkTask;
-use super::row_pages::RowsTask;
+use super::queue_rows::QueueTask;
+use super::row_lists::RowsTask;
+use crate::api::error::Error;
+use crate::protocol::large::KeptFrame;
+use crate::server::figures::messages::FiguresTask;
 use crate::server::http::health::Figures;
 use crate::server::metrics::Metrics;
+use crate::server::metrics::queue_choice::QueueChoice;
 use crate::server::numbered::Entries;
 use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::message::ScatterQuery;
 use crate::server::shard_mail::request_context::Lookup;
-use crate::server::webhooks::WebhookTask;
+use crate::server::webhooks::messages::WebhookTask;
 use corq_shards::job::id::JobId;
 use corq_shards::stats::Census;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A command in several steps.
 #[derive(Debug)]
@@ -31,10 +39,18 @@ pub enum Task {
     Long(Option<Box<LongCommand>>),
     /// A command on a parent and a child.
     ParentLink(ParentLinkTask),
+    /// A push for parents that are there.
+    PushedLinks(PushedLinks),
     /// A question to all shards.
     ScatterGather(ScatterGather),
     /// A list of what all shards have.
     Rows(RowsTask),
+    /// A question about figures.
+    Figures(FiguresTask),
+    /// A page of the queues of all shards.
+    Queues(QueueTask),
+    /// A question about jobs of other shards.
+    Looks(LookTask),
     /// A command on a schedule.
     Cron(CronTask),
     /// A change of the webhooks.
@@ -50,8 +66,15 @@ impl Task {
             Self::Batch(task) => task.frame.len(),
             Self::Flow(task) => task.frame.len(),
             Self::ParentLink(task) => task.frame.len(),
+            Self::PushedLinks(task) => task.reply.len(),
             Self::Cron(task) => task.frame.len(),
-            Self::Long(_) | Self::ScatterGather(_) | Self::Rows(_) | Self::Webhook(_) => 0,
+            Self::Long(_)
+            | Self::ScatterGather(_)
+            | Self::Rows(_)
+            | Self::Figures(_)
+            | Self::Queues(_)
+            | Self::Looks(_)
+            | Self::Webhook(_) => 0,
         }
     }
 }
@@ -61,7 +84,7 @@ impl Task {
 pub struct Claims {
     /// Who asked.
     pub origin: Origin,
-    pub frame: Box<[u8]>,
+    pub frame: KeptFrame,
     /// The shard that owns the queue.
     pub owner: usize,
     /// Per owner shard of names, the jobs whose ids are claimed there. Owners are asked in the order of their numbers and
@@ -75,12 +98,43 @@ pub struct Claims {
     pub dependencies: FoundDependencies,
 }
 
+/// A push whose jobs have come and are still unknown to some of the parents that they are for.
+#[derive(Debug)]
+pub struct PushedLinks {
+    pub(super) origin: Origin,
+    /// The client's name for the request.
+    pub(super) req_id: Option<Box<[u8]>>,
+    /// The frame of its answer.
+    pub(super) reply: Vec<u8>,
+    /// Answers that are still to come, one for each link.
+    pub(super) left: usize,
+    /// Links of jobs that were there before and go by their names, by place.
+    pub(super) named: Vec<Option<PushedLink>>,
+    /// Links of jobs that were there before and are asked for their parents.
+    pub(super) asked: BTreeMap<JobId, Vec<PushedLink>>,
+    /// Why a parent does not wait for a job, if one does not.
+    pub(super) refused: Option<Error>,
+}
+
+/// A child and its parent.
+#[derive(Debug)]
+pub struct PushedLink {
+    /// Not known of a job that was there before and goes by its name.
+    pub(super) child: Option<JobId>,
+    pub(super) name: Box<str>,
+    pub(super) parent: JobId,
+    /// As the client calls the parent.
+    pub(super) parent_text: Box<str>,
+    pub(super) durable: bool,
+    pub(super) is_new: bool,
+}
+
 /// A command on many jobs: check all, then act.
 #[derive(Debug)]
 pub struct BatchTask {
     /// Who asked.
     pub origin: Origin,
-    pub frame: Box<[u8]>,
+    pub frame: KeptFrame,
     /// The jobs it names, by place.
     pub names: Vec<Lookup>,
     /// Answers that are still to come in this phase.
@@ -122,6 +176,8 @@ pub struct ScatterGather {
     pub req_id: Option<Box<[u8]>>,
     /// What was asked.
     pub question: ScatterQuery,
+    /// Which queues metrics list, if those are asked for.
+    pub queues: Arc<QueueChoice>,
     /// Answers that are still to come.
     pub left: usize,
     /// Their sum.
@@ -210,16 +266,10 @@ mod tests {
     use super::*;
 
     fn task() -> Task {
-        let origin = Origin {
-            shard: 0,
-            conn: crate::server::events::NOBODY,
-            client: corq_shards::command::ClientId(0),
-            tokenless: false,
-            lists: false,
-        };
+        let origin = Origin::of_none(0, crate::server::events::message::NOBODY);
         Task::Claims(Claims {
             origin,
-            frame: [0; 7].into(),
+            frame: vec![0; 7].into(),
             owner: 0,
             name_owners: Vec::new(),
             answered: 0,

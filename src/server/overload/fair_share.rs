@@ -143,8 +143,9 @@ impl FairShares {
         true
     }
 
+    /// A connection waits for its next share.
     #[cold]
-    fn wait(&mut self, session: &mut Session) {
+    pub fn wait(&mut self, session: &mut Session) {
         session.blocked = true;
         if !std::mem::replace(&mut session.quota.waits, true) {
             self.waiting.push_back(session.conn);

@@ -10,16 +10,21 @@
 use super::send_memory::OUTPUT_BYTES_MAX;
 use crate::api::commands::{Class, ReplySize};
 use crate::api::error::ErrorKind;
+use crate::api::request::Request;
+use crate::api::version::Version;
 use crate::protocol::decode::beginning::LONG_BYTES;
-use crate::protocol::decode::decode;
+use crate::protocol::decode::coerce::coerced;
+use crate::protocol::decode::{decode_as, decode_frame};
+use crate::protocol::large::KeptFrame;
 use crate::server::connection::protocol::Protocol;
+use crate::server::multi_shard::messages::LIST_RESERVE_BYTES;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_mail::request_context::{Lookup, RequestContext};
 use crate::server::shard_server::ShardServer;
+use crate::server::turn_queue::TurnQueue;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::command::ClientId;
-use std::collections::VecDeque;
 
 /// Bytes from which an answer counts as large.
 pub const LARGE_BYTES: usize = 64 << 10;
@@ -35,7 +40,7 @@ pub const IN_TRANSIT_BYTES_MAX: usize = 8 << 20;
 const BACKED_UP_BYTES: usize = OUTPUT_BYTES_MAX / 2;
 
 /// Bytes of lists being written, as expected, beyond which no other is begun.
-pub const BEGUN_BYTES_MAX: usize = 8 << 20;
+pub const BEGUN_BYTES_MAX: usize = 4 * LIST_RESERVE_BYTES;
 
 /// Bytes being read from the disk for answers beyond which no other is begun.
 pub const READING_BYTES_MAX: usize = 8 << 20;
@@ -61,19 +66,23 @@ struct Waiting {
     lookup: Lookup,
     /// Whether it takes jobs, which its client must be there for.
     pulls: bool,
-    frame: Box<[u8]>,
+    frame: KeptFrame,
 }
 
 /// Requests whose large replies are deferred, and how much of such replies is under way.
 #[derive(Debug, Default)]
 pub struct LargeReplies {
-    jobs: VecDeque<Waiting>,
-    lists: VecDeque<Waiting>,
+    jobs: TurnQueue<Waiting>,
+    lists: TurnQueue<Waiting>,
     /// Those whose answers become JSON, while enough is becoming that.
-    texts: VecDeque<Waiting>,
+    texts: TurnQueue<Waiting>,
     frame_bytes: usize,
     /// Of lists that are being written.
     begun_bytes: usize,
+    /// For lists over all shards that are under way: see [`LIST_RESERVE_BYTES`].
+    reserved_bytes: usize,
+    /// The most of both together that there has been.
+    begun_peak_bytes: usize,
     /// Of large answers, written in this turn.
     written_bytes: usize,
     /// Of large answers, on their way to other shards.
@@ -112,6 +121,11 @@ impl LargeReplies {
         self.begun_bytes
     }
 
+    /// The most bytes of lists that were being written or expected at a time.
+    pub fn begun_peak_bytes(&self) -> usize {
+        self.begun_peak_bytes
+    }
+
     /// A large answer has been written, in so many bytes as they go out.
     pub fn note_written(&mut self, bytes: usize) {
         self.written_bytes += bytes;
@@ -120,11 +134,32 @@ impl LargeReplies {
     /// A list is begun that is expected to take so much.
     pub fn note_begun(&mut self, bytes: usize) {
         self.begun_bytes += bytes;
+        self.note_peak();
     }
 
     /// It is written, or given up.
     pub fn note_shown(&mut self, expected_bytes: usize) {
         self.begun_bytes -= expected_bytes;
+    }
+
+    /// A list over all shards begins.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.reserved_bytes += bytes;
+        self.note_peak();
+    }
+
+    fn note_peak(&mut self) {
+        self.begun_peak_bytes = self.begun_peak_bytes.max(self.begun_bytes + self.reserved_bytes);
+    }
+
+    /// It is answered, or given up.
+    pub fn release(&mut self, bytes: usize) {
+        self.reserved_bytes -= bytes;
+    }
+
+    /// Whether enough of lists is under way.
+    pub fn lists_enough(&self) -> bool {
+        self.begun_bytes + self.reserved_bytes >= BEGUN_BYTES_MAX
     }
 
     /// A large answer goes to another shard.
@@ -154,7 +189,7 @@ impl LargeReplies {
             DeferredQueue::Lists => &mut self.lists,
             DeferredQueue::Texts => &mut self.texts,
         };
-        line.push_back(waiting);
+        line.push_back(waiting.origin.client, waiting);
         true
     }
 
@@ -175,14 +210,10 @@ impl LargeReplies {
     fn forget(&mut self, client: ClientId, gone: bool) -> Vec<Origin> {
         let (mut origins, mut bytes) = (Vec::new(), 0);
         for line in [&mut self.jobs, &mut self.lists, &mut self.texts] {
-            line.retain(|one| {
-                let stays = one.origin.client != client || !gone && !one.pulls;
-                if !stays {
-                    origins.push(one.origin);
-                    bytes += one.frame.len();
-                }
-                stays
-            });
+            for one in line.take_of(client, |one| gone || one.pulls) {
+                origins.push(one.origin);
+                bytes += one.frame.len();
+            }
         }
         self.frame_bytes -= bytes;
         origins
@@ -197,9 +228,12 @@ impl ShardServer {
 
     /// The same but for what the next turn brings.
     pub(crate) fn waits_for_answers_to_go(&self) -> bool {
-        self.large_replies.in_transit_bytes >= IN_TRANSIT_BYTES_MAX
-            || self.large_replies.begun_bytes >= BEGUN_BYTES_MAX
-            || self.reads_enough()
+        self.waits_for_readers() || self.large_replies.lists_enough()
+    }
+
+    /// The same for what is under way itself, and has its part of the lists: it must not wait for what only it gives back.
+    pub(crate) fn waits_for_readers(&self) -> bool {
+        self.large_replies.in_transit_bytes >= IN_TRANSIT_BYTES_MAX || self.reads_enough()
     }
 
     /// Whether enough is being read from the disk for answers.
@@ -244,9 +278,17 @@ impl ShardServer {
     /// connection has not read then tells how much more it may be sent.
     pub(crate) fn waits_for_list(&mut self, conn: ConnId, frame: &[u8]) -> bool {
         let Some(session) = self.sessions.get(conn) else { return false };
+        let (version, is_open) = (session.spoken.version(), session.spoken.is_open());
+        let is_list = |request: &Request<'_>| request.op.spec().reply == ReplySize::List;
         // No request for a list is so long, and others are not read before they are admitted.
         session.blocked = frame.len() <= LONG_BYTES
-            && decode(frame).is_ok_and(|request| request.op.spec().reply == ReplySize::List);
+            && match &decode_as(frame, version) {
+                Ok(request) => is_list(request),
+                Err(_) if version.is_three() || is_open => coerced(frame).is_some_and(|frame| {
+                    decode_as(&frame, Version::Three).is_ok_and(|request| is_list(&request))
+                }),
+                Err(_) => false,
+            };
         session.blocked
     }
 
@@ -280,9 +322,9 @@ impl ShardServer {
             let Waiting { origin, lookup, frame, .. } = next;
             self.answered(origin);
             // It was decoded before it was deferred.
-            if let Ok(request) = decode(&frame) {
+            if let Ok(request) = decode_frame(frame.view(), origin.version) {
                 self.meter_command(request.op, frame.len());
-                let (req_id, frame, body) = (request.req_id, &*frame, &request.body);
+                let (req_id, frame, body) = (request.req_id, frame.view(), &request.body);
                 let ctx = RequestContext { origin, req_id, frame, body, lookup, fetched: &[] };
                 self.execute(conns, ctx);
             }
@@ -302,8 +344,15 @@ impl ShardServer {
         if gone && !self.job_record_lists.is_empty() {
             self.stop_showing(client);
         }
-        if gone && !self.priority_counts.is_empty() {
-            self.stop_counting(client);
+        if gone && !self.job_scans.is_empty() {
+            self.stop_scanning(client);
+        }
+        if gone {
+            self.stop_grouping(client);
+            self.stop_reading(client);
+        }
+        if gone && !self.sliced_replies.is_empty() {
+            self.stop_sliced(client);
         }
         if gone && !self.child_value_reads.is_empty() {
             self.stop_child_values(client);
@@ -341,8 +390,7 @@ mod tests {
 
     fn waiting(client: u64, pulls: bool, bytes: usize) -> Waiting {
         let conn = ConnId { index: client as u32, generation: 0 };
-        let origin =
-            Origin { shard: 1, conn, client: ClientId(client), tokenless: false, lists: false };
+        let origin = Origin { client: ClientId(client), ..Origin::of_none(1, conn) };
         Waiting { origin, lookup: Lookup::Fresh, pulls, frame: vec![0; bytes].into() }
     }
 
@@ -356,7 +404,7 @@ mod tests {
         for spec in lists.clone() {
             assert!(spec.bytes_max <= LONG_BYTES, "{}: {}", spec.name, spec.bytes_max);
         }
-        assert_eq!(lists.count(), 14);
+        assert_eq!(lists.count(), 28);
     }
 
     #[test]

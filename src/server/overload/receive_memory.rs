@@ -2,7 +2,7 @@
 //! messages and heads. Clients that have shown no token, where there are tokens, have a bound of their own, so that
 //! nothing they send makes others give way. Where there is no room left, the largest gives way: it is what the memory went to, and small
 //! requests go on as if nothing had happened. The allocator keeps what large ones took, for the next; when none have
-//! come for a while it gives that back.
+//! come for a while, and no client is held up by that, it gives that back.
 
 use crate::api::error::ErrorKind;
 use crate::protocol::websocket::Closing;
@@ -85,10 +85,11 @@ impl ReceiveMemory {
         if now_ms < at_ms + KEPT_MS {
             return at_ms + KEPT_MS;
         }
-        // If another shard has done so just now, it was for all.
-        memory::give_back();
-        self.large_at_ms = None;
-        u64::MAX
+        let again_ms = memory::give_back_if_idle(now_ms);
+        if again_ms == u64::MAX {
+            self.large_at_ms = None;
+        }
+        again_ms
     }
 
     /// Strikes out the largest if there is no room for all; whose it is.
@@ -112,7 +113,8 @@ impl ShardServer {
             _ => 0,
         };
         let waits = self.long_commands.held_by(conn) + session.transcoding.bytes;
-        let bytes = session.pending.capacity() + incoming + waits;
+        let checked = session.checked.as_ref().map_or(0, |large| large.held_bytes());
+        let bytes = session.pending.capacity() + incoming + waits + checked;
         let firm = self.long_commands.acts(conn);
         let held = ReceivedBytes { bytes, unauthenticated: bytes > 0 && !session.is_known(), firm };
         if held == session.received_bytes {

@@ -3,7 +3,8 @@
 //! that has something to read is served no further; beyond all of it, those are ended from which the kernel has taken
 //! nothing for the longest, and it is asked first: clients that read come last. What waits for the log is no client's fault: while that
 //! alone is too much, no more commands are taken. What becomes text is no connection's fault either and has a bound of its
-//! own (`connection/transcode.rs`): none is ended for it. When there was much and is no more, the allocator gives back what it keeps.
+//! own (`connection/transcode.rs`): none is ended for it. When there was much and is no more, the allocator
+//! gives back what it keeps, at a time when that holds up no client.
 
 use crate::server::shard_server::ShardServer;
 use corq_io::memory;
@@ -83,9 +84,10 @@ impl ShardServer {
         if now_ms < at_ms + KEPT_MS {
             return at_ms + KEPT_MS;
         }
-        // If another shard has done so just now, it was for all.
-        memory::give_back();
-        self.send_memory.large_at_ms = None;
-        u64::MAX
+        let again_ms = memory::give_back_if_idle(now_ms);
+        if again_ms == u64::MAX {
+            self.send_memory.large_at_ms = None;
+        }
+        again_ms
     }
 }

@@ -11,7 +11,6 @@ use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::{ConnId, Connections, Shared, Tally};
-use corq_shards::command::ClientId;
 use corq_shards::effect::Ending;
 use corq_shards::log_record::location::LogRef;
 use std::collections::{BTreeMap, VecDeque};
@@ -26,7 +25,7 @@ const KEPT_MAX: usize = 64;
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// Those who have waited for one value and get it in a turn.
-const TOLD_PER_TURN: usize = 500;
+const ANSWERED_PER_TURN: usize = 500;
 
 /// No connection: the reading is for several.
 const NO_CONN: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
@@ -102,7 +101,7 @@ struct Waiting {
 struct Arrived {
     /// None if it could not be.
     bytes: Option<Arc<Vec<u8>>>,
-    /// Who has not been told.
+    /// Who has not been answered.
     waiting: Vec<Waiting>,
 }
 
@@ -278,9 +277,7 @@ impl ShardServer {
         list.push(waiting);
         if list.len() == 1 {
             self.shared_values.reads += 1;
-            let (shard, client) = (self.me as u16, ClientId::default());
-            let for_several =
-                Origin { shard, conn: NO_CONN, client, tokenless: false, lists: false };
+            let for_several = Origin::of_none(self.me as u16, NO_CONN);
             self.read_first(for_several, Continuation::SharedValue(stored), &[stored], Vec::new());
         }
     }
@@ -302,12 +299,12 @@ impl ShardServer {
         let Some(Arrived { bytes, mut waiting }) = self.shared_values.read.pop_front() else {
             return;
         };
-        let told: Vec<Waiting> = waiting.drain(..waiting.len().min(TOLD_PER_TURN)).collect();
-        self.meter.note(told.len());
+        let now: Vec<Waiting> = waiting.drain(..waiting.len().min(ANSWERED_PER_TURN)).collect();
+        self.meter.note(now.len());
         if !waiting.is_empty() {
             self.shared_values.read.push_back(Arrived { bytes: bytes.clone(), waiting });
         }
-        for Waiting { origin, req_id, ending } in told {
+        for Waiting { origin, req_id, ending } in now {
             match &bytes {
                 Some(bytes) => {
                     self.send_shared_reply(

@@ -5,6 +5,7 @@
 //! The same holds while other shards have much to learn of jobs that came or went here: a few commands can be news to
 //! hundreds of thousands of jobs, and those who hear late may ask about jobs that are forgotten by then.
 
+use crate::server::bulk_tasks::messages::BulkMessage;
 use crate::server::multi_shard::messages::{
     FlowMessage, LongBatchMessage, LongPushMessage, ParentLinkMessage,
 };
@@ -12,7 +13,7 @@ use crate::server::shard_mail::inbox::MESSAGE_STEPS_MAX;
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::Engine;
-use corq_io::log::Lack;
+use corq_io::log::{Lack, LogError};
 use corq_io::net::Connections;
 use std::collections::VecDeque;
 
@@ -31,9 +32,26 @@ pub struct DiskFullNotice {
     said: bool,
     /// Since when there is room again.
     room_since_ms: Option<u64>,
+    /// Since when the log has lacked something for its next file, or its files have been gone.
+    lacking_since_ms: Option<u64>,
 }
 
 impl DiskFullNotice {
+    /// Whether it is full, or was not long ago.
+    pub(crate) fn is_full(&self) -> bool {
+        self.said
+    }
+
+    /// Since when the log has lacked something, if it does.
+    pub fn lacking_since_ms(&self) -> Option<u64> {
+        self.lacking_since_ms
+    }
+
+    /// Once per turn.
+    fn note_lack(&mut self, lacking: bool, now_ms: u64) {
+        self.lacking_since_ms = lacking.then(|| self.lacking_since_ms.unwrap_or(now_ms));
+    }
+
     /// Whether it is full now. True or false if that is to be said.
     fn note(&mut self, full: bool, now_ms: u64) -> Option<bool> {
         if full {
@@ -70,7 +88,10 @@ enum Needs {
 /// Messages that wait are read in the order in which they were said.
 fn needs_of(message: &Message) -> Needs {
     match message {
-        Message::Request { .. } | Message::Push { .. } | Message::BatchPart { .. } => Needs::Calm,
+        Message::Request { .. }
+        | Message::Push { .. }
+        | Message::BatchPart { .. }
+        | Message::Bulk(BulkMessage::Act { .. }) => Needs::Calm,
         // What jobs are to learn, and clients that go.
         Message::Notice(_) | Message::Report { .. } | Message::Leave { .. } => Needs::Room,
         Message::ParentLink(message) => match message {
@@ -92,6 +113,9 @@ fn needs_of(message: &Message) -> Needs {
         },
         Message::Long(message) => match message {
             LongBatchMessage::Forgo { .. } => Needs::Calm,
+            LongBatchMessage::StagePayload { .. } | LongBatchMessage::PayloadStaged { .. } => {
+                Needs::Nothing
+            }
             LongBatchMessage::Push(message) => match message {
                 LongPushMessage::Reserve { .. } | LongPushMessage::Piece(_) => Needs::Calm,
                 LongPushMessage::Judged { .. } | LongPushMessage::Pushed { .. } => Needs::Nothing,
@@ -118,14 +142,21 @@ fn needs_of(message: &Message) -> Needs {
         | Message::Resolved { .. }
         | Message::Stand { .. }
         | Message::Stood { .. }
+        | Message::AskParents { .. }
+        | Message::Parents { .. }
         | Message::BatchPartDone { .. }
         | Message::Scatter { .. }
         | Message::Gather { .. }
         | Message::Rows(_)
+        | Message::Figures(_)
+        | Message::Look(_)
+        | Message::Bulk(_)
+        | Message::Queues(_)
         | Message::Cut { .. }
         | Message::CountRequest { .. }
         | Message::RequestCounted { .. }
         | Message::Events(_)
+        | Message::AccessChanged
         | Message::Cron(_)
         | Message::Webhook(_)
         | Message::Open => Needs::Nothing,
@@ -164,16 +195,20 @@ impl ShardServer {
     pub fn note_exhaustion(&mut self) {
         let log = &self.engine.journal.log;
         let lack = log.lack();
+        let lacks = lack.is_some() || self.data_presence.is_gone();
+        self.disk_full_notice.note_lack(lacks, self.now_ms);
         let exhausted = lack.is_some() && log.unwritten_bytes() > 0 && log.room_bytes() == 0;
         let megabytes = log.segment_bytes() >> 20;
         if exhausted && !self.exhausted {
             match lack {
                 Some(Lack::Space) => tracing::error!(
+                    shard = self.me,
                     "shard {}: the disk is full, and what was kept for ending jobs is used up: nothing is \
                      answered that needs a record until there is room for a file of {megabytes} MB",
                     self.me,
                 ),
                 lack => tracing::error!(
+                    shard = self.me,
                     "shard {}: {}, and the files that were open beforehand are used up: nothing is answered that \
                      needs a record until one of {megabytes} MB can be opened",
                     self.me,
@@ -188,14 +223,41 @@ impl ShardServer {
         let lack = lack.filter(|&lack| lack != Lack::Space);
         if lack.is_some() && lack != self.said_lack {
             tracing::error!(
+                shard = self.me,
                 "shard {}: {}: the log makes no file for what comes, and tries again every second",
                 self.me,
                 lacking(lack),
             );
         } else if lack.is_none() && self.said_lack.is_some() {
-            tracing::info!("shard {}: the log makes files again", self.me);
+            tracing::info!(shard = self.me, "shard {}: the log makes files again", self.me);
         }
         self.said_lack = lack;
+        self.note_stuck_removal();
+    }
+
+    /// Says, once, that a segment which is needed no more cannot be removed, and that it could be after all.
+    fn note_stuck_removal(&mut self) {
+        let stuck = self.engine.journal.log.stuck_removal();
+        if stuck.is_some() == self.said_stuck {
+            return;
+        }
+        self.said_stuck = stuck.is_some();
+        match stuck {
+            Some(LogError { file, errno, .. }) => tracing::error!(
+                shard = self.me,
+                "shard {}: {file} is needed no more and cannot be removed: {}: the log goes on, tries again every second, and \
+                 removes no other segment before",
+                self.me,
+                std::io::Error::from_raw_os_error(errno),
+            ),
+            None => {
+                tracing::info!(
+                    shard = self.me,
+                    "shard {}: the log removes segments again",
+                    self.me
+                );
+            }
+        }
     }
 
     /// Says, once, that pushes are refused for want of space, and that they are taken again.
@@ -205,13 +267,18 @@ impl ShardServer {
         let full = lack == Some(Lack::Space) && journal.is_full(&shard.space_forecast());
         match self.disk_full_notice.note(full, self.now_ms) {
             Some(true) => tracing::error!(
+                shard = self.me,
                 "shard {}: the disk is full, or the log has all of DATA_MAX_MB: pushes are refused, jobs that are there can \
                  be worked off, which makes room; another {} MB are asked for every second",
                 self.me,
                 journal.log.segment_bytes() >> 20,
             ),
             Some(false) => {
-                tracing::info!("shard {}: there is room again: pushes are taken", self.me);
+                tracing::info!(
+                    shard = self.me,
+                    "shard {}: there is room again: pushes are taken",
+                    self.me
+                );
             }
             None => {}
         }

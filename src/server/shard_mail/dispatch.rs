@@ -3,42 +3,115 @@
 use super::envelope::Origin;
 use super::message::Message;
 use super::request_context::{Lookup, RequestContext};
+use crate::api::access::{Grant, QueuePatterns, Scope, permit};
 use crate::api::commands::{Op, ReplySize};
 use crate::api::error::ErrorKind;
-use crate::api::request::{JobRef, Request, Route};
-use crate::protocol::decode::{decode, is_auth};
+use crate::api::request::{JobRef, Refused, Request, Route};
+use crate::api::version::Version;
+use crate::protocol::decode::coerce::coerced;
+use crate::protocol::decode::{decode_as, decode_frame, is_auth, needs_three};
+use crate::protocol::large::FrameRef;
 use crate::protocol::uuid_text;
 use crate::server::multi_shard::cron::REGISTRY_SHARD;
 use crate::server::multi_shard::long_batch::is_long;
 use crate::server::overload::command_memory::ForwardedFrames;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
+use corq_shards::job::id::JobId;
 
 impl ShardServer {
     /// A frame of a connection here.
-    pub(crate) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
-        let origin = self.origin(conn);
-        let trusted = self.sessions.get(conn).is_some_and(|session| {
+    pub(crate) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: FrameRef<'_>) {
+        let about = self.sessions.get(conn).map(|session| {
             session.affinity.note_command();
-            session.trusted
+            (session.trusted, session.spoken.is_open(), session.access.grant)
         });
+        let (trusted, is_open, grant) = about.unwrap_or((false, false, Grant::ALL));
+        let mut origin = self.origin(conn);
+        while !self.begin_as(conns, origin, frame, (trusted, grant), trusted && is_open) {
+            origin.version = Version::Three;
+        }
+    }
+
+    /// Begins a frame in the version of its origin. False if that `is_open`, and the frame needs version 3: then it has to
+    /// be begun as such. One that is wrong in both settles nothing.
+    #[inline]
+    fn begin_as(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        frame: FrameRef<'_>,
+        (trusted, grant): (bool, Grant),
+        is_open: bool,
+    ) -> bool {
+        let may_need = is_open && !origin.version.is_three();
         // Looked at where it is: a request is some hundred bytes, and moving it would copy them for each job.
-        match &decode(frame) {
+        match &decode_frame(frame, origin.version) {
+            Ok(request) if may_need && request.needs.is_three() => return false,
+            Err(_) if may_need && needs_three(&frame) => return false,
             Ok(request) if trusted || request.op == Op::Auth => {
-                self.begin_command(conns, conn, origin, frame, request);
+                self.begin_read(conns, origin, (frame, request), grant, is_open && !may_need);
             }
-            Err(refused) if trusted => self.refuse(conns, origin, refused.req_id, &refused.error),
+            Err(refused) if trusted => {
+                self.begin_coerced(conns, origin, frame, (refused, grant), is_open);
+            }
             &Ok(Request { req_id, .. }) => {
                 self.refuse(conns, origin, req_id, ErrorKind::NotAuthenticated);
             }
             Err(refused) => {
-                let error = if is_auth(frame) {
+                let error = if is_auth(&frame) {
                     ErrorKind::InvalidToken
                 } else {
                     ErrorKind::NotAuthenticated
                 };
                 self.refuse(conns, origin, refused.req_id, error);
             }
+        }
+        true
+    }
+
+    /// Begins a frame that was read. `settles` if that tells which version its connection speaks.
+    #[inline]
+    fn begin_read(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        (frame, request): (FrameRef<'_>, &Request<'_>),
+        grant: Grant,
+        settles: bool,
+    ) {
+        if !grant.is_all()
+            && let Err(error) = permit(grant, &request.body)
+        {
+            self.audit_refused(conns, origin.conn, &request.body, error.code());
+            self.refuse(conns, origin, request.req_id, &error);
+            return;
+        }
+        if settles {
+            self.sessions.settle_version(origin.conn, origin.version);
+        }
+        self.begin_command(conns, origin.conn, origin, frame, request);
+    }
+
+    /// Begins a frame that was refused, if version 3 takes its values for others, as if these had been sent.
+    #[cold]
+    fn begin_coerced(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        frame: FrameRef<'_>,
+        (refused, grant): (&Refused<'_>, Grant),
+        is_open: bool,
+    ) {
+        let frame = if origin.version.is_three() { coerced(&frame) } else { None };
+        let Some(frame) = frame else {
+            return self.refuse(conns, origin, refused.req_id, &refused.error);
+        };
+        match &decode_as(&frame, origin.version) {
+            Ok(request) => {
+                self.begin_read(conns, origin, ((&*frame).into(), request), grant, is_open);
+            }
+            Err(refused) => self.refuse(conns, origin, refused.req_id, &refused.error),
         }
     }
 
@@ -47,17 +120,20 @@ impl ShardServer {
         conns: &mut Connections,
         conn: ConnId,
         origin: Origin,
-        frame: &[u8],
+        frame: FrameRef<'_>,
         request: &Request<'_>,
     ) {
-        let Request { op, req_id, body } = request;
+        let Request { op, req_id, body, .. } = request;
         let (req_id, spec) = (*req_id, op.spec());
-        if is_long(body) {
-            self.begin_long(conns, conn, (frame.to_vec(), 0), *op);
-        } else if self.lacks_data_dir(spec.class) {
+        if is_long(body) || request.plans.are_left {
+            return self.begin_long(conns, conn, (frame.to_vec(), 0), *op);
+        }
+        let origin = if op.is_audited() { self.audit_begin(conns, origin, body) } else { origin };
+        if self.lacks_data_dir(spec.class) {
             self.refuse(conns, origin, req_id, ErrorKind::DataGone);
         } else if !self.runs_too_often(conns, origin, request) {
             self.meter_command(*op, frame.len());
+            self.meter.note(request.plans.steps());
             if *op == Op::RegisterWorker
                 && let Some(session) = self.sessions.get(conn)
             {
@@ -79,6 +155,13 @@ impl ShardServer {
             Route::Queue(queue) => self.slots.of_queue(queue),
             Route::Name(name) => self.slots.of_name(name),
             Route::Registry => REGISTRY_SHARD,
+            Route::Shard(shard) => {
+                if shard < self.slots.shards() {
+                    shard
+                } else {
+                    self.me
+                }
+            }
             Route::Job(job) => return self.dispatch_job(conns, ctx, job, None),
             Route::JobInQueue(queue, job) => {
                 return self.dispatch_job(conns, ctx, job, Some(queue));
@@ -119,7 +202,39 @@ impl ShardServer {
             // No shard knows it: this one can say so.
             (None, None) => self.me,
         };
+        if owner == self.me
+            && let Some(queues) = ctx.origin.scope
+            && ctx.id_of(job).is_some_and(|id| self.is_foreign(queues, id))
+        {
+            ctx.lookup = Lookup::Done(None);
+        }
         self.hand_over(conns, ctx, owner);
+    }
+
+    /// Whether a job here is of a queue that there is not for a client. For that client the job does not exist, either.
+    #[cold]
+    pub(crate) fn is_foreign(&self, queues: &QueuePatterns, id: JobId) -> bool {
+        let shard = &self.engine.shard;
+        shard.find(id).is_some_and(|index| !queues.cover(shard.view(index).queue))
+    }
+
+    /// A job as a client knows it: by no id that a job bears, if its queue is none for it. Nor by that of a job that was
+    /// removed, whose queue is not known, unless its result is kept with it.
+    #[inline]
+    pub(crate) fn as_known(&self, scope: Scope, id: JobId) -> JobId {
+        match scope {
+            Some(queues) if !self.is_own(queues, id) => JobId::default(),
+            _ => id,
+        }
+    }
+
+    #[cold]
+    fn is_own(&self, queues: &QueuePatterns, id: JobId) -> bool {
+        let shard = &self.engine.shard;
+        match shard.find(id) {
+            Some(index) => queues.cover(shard.view(index).queue),
+            None => shard.queue_of_unreported(id).is_some_and(|queue| queues.cover(queue)),
+        }
     }
 
     fn hand_over(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, owner: usize) {
@@ -140,12 +255,12 @@ impl ShardServer {
                 session.seen_elsewhere = true;
                 session.affinity.note_forwarded(dest);
             }
-            self.forwarded_frames.note_sent(ctx.frame);
+            self.forwarded_frames.note_sent(&ctx.frame);
         } else {
             self.forwarded_frames.note_passed_on();
         }
         let batch = self.outbox.immediate(dest);
-        let frame = batch.keep(ctx.frame);
+        let frame = batch.keep_frame(ctx.frame);
         let RequestContext { origin, lookup, .. } = ctx;
         batch.messages.push(Message::Request { origin, frame, lookup });
     }
@@ -167,12 +282,30 @@ impl ShardServer {
         true
     }
 
+    /// The job that a command is about, with its place. None if the command is answered otherwise: the job may be one by
+    /// another name, or is unknown.
+    pub(crate) fn known_job(
+        &mut self,
+        conns: &mut Connections,
+        ctx: RequestContext<'_>,
+        job: JobRef<'_>,
+    ) -> Option<(JobId, u32)> {
+        if self.try_as_name(conns, ctx, job) {
+            return None;
+        }
+        let found = ctx.id_of(job).and_then(|id| Some((id, self.engine.shard.find(id)?)));
+        if found.is_none() {
+            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::JobNotFound);
+        }
+        found
+    }
+
     /// A command from another shard.
     pub(crate) fn requested(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
-        frame: &[u8],
+        frame: FrameRef<'_>,
         lookup: Lookup,
     ) {
         // By way of the owner shard of its name a command can come back to where it was asked: there it counts
@@ -181,11 +314,12 @@ impl ShardServer {
         let passed_on = self.forwarded_frames.passed_on();
         let is_own = usize::from(origin.shard) == self.me;
         if is_own {
-            self.note_taken(origin, frame);
+            self.note_taken(origin, &frame);
         }
-        match &decode(frame) {
+        match &decode_frame(frame, origin.version) {
             Ok(request) => {
                 self.meter_command(request.op, frame.len());
+                self.meter.note(request.plans.steps());
                 let Request { req_id, ref body, .. } = *request;
                 self.dispatch(
                     conns,
@@ -197,7 +331,7 @@ impl ShardServer {
         }
         // One that goes on to yet another shard is still on its way.
         if !is_own && passed_on == self.forwarded_frames.passed_on() {
-            self.note_taken(origin, frame);
+            self.note_taken(origin, &frame);
         }
     }
 

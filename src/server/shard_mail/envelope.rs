@@ -1,11 +1,16 @@
 //! What messages between shards have in common, whatever they say: where an answer goes, which step of a task waits for
 //! it, and one batch per destination and turn, whose texts and frames lie in one buffer behind the messages.
 //!
-//! A ground type: it imports nothing of the server.
+//! A ground type: it imports nothing of the server, of the interface only which version of it is spoken, and of the
+//! protocol what a frame is.
 
+use crate::api::access::{Grant, Holder, Role, Scope};
+use crate::api::version::Version;
+use crate::protocol::large::{FrameRef, LargeFrame};
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Where an answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,9 +24,45 @@ pub struct Origin {
     pub tokenless: bool,
     /// Whether a list is asked for, of which a connection gets one at a time.
     pub lists: bool,
+    /// The version of the protocol that the request is read and answered in, wherever that is.
+    pub version: Version,
+    /// The queues that there are for it.
+    pub scope: Scope,
+    /// What its token is for.
+    pub role: Role,
+    /// Its token, if it has shown one.
+    pub holder: Holder,
+    /// Which entry of the audit log waits for the answer.
+    pub ticket: Ticket,
+}
+
+/// The place of an entry of the audit log among those of a shard that wait for their answers; 0 for none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ticket(pub u16);
+
+impl Ticket {
+    pub const NONE: Self = Self(0);
 }
 
 impl Origin {
+    /// That of what a shard does for no client. `conn` is a connection that never exists.
+    pub fn of_none(shard: u16, conn: ConnId) -> Self {
+        let Grant { role, queues: scope, holder, .. } = Grant::ALL;
+        let (client, version, ticket) = (ClientId::default(), Version::Two, Ticket::NONE);
+        Self {
+            shard,
+            conn,
+            client,
+            tokenless: false,
+            lists: false,
+            version,
+            scope,
+            role,
+            holder,
+            ticket,
+        }
+    }
+
     /// The token that counts where this one was shown.
     pub fn token(self, shown: Option<Token>) -> Option<Token> {
         if self.tokenless { shown.or(Some(Token::ANY)) } else { shown }
@@ -31,8 +72,17 @@ impl Origin {
 /// A piece of [`Batch::bytes`].
 pub type Span = Range<usize>;
 
+/// A frame on its way to another shard.
+#[derive(Clone, Debug)]
+pub enum SentFrame {
+    /// A copy, in the batch.
+    Copied(Span),
+    /// The frame itself: it is too large to be copied.
+    Shared(Arc<LargeFrame>),
+}
+
 /// One of several steps that a command takes over several shards: who waits for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Step {
     /// The shard that coordinates.
     pub shard: u16,
@@ -63,6 +113,39 @@ impl<M> Batch<M> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         start..self.bytes.len()
+    }
+
+    /// Takes a frame along.
+    pub fn keep_frame(&mut self, frame: FrameRef<'_>) -> SentFrame {
+        match frame.shared() {
+            Some(large) => SentFrame::Shared(large),
+            None => SentFrame::Copied(self.keep(&frame)),
+        }
+    }
+
+    /// A frame that was taken along.
+    pub fn frame<'a>(&'a self, sent: &'a SentFrame) -> FrameRef<'a> {
+        match sent {
+            SentFrame::Copied(span) => (&self.bytes[span.clone()]).into(),
+            SentFrame::Shared(large) => large.into(),
+        }
+    }
+
+    /// Takes a payload along, as a part of the frame that it stands in if that is too large to be copied.
+    pub fn keep_payload(&mut self, payload: &[u8], frame: FrameRef<'_>) -> SentFrame {
+        let is_of_frame = !payload.is_empty() && std::ptr::eq(payload, frame.payload());
+        match frame.shared().filter(|_| is_of_frame) {
+            Some(large) => SentFrame::Shared(large),
+            None => SentFrame::Copied(self.keep(payload)),
+        }
+    }
+
+    /// A payload that was taken along.
+    pub fn payload<'a>(&'a self, sent: &'a SentFrame) -> &'a [u8] {
+        match sent {
+            SentFrame::Copied(span) => &self.bytes[span.clone()],
+            SentFrame::Shared(large) => FrameRef::from(large).payload(),
+        }
     }
 
     /// A text that was copied in.

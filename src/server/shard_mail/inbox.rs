@@ -13,7 +13,7 @@ use std::vec::IntoIter;
 
 /// Steps of messages in one turn, after which the rest waits for the next: a batch can hold any number of messages, and
 /// each of them can be work.
-pub(crate) const MESSAGE_STEPS_MAX: u64 = 2000;
+pub(crate) const MESSAGE_STEPS_MAX: u64 = 1000;
 
 /// A batch that a turn has begun to read.
 #[derive(Debug)]
@@ -79,8 +79,28 @@ impl ShardServer {
                 self.answered(origin);
                 self.send_whole(conns, origin, frame);
             }
+            Message::Figures(message) => {
+                self.meter_work(message.work());
+                self.meter.note(1);
+                self.read_figures_message(conns, message);
+            }
+            Message::Look(message) => {
+                self.meter_work(Work::of(Op::GetFlow));
+                self.meter.note(1);
+                self.read_look_message(conns, message);
+            }
             message if self.stalls(&message, others_wait || !batch.messages.is_empty()) => {
                 batch.messages.push(message);
+            }
+            Message::Bulk(message) => {
+                self.meter_work(message.work());
+                self.meter.note(1);
+                self.read_bulk_message(conns, message);
+            }
+            Message::Events(message) => {
+                self.meter_work(Work::OTHER);
+                self.meter.note(1);
+                self.read_event_message(conns, batch, message);
             }
             message => {
                 self.meter_work(work_of(&message));
@@ -93,17 +113,17 @@ impl ShardServer {
     fn read_message(&mut self, conns: &mut Connections, batch: &Batch, message: &Message) {
         match message {
             Message::Request { origin, frame, lookup } => {
-                let frame = &batch.bytes[frame.clone()];
+                let frame = batch.frame(frame);
                 self.requested(conns, *origin, frame, *lookup);
             }
-            Message::Push { origin, frame, taken, unmet, open } => {
-                let frame = &batch.bytes[frame.clone()];
+            Message::Push { origin, frame, taken, unmet, open, parents } => {
+                let frame = batch.frame(frame);
                 let of = |list: &UnmetOf<Span>, place: usize| {
                     let found = list.binary_search_by_key(&place, |(job, _)| *job).ok()?;
                     Some(&batch.bytes[list[found].1.clone()])
                 };
-                self.note_taken(*origin, frame);
-                self.push_prepared(conns, *origin, frame, taken, |place| {
+                self.note_taken(*origin, &frame);
+                self.push_prepared(conns, *origin, frame, (taken, parents), |place| {
                     (of(unmet, place).unwrap_or_default(), of(open, place).unwrap_or_default())
                 });
             }
@@ -116,8 +136,15 @@ impl ShardServer {
             Message::SharedReply { origin, head, value } => {
                 self.queue_shared_reply(conns, *origin, &batch.bytes[head.clone()], value);
             }
-            // Taken out before, since a socket has one owner, and a long answer is not copied.
-            Message::Adopt(_) | Message::List { .. } => {}
+            // Taken out before, since a socket has one owner, and long answers, figures and events are not copied; or followed
+            // by the turn itself.
+            Message::Adopt(_)
+            | Message::Look(_)
+            | Message::Bulk(_)
+            | Message::List { .. }
+            | Message::Events(_)
+            | Message::Figures(_)
+            | Message::AccessChanged => {}
             Message::Leave { client, gone } => self.leave(conns, *client, *gone),
             Message::Carried { from, bytes } => self.carried(*from, *bytes),
             Message::Taken { bytes } => self.large_replies.note_taken(*bytes),
@@ -138,8 +165,10 @@ impl ShardServer {
             Message::Attended { names } => self.workers.presence.note_read(*names),
             Message::Resolve { step, names } => self.resolve(batch, *step, names),
             Message::Resolved { step, jobs } => self.resolved(conns, *step, jobs),
-            Message::Stand { step, jobs } => self.stand(*step, jobs),
+            Message::Stand { step, scope, jobs } => self.stand(*step, *scope, jobs),
             Message::Stood { step, jobs } => self.stood(conns, *step, jobs),
+            Message::AskParents { step, jobs } => self.tell_of_parents(*step, jobs),
+            Message::Parents { step, jobs } => self.parents_known(conns, *step, jobs),
             Message::Notice(notice) => {
                 self.apply(conns, Caller::default(), &Command::Notice(*notice));
             }
@@ -161,14 +190,14 @@ impl ShardServer {
             Message::Scatter { step, question } => {
                 self.answer_scatter_query(conns, *step, *question);
             }
-            Message::Gather { step, census, entries, count, share } => {
+            Message::Gather { step, census, entries, count, shares } => {
                 let entries = &batch.bytes[entries.clone()];
-                self.answer_came(conns, *step, *census, entries, *count, share.as_ref());
+                self.answer_came(conns, *step, *census, entries, *count, shares);
             }
             Message::Rows(message) => self.read_rows_message(conns, batch, message),
+            Message::Queues(message) => self.read_queue_message(conns, message),
             Message::CountRequest { origin, client } => self.count_request(batch, *origin, client),
             Message::RequestCounted { conn, verdict } => self.request_counted(*conn, *verdict),
-            Message::Events(message) => self.read_event_message(conns, batch, message),
             Message::Cron(message) => self.read_cron_message(conns, batch, message),
             Message::Webhook(message) => self.read_webhook_message(conns, message),
             Message::Open => {
@@ -194,6 +223,10 @@ fn work_of(message: &Message) -> Work {
         Message::Flow(_) => Work::of(Op::PushFlow),
         Message::Scatter { question: ScatterQuery::Prometheus, .. } => Work::of(Op::Prometheus),
         Message::Rows(message) => message.work(),
+        Message::Figures(message) => message.work(),
+        Message::Bulk(message) => message.work(),
+        Message::Queues(_) => Work::of(Op::ListQueues),
+        Message::Look(_) => Work::of(Op::GetFlow),
         Message::Cron(_) => Work::of(Op::Cron),
         Message::Webhook(_) => Work::of(Op::AddWebhook),
         Message::Request { .. }
@@ -217,6 +250,8 @@ fn work_of(message: &Message) -> Work {
         | Message::Resolved { .. }
         | Message::Stand { .. }
         | Message::Stood { .. }
+        | Message::AskParents { .. }
+        | Message::Parents { .. }
         | Message::ParentLink(_)
         | Message::Scatter { .. }
         | Message::Gather { .. }
@@ -224,6 +259,7 @@ fn work_of(message: &Message) -> Work {
         | Message::CountRequest { .. }
         | Message::RequestCounted { .. }
         | Message::Events(_)
+        | Message::AccessChanged
         | Message::Open => Work::OTHER,
     }
 }

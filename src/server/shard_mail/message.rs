@@ -1,17 +1,23 @@
 //! What shards say to each other, message by message.
 
-use super::envelope::{self, Origin, Span, Step};
+use super::envelope::{self, Origin, SentFrame, Span, Step};
 use super::request_context::Lookup;
+use crate::api::access::Scope;
+use crate::api::error::ErrorKind;
+use crate::server::bulk_tasks::messages::BulkMessage;
 use crate::server::connection::migration::MigratingConnection;
-use crate::server::events::EventMessage;
-use crate::server::http::TooMany;
+use crate::server::events::message::EventMessage;
+use crate::server::figures::messages::FiguresMessage;
 use crate::server::http::health::Figures;
+use crate::server::http::rate_limit::TooMany;
 use crate::server::metrics::Metrics;
+use crate::server::multi_shard::looks::LookMessage;
 use crate::server::multi_shard::messages::{
     CronMessage, FlowMessage, LongBatchMessage, ParentLinkMessage, UnmetOf,
 };
-use crate::server::multi_shard::row_pages::RowsMessage;
-use crate::server::webhooks::WebhookMessage;
+use crate::server::multi_shard::queue_rows::QueueMessage;
+use crate::server::multi_shard::row_lists::RowsMessage;
+use crate::server::webhooks::messages::WebhookMessage;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
 use corq_shards::dependency::{Notice, Standing};
@@ -20,6 +26,8 @@ use corq_shards::family::Report;
 use corq_shards::job::id::JobId;
 use corq_shards::stats::Census;
 use std::sync::Arc;
+
+pub use super::scatter_query::ScatterQuery;
 
 /// What a shard has to do with its part of a command on many jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +48,7 @@ pub struct PartItem {
     pub job: JobId,
     /// The token shown for it.
     pub token: Option<Token>,
-    pub result: Span,
+    pub result: SentFrame,
     /// Whether it is to be forgotten.
     pub remove: bool,
     /// For how long it is to be held, if that was said.
@@ -50,6 +58,16 @@ pub struct PartItem {
 /// The messages of a turn for one shard.
 pub type Batch = envelope::Batch<Message>;
 
+/// What is known of a job that is to have one more child.
+#[derive(Clone, Debug)]
+pub struct AsParent {
+    pub queue: Box<str>,
+    /// Whether it can.
+    pub is_linkable: bool,
+    /// What the log of its shard has no room for it, if so.
+    pub lacks: Option<ErrorKind>,
+}
+
 /// One message.
 #[derive(Debug)]
 pub enum Message {
@@ -57,7 +75,7 @@ pub enum Message {
     Request {
         /// Who asked.
         origin: Origin,
-        frame: Span,
+        frame: SentFrame,
         /// How far the job it names has been looked up.
         lookup: Lookup,
     },
@@ -65,13 +83,15 @@ pub enum Message {
     Push {
         /// Who asked.
         origin: Origin,
-        frame: Span,
+        frame: SentFrame,
         /// For each job, whether its custom id is taken.
         taken: Box<[bool]>,
         /// What jobs of it wait for.
         unmet: UnmetOf<Span>,
         /// Which children they wait for.
         open: UnmetOf<Span>,
+        /// The parents that are to wait for jobs of it, by place.
+        parents: Box<[(usize, JobId)]>,
     },
     /// An answer for one of the receiver's connections, ready to be sent.
     Reply {
@@ -193,6 +213,8 @@ pub enum Message {
         /// Who waits.
         step: Step,
         /// The jobs with their places in the command.
+        /// The queues that there are for those who ask.
+        scope: Scope,
         jobs: Vec<(usize, JobId)>,
     },
     /// The answer, by place.
@@ -201,6 +223,20 @@ pub enum Message {
         step: Step,
         /// How they stand.
         jobs: Vec<(usize, Standing)>,
+    },
+    /// Asks whether jobs of the receiver can have one more child.
+    AskParents {
+        /// Who waits.
+        step: Step,
+        /// The jobs with their places in the command.
+        jobs: Vec<(usize, JobId)>,
+    },
+    /// The answer, by place.
+    Parents {
+        /// Who waits.
+        step: Step,
+        /// What is known of each.
+        jobs: Vec<(usize, Option<AsParent>)>,
     },
     /// News of a job of the receiver and one that depends on it, or that it depends on.
     Notice(Notice),
@@ -251,10 +287,18 @@ pub enum Message {
         /// How many entries.
         count: usize,
         /// What is more than numbers and entries.
-        share: Option<GatheredPart>,
+        shares: Vec<GatheredPart>,
     },
     /// About lists of what all shards have.
     Rows(RowsMessage),
+    /// About figures, and those who watch them.
+    Figures(FiguresMessage),
+    /// About pages of queues.
+    Queues(QueueMessage),
+    /// About jobs of other shards.
+    Look(LookMessage),
+    /// About actions on many jobs.
+    Bulk(BulkMessage),
     /// The sender has cut its log for a backup.
     Cut {
         /// Who waits.
@@ -273,33 +317,14 @@ pub enum Message {
     },
     /// About events.
     Events(EventMessage),
+    /// A session has ended by which clients of the receiver may be known.
+    AccessChanged,
     /// About schedules.
     Cron(CronMessage),
     /// About webhooks.
     Webhook(WebhookMessage),
     /// The sender has recovered and has told its custom ids.
     Open,
-}
-
-/// A question to all shards.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScatterQuery {
-    /// The command `Stats`.
-    Stats,
-    /// The command `Metrics`.
-    Metrics,
-    /// The command `Prometheus`.
-    Prometheus,
-    /// The command `BackupPoint`.
-    BackupPoint,
-    /// `GET /health`.
-    Health,
-    /// `GET /ready`.
-    Ready,
-    /// `GET /stats`.
-    ServerStats,
-    /// `GET /heapstats`.
-    Heap,
 }
 
 /// A shard's part of an answer that the coordinator merges.

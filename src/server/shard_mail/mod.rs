@@ -8,6 +8,7 @@
 //! | `message` | the messages |
 //! | `outbox` | what a turn sends to each shard |
 //! | `request_context` | what a command brings along: who sent it, in which bytes |
+//! | `scatter_query` | questions that all shards answer |
 //! | `slots` | queue, job id or name to slot to shard |
 
 pub(super) mod dispatch;
@@ -16,4 +17,5 @@ pub(super) mod inbox;
 pub(super) mod message;
 pub(super) mod outbox;
 pub(super) mod request_context;
+pub(super) mod scatter_query;
 pub(super) mod slots;

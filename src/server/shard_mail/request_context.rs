@@ -4,6 +4,7 @@
 
 use super::envelope::Origin;
 use crate::api::request::{Body, JobRef};
+use crate::protocol::large::FrameRef;
 use crate::server::storage::engine::Fetched;
 use corq_shards::job::id::JobId;
 
@@ -15,7 +16,7 @@ pub struct RequestContext<'a> {
     /// The client's name for the request.
     pub req_id: Option<&'a [u8]>,
     /// The frame, for those who have to pass it on.
-    pub frame: &'a [u8],
+    pub frame: FrameRef<'a>,
     /// What it says.
     pub body: &'a Body<'a>,
     /// What the directory knows of the job it names.

@@ -2,16 +2,24 @@
 //! written with a placeholder of the right size, filled when the record has been read. A query runs again once its records
 //! are there.
 
-use super::engine::Fetched;
-use crate::server::commands::job_record::Show;
-use crate::server::connection::reply_writer::Placeholder;
-use crate::server::multi_shard::child_values::ChildValueRead;
+use super::engine::{Fetched, fetched_at};
+use crate::protocol::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
+use crate::protocol::large::KeptFrame;
+use crate::server::bulk_tasks::error_groups::GroupScan;
+use crate::server::commands::job_record_list::Show;
+use crate::server::connection::reply_writer::{Placeholder, TagsPlace};
+use crate::server::multi_shard::child_value_read::ChildValueRead;
+use crate::server::multi_shard::looks::JobDetail;
 use crate::server::multi_shard::messages::Link;
 use crate::server::numbered::Entries;
+use crate::server::scan::page::JobScan;
 use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::request_context::Lookup;
+use corq_shards::command::ClientId;
 use corq_shards::family::Report;
 use corq_shards::log_record::location::LogRef;
+use corq_shards::log_record::tags::tags_of;
+use std::collections::BTreeSet;
 
 /// What to do once the records are there.
 #[derive(Debug)]
@@ -25,12 +33,20 @@ pub enum Continuation {
     /// Ask again.
     Ask {
         /// The frame of the query.
-        frame: Box<[u8]>,
+        frame: KeptFrame,
         /// What the directory knows of its job.
         lookup: Lookup,
     },
     /// Show these jobs.
     Show(Show),
+    /// Show this job with all that is known of it.
+    Detail(Box<JobDetail>),
+    /// Go on with this page of jobs.
+    Scan(Box<JobScan>),
+    /// Go on with this task.
+    Task { number: u64 },
+    /// Go on with these groups of dead letters.
+    Groups(Box<GroupScan>),
     /// Go on with what became of children.
     ChildValues(Box<ChildValueRead>),
     /// Answer those who wait for this value.
@@ -54,6 +70,19 @@ pub enum Continuation {
         /// See `events`.
         place: u64,
     },
+    /// Nothing: its client is gone.
+    Nothing,
+}
+
+impl Continuation {
+    /// Whether it goes on slice by slice, for its client alone.
+    fn is_walk(&self) -> bool {
+        match self {
+            Self::Scan(_) | Self::Groups(_) | Self::ChildValues(_) => true,
+            Self::Show(show) => show.begun.is_some(),
+            _ => false,
+        }
+    }
 }
 
 /// A reply that waits.
@@ -63,7 +92,7 @@ pub struct Waiting {
     pub origin: Origin,
     /// What follows.
     pub continuation: Continuation,
-    /// What has been read so far.
+    /// What has been read so far; once all of it has, in the order of the log.
     pub fetched: Vec<Fetched>,
     missing: usize,
     /// What its answer takes in memory meanwhile.
@@ -81,6 +110,8 @@ struct Read {
 pub struct ColdReplies {
     waiting: Entries<Waiting>,
     reads: Entries<Read>,
+    /// Those that go on slice by slice, by their clients.
+    walks: BTreeSet<(u64, u32)>,
     /// Of all answers together.
     bytes: usize,
 }
@@ -104,19 +135,28 @@ impl ColdReplies {
             }
             Continuation::Ask { .. }
             | Continuation::Show(_)
+            | Continuation::Detail(_)
+            | Continuation::Scan(_)
+            | Continuation::Task { .. }
+            | Continuation::Groups(_)
             | Continuation::ChildValues(_)
             | Continuation::SharedValue(_) => {
                 of_records().map(|one| one.record_bytes as usize).sum()
             }
             // These answer no client.
-            Continuation::PostWebhook { .. }
+            Continuation::Nothing
+            | Continuation::PostWebhook { .. }
             | Continuation::Report(_)
             | Continuation::ParentLink { .. }
             | Continuation::PublishEvent { .. } => 0,
         };
         self.bytes += bytes;
+        let (client, is_walk) = (origin.client.0, continuation.is_walk());
         let waiting =
             self.waiting.insert(Waiting { origin, continuation, fetched, missing, bytes });
+        if is_walk {
+            self.walks.insert((client, waiting));
+        }
         let read =
             |&stored: &LogRef| (u64::from(self.reads.insert(Read { waiting, stored })), stored);
         records.iter().map(read).collect()
@@ -131,8 +171,25 @@ impl ColdReplies {
         if waiting.missing > 0 {
             return None;
         }
+        waiting.fetched.sort_unstable_by_key(|one| one.stored.position);
         self.bytes -= waiting.bytes;
+        self.walks.remove(&(waiting.origin.client.0, read.waiting));
         self.waiting.remove(read.waiting)
+    }
+
+    /// A client is gone: what goes on slice by slice for it alone does not. Returns what that was; the reads that were begun
+    /// end by themselves.
+    pub fn forget(&mut self, client: ClientId) -> Vec<Continuation> {
+        let of_client = self.walks.range((client.0, 0)..=(client.0, u32::MAX));
+        let numbers: Vec<u32> = of_client.map(|(_, number)| *number).collect();
+        let mut gone = Vec::new();
+        for number in numbers {
+            self.walks.remove(&(client.0, number));
+            if let Some(waiting) = self.waiting.get_mut(number) {
+                gone.push(std::mem::replace(&mut waiting.continuation, Continuation::Nothing));
+            }
+        }
+        gone
     }
 
     /// Whether none waits.
@@ -152,38 +209,110 @@ impl ColdReplies {
 }
 
 impl Waiting {
-    /// Fills the holes. False if a payload could not be read.
-    pub fn fill(frame: &mut [u8], placeholders: &[Placeholder], fetched: &[Fetched]) -> bool {
-        placeholders.iter().all(|placeholder| {
-            let found =
-                fetched.iter().find(|one| one.stored.position == placeholder.stored.position);
+    /// Fills the holes of a frame, and puts in the tags that the records have. False if a payload could not be read.
+    pub fn fill(frame: &mut Vec<u8>, placeholders: &[Placeholder], fetched: &[Fetched]) -> bool {
+        let mut tags = Vec::new();
+        let filled = placeholders.iter().all(|placeholder| {
+            let found = fetched_at(fetched, placeholder.stored.position);
             let Some(record) = found.and_then(|one| one.bytes.as_deref()) else { return false };
             let Some((_, payload)) = placeholder.stored.parted(record) else { return false };
             let place =
                 frame.get_mut(placeholder.at..).and_then(|behind| behind.get_mut(..payload.len()));
+            let found = placeholder.tags.map(|place| (place, tags_of(record)));
+            tags.extend(found.filter(|(_, tags)| !tags.is_empty()));
             place.map(|place| place.copy_from_slice(payload)).is_some()
-        })
+        });
+        if filled {
+            insert_tags(frame, &tags);
+        }
+        filled
     }
+}
+
+/// Puts tags into a frame, in the order of their places. One that they would make too long goes without them.
+fn insert_tags(frame: &mut Vec<u8>, tags: &[(TagsPlace, &[u8])]) {
+    /// `tags`, as the key of an entry.
+    const KEY: &[u8] = b"\xa4tags";
+    let bytes: usize = tags.iter().map(|(_, tags)| KEY.len() + tags.len()).sum();
+    let length = (frame.len() + bytes).saturating_sub(PREFIX_BYTES);
+    if bytes == 0 || length > FRAME_BYTES_MAX {
+        return;
+    }
+    let mut whole = Vec::with_capacity(frame.len() + bytes);
+    let mut from = 0;
+    for (TagsPlace { count_at, at }, tags) in tags {
+        let count = &mut frame[*count_at..count_at + 2];
+        let entries = u16::from_be_bytes([count[0], count[1]]) + 1;
+        count.copy_from_slice(&entries.to_be_bytes());
+        whole.extend_from_slice(&frame[from..*at]);
+        whole.extend_from_slice(KEY);
+        whole.extend_from_slice(tags);
+        from = *at;
+    }
+    whole.extend_from_slice(&frame[from..]);
+    whole[..PREFIX_BYTES].copy_from_slice(&(length as u32).to_be_bytes());
+    *frame = whole;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::msgpack::writer::Writer;
+    use corq_shards::job::id::JobId;
+    use corq_shards::job::new_job::NewJob;
+    use corq_shards::log_record::{Pushed, Record};
 
     #[test]
     fn a_record_that_is_not_as_long_as_it_should_be_fills_nothing() {
         let stored = LogRef { position: 8, record_bytes: 6, payload_bytes: 4 };
         let filled = |at: usize, record: Option<&[u8]>| {
-            let mut frame = *b"....----";
+            let mut frame = b"....----".to_vec();
             let fetched = [Fetched { stored, bytes: record.map(Into::into) }];
-            Waiting::fill(&mut frame, &[Placeholder { at, stored }], &fetched).then_some(frame)
+            let placeholders = [Placeholder { at, stored, tags: None }];
+            Waiting::fill(&mut frame, &placeholders, &fetched).then_some(frame)
         };
-        assert_eq!(filled(4, Some(b"abcdef")), Some(*b"....cdef"));
+        assert_eq!(filled(4, Some(b"abcdef")), Some(b"....cdef".to_vec()));
         for (at, record) in
             [(4, Some(&b"abc"[..])), (4, Some(b"")), (4, None), (5, Some(b"abcdef"))]
         {
             assert_eq!(filled(at, record), None);
         }
         assert_eq!(filled(usize::MAX, Some(b"abcdef")), None);
+    }
+    /// Two jobs whose records were read: one has tags, the other could have had some.
+    #[test]
+    fn tags_of_records_that_were_read_become_the_last_entry_of_their_job() {
+        let record = |data: &[u8], tags: &'static [u8]| {
+            let job = NewJob { data, tags, name: Some("n"), ..NewJob::default() };
+            let pushed = Pushed { id: JobId(1), queue: "q", run_at_ms: 2, job };
+            let record = Record::Pushed(pushed);
+            let mut bytes = vec![0; record.encoded_len()];
+            record.encode(&mut bytes);
+            bytes
+        };
+        let records = [record(b"\x07", b"\x92\xa1a\xa1b"), record(b"\x08", b"")];
+        let mut frame = vec![0; PREFIX_BYTES];
+        let mut writer = Writer::new(&mut frame);
+        writer.array(records.len());
+        let mut placeholders = Vec::new();
+        let mut fetched = Vec::new();
+        for (position, record) in (0..).zip(&records) {
+            let open = writer.open_map();
+            writer.str("data");
+            let at = writer.raw_hole(1);
+            let count_at = open.count_at();
+            open.close(&mut writer, 1);
+            let tags = Some(TagsPlace { count_at, at: writer.raw_hole(0) });
+            let record_bytes = record.len() as u32;
+            let stored = LogRef { position, record_bytes, payload_bytes: 1 };
+            placeholders.push(Placeholder { at, stored, tags });
+            fetched.push(Fetched { stored, bytes: Some(record.as_slice().into()) });
+        }
+        assert!(Waiting::fill(&mut frame, &placeholders, &fetched));
+        let (prefix, mut payload) = frame.split_at(PREFIX_BYTES);
+        assert_eq!(prefix, (payload.len() as u32).to_be_bytes());
+        let value = rmpv::decode::read_value(&mut payload).ok();
+        let expected = r#"[{"data": 7, "tags": ["a", "b"]}, {"data": 8}]"#;
+        assert_eq!(value.map(|value| value.to_string()), Some(expected.to_owned()));
     }
 }

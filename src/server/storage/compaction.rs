@@ -176,6 +176,7 @@ impl ShardServer {
         if needed_there > 0 && !log.make_room(room) {
             if !journal.pressure.stuck {
                 tracing::error!(
+                    shard = self.me,
                     "shard {}: {}, and there is no room to write the oldest part of the log again: {} MB of it \
                      are needed",
                     self.me,
@@ -235,7 +236,11 @@ impl ShardServer {
                     budget = budget.saturating_sub(bytes + 8);
                     if outcome.is_ok() {
                         if compaction.retry.succeeded() {
-                            tracing::info!("shard {}: compaction goes on", self.me);
+                            tracing::info!(
+                                shard = self.me,
+                                "shard {}: compaction goes on",
+                                self.me
+                            );
                         }
                         if budget == 0 {
                             return (false, 0);
@@ -252,6 +257,7 @@ impl ShardServer {
                 Scan::Failed(error) => {
                     let pause_ms = compaction.retry.failed(self.now_ms);
                     tracing::error!(
+                        shard = self.me,
                         "shard {}: compaction paused: {error}; next attempt in {} s",
                         self.me,
                         pause_ms / 1000
@@ -263,6 +269,9 @@ impl ShardServer {
             return (true, 0);
         }
         let Some(oldest) = journal.log.oldest() else { return (false, 0) };
+        if !shard.clear_detached_groups() {
+            return (false, 0);
+        }
         if shard.needed_in_span_of(oldest.start.0) > 0 {
             // This cannot be, and if it were, what is needed would be lost.
             let why = "something is still needed of a segment that was read to its end";
@@ -300,7 +309,7 @@ impl ShardServer {
 impl LogJournal {
     /// Nothing goes any more, until the next start.
     fn stop(&mut self, shard: usize, why: &str) {
-        tracing::error!("shard {shard}: compaction has stopped until the next start: {why}");
+        tracing::error!(shard, "shard {shard}: compaction has stopped until the next start: {why}");
         self.pressure.stopped = true;
     }
 

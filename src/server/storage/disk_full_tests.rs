@@ -48,6 +48,8 @@ fn fresh_shard() -> Shard {
         bulk_slice: 500,
         interval_min_ms: 1,
         scheduled_per_second: u32::MAX,
+        expired_kept_ms: 0,
+        remembered_bytes_max: SEGMENT_BYTES,
         seed: 7,
         hash_key: HashKey::new(7),
         token_key: SecretKey::of_seed(7),
@@ -192,6 +194,7 @@ impl Bed {
             locked: true,
             lock_ttl_ms: 3_600_000,
             detach: false,
+            owner: None,
             group: None,
         };
         let Reply::Pulled(range) = self.run(&Command::Pull(pull)) else { panic!("a pull") };

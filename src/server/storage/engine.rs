@@ -12,12 +12,26 @@ pub struct Engine {
     pub journal: LogJournal,
 }
 
+impl Engine {
+    /// Steps of the state machine, and of what it had copied into the log.
+    #[inline]
+    pub fn steps(&self) -> u64 {
+        self.shard.steps() + self.journal.staged.copied_steps()
+    }
+}
+
 /// A record that had to be read back from the disk.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     pub stored: LogRef,
     /// Its bytes; `None` if the disk did not give back what was written.
     pub bytes: Option<Box<[u8]>>,
+}
+
+/// The record at a position, among those that were read, in the order of the log.
+pub fn fetched_at(fetched: &[Fetched], position: u64) -> Option<&Fetched> {
+    let found = fetched.binary_search_by_key(&position, |one| one.stored.position);
+    found.ok().map(|place| &fetched[place])
 }
 
 /// Where records are looked up while a reply is written: in memory, and among those fetched for it.
@@ -36,8 +50,9 @@ pub enum Absent {
 }
 
 impl<'a> Records<'a> {
-    /// Looks in `journal` and `fetched`.
+    /// Looks in `journal` and `fetched`, which is in the order of the log: a list may need thousands.
     pub fn new(journal: &'a LogJournal, fetched: &'a [Fetched]) -> Self {
+        debug_assert!(fetched.is_sorted_by_key(|one| one.stored.position));
         Self { journal, fetched }
     }
 
@@ -48,7 +63,7 @@ impl<'a> Records<'a> {
         if let Some(bytes) = self.journal.log.read(position, stored.record_bytes as usize) {
             return Ok(bytes);
         }
-        let found = self.fetched.iter().find(|one| one.stored.position == stored.position);
+        let found = fetched_at(self.fetched, stored.position);
         found.map_or(Err(Absent::Cold), |one| one.bytes.as_deref().ok_or(Absent::Damaged))
     }
 

@@ -1,9 +1,10 @@
 //! The write-ahead log of a shard as the journal of its state machine: it takes a record only if there is space for its
 //! class ([`super::space`]).
 //!
-//! A ground type: of the server it imports the space accounting only.
+//! A ground type: of the server it imports the space accounting and the payloads that are staged.
 
 use super::space::{Room, SLICE_BYTES};
+use super::staged_payloads::StagedPayloads;
 use corq_io::log::{Disk, Lack, Log};
 use corq_io::log_ring::Store;
 use corq_shards::Shard;
@@ -26,6 +27,8 @@ pub struct LogJournal<D = Store> {
     pub log: Log<D>,
     /// The pressure on its space.
     pub pressure: SpacePressure,
+    /// Payloads that are in the log's memory before their records are.
+    pub staged: StagedPayloads,
 }
 
 /// What lack of space has come to: what stalls, what is owed to compaction, what is reserved.
@@ -53,7 +56,7 @@ pub struct SpacePressure {
 impl<D: Disk> LogJournal<D> {
     /// A log that lacks nothing yet.
     pub fn new(log: Log<D>) -> Self {
-        Self { log, pressure: SpacePressure::default() }
+        Self { log, pressure: SpacePressure::default(), staged: StagedPayloads::default() }
     }
 
     /// The log in numbers.
@@ -63,14 +66,17 @@ impl<D: Disk> LogJournal<D> {
             segment: log.segment_bytes(),
             free: log.room_bytes(),
             filled: log.filled_bytes(),
+            unopened: log.unopened_bytes(),
             loose: log.loose_bytes(),
             block: log.block_overhead_bytes(),
             slice: SLICE_BYTES,
         }
     }
 
-    /// Once per turn: what space there must be from now on, and how far no command need ask for it.
+    /// Once per turn: what space there must be from now on, and how far no command need ask for it. Payloads whose
+    /// records did not come go as well.
     pub fn note_needs(&mut self, space_forecast: &SpaceForecast) {
+        self.staged.begin_turn();
         let room = self.room();
         let reserve = room.for_more(self.pressure.reserved_bytes, space_forecast);
         self.log.reserve(reserve);
@@ -84,6 +90,22 @@ impl<D: Disk> LogJournal<D> {
         if self.log.lack().is_none() {
             self.pressure.wanted_bytes = 0;
         }
+    }
+
+    /// Appends a record whose payload has been staged; nothing if it has not.
+    #[cold]
+    fn append_staged(&mut self, record: &Record<'_>, record_bytes: usize) -> Option<LogRef> {
+        let payload_bytes = record.payload_len();
+        if !self.staged.has_of(payload_bytes) {
+            return None;
+        }
+        let mut head = vec![0; record_bytes - payload_bytes];
+        let payload = record.encode_head(&mut head)?;
+        let staged = self.staged.take(payload, head.len())?;
+        let (position, bytes) = self.log.append_staged(head.len(), staged);
+        bytes.copy_from_slice(&head);
+        let (record_bytes, payload_bytes) = (record_bytes as u32, payload_bytes as u32);
+        Some(LogRef { position: position.0, record_bytes, payload_bytes })
     }
 
     /// Whether there is plenty of room: most commands need not know how much.
@@ -189,6 +211,12 @@ impl<D: Disk> LogJournal<D> {
 impl<D: Disk> Journal for LogJournal<D> {
     fn append(&mut self, record: &Record<'_>) -> LogRef {
         let record_bytes = record.encoded_len();
+        if !self.staged.is_empty()
+            && let Some(stored) = self.append_staged(record, record_bytes)
+        {
+            return stored;
+        }
+        self.staged.note_copied(record_bytes);
         let (position, bytes) = self.log.append(record_bytes);
         record.encode(bytes);
         LogRef {
@@ -210,6 +238,15 @@ impl<D: Disk> Journal for LogJournal<D> {
     #[inline]
     fn can_append_text(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool {
         bytes == 0 || self.is_ample(bytes) || self.finds_asides(bytes, &space_forecast())
+    }
+
+    fn can_append_spare(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool {
+        // What is left behind is more than that without which completed jobs give way.
+        let (space_forecast, reserved) = (space_forecast(), self.pressure.reserved_bytes);
+        self.makes_room(|room| {
+            let behind = 2 * ROOM_BYTES.max(room.segment / 8);
+            room.for_more(bytes + reserved + behind, &space_forecast)
+        })
     }
 
     #[inline]

@@ -9,6 +9,7 @@
 //! | `engine` | the state machine and its log |
 //! | `journal` | the log as the state machine writes to it |
 //! | `space` | how much room must stay free before a record may be appended |
+//! | `staged_payloads` | payloads that are copied into the log's memory in slices, before their records |
 
 pub(super) mod cold_reads;
 pub(super) mod compaction;
@@ -18,3 +19,4 @@ pub(super) mod disk_full_tests;
 pub(super) mod engine;
 pub(super) mod journal;
 pub(super) mod space;
+pub(super) mod staged_payloads;

@@ -37,6 +37,8 @@ pub struct Room {
     pub free: u64,
     /// Of all files that are no room.
     pub filled: u64,
+    /// Of these, in files that are set aside and cannot be opened.
+    pub unopened: u64,
     /// That went back to the file system and make no segment.
     pub loose: u64,
     /// That a block takes besides its records.
@@ -134,6 +136,7 @@ impl Room {
 
     /// What the pass may bring back, at most.
     pub fn dead(&self, space_forecast: &SpaceForecast) -> u64 {
-        self.filled.saturating_sub(space_forecast.live + self.blocks(space_forecast.live))
+        let needed = space_forecast.live + self.blocks(space_forecast.live);
+        self.filled.saturating_sub(needed + self.unopened)
     }
 }

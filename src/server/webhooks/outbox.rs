@@ -3,9 +3,9 @@
 //!
 //! The shard does no more than copy the payload; the text is written by the thread that posts it.
 
-use super::Webhooks;
+use super::registry::Webhooks;
 use crate::protocol::json;
-use crate::protocol::msgpack::writer::Writer;
+use crate::protocol::msgpack::writer::MapWriter;
 use crate::protocol::uuid_text;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
@@ -13,10 +13,10 @@ use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Fetched, Records};
 use corq_io::log::Position;
 use corq_io::net::ConnId;
-use corq_io::webhook::{Hooks, Notice};
-use corq_shards::command::ClientId;
+use corq_io::webhook::{Header, Hooks, Notice};
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
+use corq_shards::job::trace::Trace;
 use corq_shards::webhook::Trigger;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
 const NIL: &[u8] = &[0xc0];
 
 /// What a post says.
-struct Told {
+struct Post {
     trigger: Trigger,
     at_ms: u64,
     job: Box<str>,
@@ -43,6 +43,8 @@ struct Told {
     /// One `MessagePack` value.
     data: Box<[u8]>,
     more: More,
+    /// The trace that the job belongs to.
+    trace: Option<Box<Trace>>,
 }
 
 /// What a post says beyond what all of them say.
@@ -57,7 +59,7 @@ struct Waiting {
     /// Until this is as durable as it has to be.
     until: Position,
     hooks: Hooks,
-    told: Told,
+    post: Post,
     /// Whether the payload has yet to be read from the disk.
     cold: bool,
     /// What it takes in memory.
@@ -101,17 +103,17 @@ impl WebhookOutbox {
         let Some(waiting) = index.and_then(|index| self.waiting.get_mut(index)) else { return };
         waiting.cold = false;
         if let Some(payload) = payload {
-            waiting.told.data = payload.into();
+            waiting.post.data = payload.into();
         }
     }
 
     /// Gives away, in order, what the log has up to `released`.
     fn release(&mut self, released: Position, mut give: impl FnMut(Hooks, Notice)) {
         let may_go = |first: &mut Waiting| first.until <= released && !first.cold;
-        while let Some(Waiting { hooks, told, bytes, .. }) = self.waiting.pop_front_if(may_go) {
+        while let Some(Waiting { hooks, post, bytes, .. }) = self.waiting.pop_front_if(may_go) {
             self.left += 1;
             self.bytes -= bytes;
-            give(hooks, notice(bytes, told));
+            give(hooks, notice(bytes, post));
         }
     }
 }
@@ -129,7 +131,7 @@ impl ShardServer {
     fn trigger_all(&mut self) {
         let events = std::mem::take(&mut self.effects.events);
         for event in &events {
-            if let Some(trigger) = Trigger::of(event.step) {
+            for trigger in Trigger::of(event.step) {
                 self.trigger(trigger, event);
             }
         }
@@ -138,7 +140,8 @@ impl ShardServer {
 
     fn trigger(&mut self, trigger: Trigger, event: &Event) {
         let Some(hooks) = self.webhooks.watching(&event.queue, bit(trigger)) else { return };
-        let bytes = event.data.payload_bytes as usize + EVENT_BYTES;
+        let state_bytes = event.trace.as_ref().map_or(0, |trace| trace.state.len());
+        let bytes = event.data.payload_bytes as usize + state_bytes + EVENT_BYTES;
         if !self.webhooks.outbox.has_room(bytes) {
             self.webhooks.feed.refuse(&hooks, bit(trigger));
             return;
@@ -146,7 +149,7 @@ impl ShardServer {
         let records = Records::new(&self.engine.journal, &[]);
         let more = match event.step {
             Step::Progress(progress) => More::Progress(progress),
-            Step::Failed { error } => {
+            Step::Failed { error, .. } => {
                 // Written in this very turn, so it is in memory.
                 let text = crate::server::commands::job_view::text_of(&records, &error);
                 More::Error(text.unwrap_or_default().into())
@@ -158,14 +161,14 @@ impl ShardServer {
         let data = payload.unwrap_or(NIL).into();
         if cold {
             let place = self.webhooks.outbox.next_place();
-            let (shard, client) = (self.me as u16, ClientId::default());
-            let origin = Origin { shard, conn: NOBODY, client, tokenless: false, lists: false };
+            let origin = Origin::of_none(self.me as u16, NOBODY);
             self.read_first(origin, Continuation::PostWebhook { place }, &[event.data], Vec::new());
         }
         let (at_ms, queue, job) = (event.at_ms, Arc::clone(&event.queue), job_text(event));
-        let told = Told { trigger, at_ms, job, queue, data, more };
+        let trace = event.trace.clone();
+        let post = Post { trigger, at_ms, job, queue, data, more, trace };
         let until = self.engine.journal.log.head();
-        self.webhooks.outbox.push(Waiting { until, hooks, told, cold, bytes });
+        self.webhooks.outbox.push(Waiting { until, hooks, post, cold, bytes });
     }
 
     /// The record that an event waited for has come, or cannot be read: then it goes without data.
@@ -197,14 +200,24 @@ fn job_text(event: &Event) -> Box<str> {
     }
 }
 
-fn notice(bytes: usize, told: Told) -> Notice {
-    let (trigger, at_ms, job) = (told.trigger, told.at_ms, told.job.clone());
-    let body_bytes_max = told.body_bytes_max();
-    let render = move || told.body();
+fn notice(bytes: usize, post: Post) -> Notice {
+    let (trigger, at_ms, job) = (post.trigger, post.at_ms, post.job.clone());
+    let body_bytes_max = post.body_bytes_max();
+    let headers = post.trace.as_deref().map_or_else(Box::default, headers_of);
+    let render = move || post.body();
     Notice::new(bit(trigger), trigger.name(), at_ms, job, bytes, body_bytes_max, render)
+        .with_headers(headers)
 }
 
-impl Told {
+/// The trace of a job as headers: what they hold was checked when the job came.
+fn headers_of(trace: &Trace) -> Box<[Header]> {
+    // Hexadecimal digits are ASCII.
+    let parent = std::str::from_utf8(&trace.parent.text()).unwrap_or_default().into();
+    let state = (!trace.state.is_empty()).then(|| ("tracestate", trace.state.clone()));
+    [("traceparent", parent)].into_iter().chain(state).collect()
+}
+
+impl Post {
     /// What the body may take.
     fn body_bytes_max(&self) -> usize {
         let error = if let More::Error(error) = &self.more { error.len() } else { 0 };
@@ -229,29 +242,18 @@ impl Told {
 
     fn value(&self, data: &[u8]) -> Vec<u8> {
         let mut value = Vec::with_capacity(data.len() + EVENT_BYTES);
-        let mut writer = Writer::new(&mut value);
-        writer.map(5 + usize::from(!matches!(self.more, More::Nothing)));
-        writer.str("event");
-        writer.str(self.trigger.name());
-        writer.str("timestamp");
-        writer.uint(self.at_ms);
-        writer.str("jobId");
-        writer.str(&self.job);
-        writer.str("queue");
-        writer.str(&self.queue);
-        writer.str("data");
-        writer.raw(data);
+        let mut map = MapWriter::begin(&mut value);
+        map.key("event").str(self.trigger.name());
+        map.key("timestamp").uint(self.at_ms);
+        map.key("jobId").str(&self.job);
+        map.key("queue").str(&self.queue);
+        map.key("data").raw(data);
         match &self.more {
             More::Nothing => {}
-            More::Error(error) => {
-                writer.str("error");
-                writer.str(error);
-            }
-            More::Progress(progress) => {
-                writer.str("progress");
-                writer.number(*progress);
-            }
+            More::Error(error) => map.key("error").str(error),
+            More::Progress(progress) => map.key("progress").number(*progress),
         }
+        drop(map);
         value
     }
 }
@@ -261,22 +263,23 @@ impl Told {
 mod tests {
     use super::*;
 
-    fn told(data: &[u8], more: More) -> Told {
-        Told {
+    fn post(data: &[u8], more: More) -> Post {
+        Post {
             trigger: Trigger::Failed,
             at_ms: 1_700_000_000_123,
             job: "say \"hi\"".into(),
             queue: "q".into(),
             data: data.into(),
             more,
+            trace: None,
         }
     }
 
     fn waiting(outbox: &mut WebhookOutbox, at_ms: u64, until: u64, cold: bool) {
-        let mut told = told(NIL, More::Nothing);
-        told.at_ms = at_ms;
+        let mut post = post(NIL, More::Nothing);
+        post.at_ms = at_ms;
         let hooks = [Arc::default(), Arc::default()];
-        outbox.push(Waiting { until: Position(until), hooks, told, cold, bytes: 1000 });
+        outbox.push(Waiting { until: Position(until), hooks, post, cold, bytes: 1000 });
     }
 
     fn released(outbox: &mut WebhookOutbox, upto: u64) -> Vec<u64> {
@@ -298,7 +301,7 @@ mod tests {
         let place = outbox.next_place();
         waiting(&mut outbox, 5, 30, true);
         outbox.arrived(1, Some(b"\xa1x"));
-        assert_eq!(&*outbox.waiting[0].told.data, b"\xa1x");
+        assert_eq!(&*outbox.waiting[0].post.data, b"\xa1x");
         assert_eq!(released(&mut outbox, 20), [2, 3]);
         assert_eq!(released(&mut outbox, 40), [4]);
         outbox.arrived(place, None);
@@ -335,7 +338,7 @@ mod tests {
             // Not a value: nothing is better than no post.
             (b"\xc1", More::Nothing, "null}"),
         ] {
-            let body = String::from_utf8(told(data, more).body()).unwrap();
+            let body = String::from_utf8(post(data, more).body()).unwrap();
             assert_eq!(body, format!("{head}{tail}"));
         }
     }

@@ -13,6 +13,7 @@
 import assert from 'node:assert/strict';
 import { createInterface } from 'node:readline';
 
+import { promises as calls } from './calls.mjs';
 import { promises as flows } from './flows.mjs';
 import { promises as groups } from './groups.mjs';
 import { promises as handling } from './handling.mjs';
@@ -70,7 +71,7 @@ if (mode === 'restart') {
   await wrongToken();
 } else {
   // The producer of flows at 2.8 takes no TLS.
-  const parts = [jobs, handling, queues, groups, ...(modern || !ca ? [flows] : [])];
+  const parts = [jobs, handling, queues, calls, groups, ...(modern || !ca ? [flows] : [])];
   for (const [name, promise] of parts.flatMap((part) => Object.entries(part))) {
     if (mode && !name.includes(mode)) continue;
     try {

@@ -18,6 +18,9 @@ const DEADLINE_MS = 300_000;
 // Names of jobs stand beside their data from version 3 of the protocol on.
 export const modern = Number(version.split('.')[1]) >= 9;
 
+// Whether the server takes a connection that has not told for one of version 3.
+export const speaks3 = process.env.CORQ_SPEAKS === '3';
+
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export async function until(what, probe) {

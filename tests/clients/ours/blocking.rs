@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use corq_client::blocking::{ActiveJob, Client, Worker};
 use corq_client::{
-    BatcherOptions, Ending, Error, Failure, JobOptions, JobState, LogLevel, PullOptions,
+    BatcherOptions, Ending, Error, Failure, JobFilter, JobOptions, JobState, LogLevel, PullOptions,
+    QueueListing, Search, Span, Watching,
 };
 
 use super::ledger::Ledger;
@@ -34,6 +35,29 @@ fn calls_block_until_they_are_answered() {
     assert_eq!(client.server_info().unwrap().server, "corq");
     let wrong = Client::builder("tcp://127.0.0.1:1").connect().unwrap_err();
     assert!(matches!(wrong, Error::Unreachable(_)), "{wrong}");
+}
+
+#[test]
+fn pages_searches_figures_and_samples_are_read_by_threads() {
+    let server = server(2);
+    let client = client(&server);
+    let queue = client.queue("looked-at");
+    let id = queue.push("needle in a text").unwrap();
+    assert_eq!(client.queue_page(&QueueListing::new()).unwrap().queues[0].waiting, 1);
+    assert_eq!(queue.page(&JobFilter::new()).unwrap().jobs[0].id, id);
+    let found = queue.search(&Search::text("needle").budget(WAIT)).unwrap();
+    assert_eq!(found.jobs[0].id, id);
+    assert_eq!(client.job(&id).explain().unwrap().reasons[0].code, "no_worker");
+    assert_eq!(client.job(&id).detail().unwrap().job.id, id);
+    assert_eq!(client.job(&id).flow(1, 1).unwrap().jobs.len(), 1);
+    assert!(queue.history(Span::new()).unwrap().tracked);
+    assert_eq!(client.dashboard().unwrap().stats.waiting, 1);
+    let mut samples = client.watch(&Watching::new()).unwrap();
+    assert_eq!(samples.next_sample().unwrap().stats.unwrap().waiting, 1);
+    queue.push(&2).unwrap();
+    until("a sample with both", || {
+        (samples.next_sample().unwrap().stats.unwrap().waiting == 2).then_some(())
+    });
 }
 
 #[test]

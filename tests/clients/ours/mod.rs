@@ -6,6 +6,7 @@ mod calls;
 mod families;
 mod faults;
 mod ledger;
+mod looks;
 mod proxy;
 mod ways;
 mod worker;

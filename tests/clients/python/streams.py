@@ -41,6 +41,9 @@ class Commands:
 
     def __init__(self, path, **options):
         options.setdefault("additional_headers", bearer)
+        # A machine may be slow; the bound of its own is 10 s.
+        options.setdefault("open_timeout", 300)
+        options.setdefault("ping_timeout", 300)
         self.socket = connect(f"{ws}://{base}{path}", ssl=context, **options)
         self.events = []
         self.count = 0

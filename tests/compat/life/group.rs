@@ -3,6 +3,7 @@
 use corq_shards::command::{Command, GroupLimit};
 use corq_shards::group::GroupRate;
 use corq_shards::job::new_job::NewJob;
+use corq_shards::job::trace::{NewTrace, TraceParent};
 
 use super::{Life, YEAR_MS};
 
@@ -38,5 +39,15 @@ impl Life {
         self.run(1, &Command::Obliterate { queue: &queue });
         self.pass(1);
         self.simple(&queue, b"\x04");
+    }
+
+    /// Jobs that belong to a trace, and one that was written again.
+    pub(super) fn traces(&mut self, round: &str) {
+        let queue = self.queue(&format!("{round}.traced"));
+        let parent = TraceParent { trace_id: [0x4b; 16], span_id: [0xf0; 8], flags: 1 };
+        for (data, state) in [(b"\x01", ""), (b"\x02", "rojo=1,congo=2")] {
+            let trace = Some(Box::new(NewTrace { parent, state }));
+            self.push(&queue, NewJob { data, trace, ..NewJob::default() });
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Where the server is, what its answers look like, and how the program ends.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -49,19 +50,43 @@ fn a_silent_server_is_given_up() {
 
 #[test]
 fn a_long_wait_is_no_silence() {
-    let out = tool().ok(&["pull", &queue("cli-patient"), "--timeout", "6s"]);
-    assert!(out.starts_with("no job waits"), "{out}");
+    let line = tool().fails(1, &["pull", &queue("cli-patient"), "--timeout", "6s"]);
+    assert!(line.starts_with("no job came"), "{line}");
 }
 
 #[test]
-fn the_server_says_no_in_its_own_words_and_the_code_is_one() {
+fn a_refusal_names_the_option_and_its_bounds_as_people_type_them() {
     let tool = tool();
-    let line = tool.fails(1, &["push", "q", "1", "--priority", "1000001"]);
-    assert_eq!(line, "priority must be between -1000000 and 1000000");
+    for (words, told) in [
+        (
+            &["push", "q", "1", "--priority", "1000001"][..],
+            "--priority must be between -1000000 and 1000000",
+        ),
+        (&["push", "q", "1", "--delay", "-5"], "--delay must be between 0 and 365d"),
+        (&["push", "q", "1", "--max-attempts", "0"], "--max-attempts must be between 1 and 1000"),
+        (&["push", "q", "1", "--backoff", "2d"], "--backoff must be between 0 and 1d"),
+        (
+            &["push", "q", "1", "--backoff", "2d", "--backoff-type", "fixed"],
+            "--backoff must be between 0 and 1d",
+        ),
+        (&["push", "q", "1", "--size-limit", "-1"], "--size-limit must be 0 or more"),
+        (&["pull", "q", "--timeout", "2m"], "--timeout must be between 0 and 1m"),
+        (&["pull", "q", "--count", "0"], "--count must be between 1 and 1000"),
+        (&["job", "wait", "x", "--timeout", "1h"], "--timeout must be between 0 and 10m"),
+        (&["job", "progress", "x", "101"], "<PROGRESS> must be between 0 and 100"),
+        (&["rate-limit", "set", "q", "0"], "<LIMIT> must be between 1 and 4294967295"),
+        (&["rate-limit", "set", "q", "1", "--per", "2d"], "--per must be between 1ms and 1d"),
+        (&["queue", "stalls", "q", "--interval", "2d"], "--interval must be between 1ms and 1d"),
+        (&["cron", "add", "n", "q", "1"], "--schedule or --every is required"),
+    ] {
+        assert_eq!(tool.fails(1, words), told, "{words:?}");
+    }
     let line = tool.fails(1, &["push", "bad name", "1"]);
-    assert!(line.starts_with("queue must be 1 to 256 characters"), "{line}");
+    assert!(line.starts_with("<QUEUE> must be 1 to 256 characters"), "{line}");
     assert_eq!(tool.fails(1, &["job", "get", "nobody"]), "Job not found");
-    assert!(tool.fails(1, &["push", "q", "1", "--delay", "-5"]).starts_with("delay must be"));
+    // The raw answer keeps the words of the protocol.
+    let ran = tool.run(&["push", "q", "1", "--delay", "-5", "--json"]);
+    assert!(ran.out.contains("delay must be between 0 and 31536000000"), "{ran:?}");
 }
 
 #[test]
@@ -86,6 +111,10 @@ fn a_wrong_command_line_is_one_line_and_the_code_is_two() {
         (&["webhook", "add", "http://x"], "--events"),
         (&["push", "q", "1", "--repeat-limit", "3"], "--repeat-every"),
         (&["--json", "serve"], "serve"),
+        (&["--host", "127.0.0.1"], "no command"),
+        (&["--json"], "no command"),
+        (&["events", "--type", "bogus"], "stalled"),
+        (&["push", "q", "1", "--on-failure", "cry"], "fail-parent"),
         (&["completions", "cmd.exe"], "bash"),
     ] {
         let line = Tool::at(1).fails(2, words);
@@ -125,6 +154,19 @@ fn the_server_can_be_named_before_or_behind_the_command() {
     tool.ok(&[&at[..], &["queue", "list"]].concat());
     tool.ok(&[&["queue", "list"], &at[..]].concat());
     tool.ok(&["--host=127.0.0.1", "queue", &format!("--port={port}"), "list"]);
+}
+
+#[test]
+fn the_port_of_http_can_be_named_before_or_behind_the_command() {
+    let port = crate::shared().http.to_string();
+    let tool = Tool::at(1).env("CORQ_HTTP_PORT", 1);
+    tool.ok(&["--http-port", &port, "health"]);
+    tool.ok(&["health", "--http-port", &port]);
+    // Whatever asks nothing over HTTP takes it as well.
+    let tool = Tool::of(crate::shared());
+    tool.ok(&["--http-port", "1", "ping", "--http-socket", "/nowhere"]);
+    let line = tool.fails(1, &["--http-socket", "/nowhere", "health"]);
+    assert!(line.contains("/nowhere"), "{line}");
 }
 
 #[test]
@@ -182,6 +224,46 @@ fn there_is_a_manual_page_for_every_command() {
     for page in ["corq.1", "corq-serve.1", "corq-queue-drain.1", "corq-webhook-add.1"] {
         let text = std::fs::read_to_string(dir.path().join(page)).unwrap();
         assert!(text.contains(".SH SYNOPSIS"), "{page}");
+        let (_, examples) =
+            text.split_once(".SH EXAMPLES\n.nf\n").unwrap_or_else(|| panic!("{page}"));
+        assert!(examples.starts_with("  corq "), "{examples}");
     }
     assert!(!dir.path().join("corq-man.1").exists());
+}
+
+#[test]
+fn bash_completes_the_names_of_queues() {
+    let prefix = queue("cli-complete");
+    let (tool, first, second) = (tool(), format!("{prefix}:a"), format!("{prefix}:b"));
+    push(&tool, &first, "1");
+    push(&tool, &second, "1");
+    let script = tool.ok(&["completions", "bash"]);
+    let completed = |line: &str| {
+        let ask = format!(
+            "{script}\ncorq() {{ \"$CORQ\" \"$@\"; }}\nCOMP_LINE='{line}' COMP_POINT={} \
+             COMP_WORDS=(corq) COMP_CWORD=0\n_corq_or_queues corq '' ''\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            line.len()
+        );
+        let program = tool.command::<&str>(&[]);
+        let mut bash = Command::new("bash");
+        bash.env_clear().env("CORQ", program.get_program());
+        bash.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        bash.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut bash = bash.spawn().expect("this machine has bash");
+        bash.stdin.take().unwrap().write_all(ask.as_bytes()).unwrap();
+        let output = bash.wait_with_output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(completed(&format!("corq push {prefix}")), format!("{first}\n{second}\n"));
+    // Bash takes what stands behind a colon for the word.
+    assert_eq!(completed(&format!("corq queue pause {prefix}:")), "a\nb\n");
+    assert_eq!(completed(&format!("corq search x --queue {first}")), "a\n");
+    let listed = tool.ok(&["complete", "2", "--", "corq", "push", &first]);
+    assert_eq!(listed, format!("{first}\n"));
+    // Where no queue is wanted, and where no server is, nothing is said.
+    assert_eq!(tool.ok(&["complete", "3", "--", "corq", "job", "get", &prefix]), "");
+    assert_eq!(Tool::at(free_port()).ok(&["complete", "2", "--", "corq", "push", ""]), "");
+    let named =
+        ["complete", "4", "--", "corq", "--port", &crate::shared().tcp.to_string(), "push", &first];
+    assert_eq!(Tool::at(1).ok(&named), format!("{first}\n"));
 }

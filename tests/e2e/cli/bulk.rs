@@ -69,6 +69,65 @@ fn lines_may_be_whole_jobs() {
 }
 
 #[test]
+fn jobs_that_were_there_already_are_told_from_new_ones() {
+    let (tool, queue) = (tool(), queue("cli-bulk-known"));
+    let job = |n: u32| format!("{{\"data\":{n},\"customId\":\"{queue}-{n}\"}}\n");
+    let push = |lines: &str| tool.run_with(&["push", &queue, "--bulk", "-", "--jobs"], lines).out;
+    let three: String = (0..3).map(job).collect();
+    assert_eq!(push(&three), format!("pushed 3 jobs to {queue}\n"));
+    let five: String = (0..5).map(job).collect();
+    assert_eq!(push(&five), format!("pushed 5 jobs to {queue}, 2 of them new\n"));
+    assert_eq!(waiting(&queue), 5);
+    // By a key.
+    let keyed = |keys: u32| {
+        (0..3000).fold(String::new(), |mut lines, n| {
+            writeln!(lines, "{{\"data\":{n},\"uniqueKey\":\"{}\"}}", n % keys).unwrap();
+            lines
+        })
+    };
+    assert_eq!(push(&keyed(2000)), format!("pushed 3000 jobs to {queue}, 2000 of them new\n"));
+    assert_eq!(push(&keyed(3000)), format!("pushed 3000 jobs to {queue}, 1000 of them new\n"));
+}
+
+#[test]
+fn a_batch_tells_how_many_of_its_jobs_were_known_however_long_it_is() {
+    let (mut client, queue) = (client(), queue("known"));
+    let mut known = |jobs: Vec<Value>| {
+        let reply = client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}));
+        reply.get("known").cloned()
+    };
+    let keyed = |keys: u32| {
+        (0..4000).map(|n| json!({"data": n, "uniqueKey": format!("{}", n % keys)})).collect()
+    };
+    assert_eq!(known(keyed(3500)), Some(json!(500)));
+    assert_eq!(known(keyed(3500)), Some(json!(4000)));
+    let named = |ids: u32| {
+        (0..4000).map(|n| json!({"data": n, "customId": format!("{queue}-{}", n % ids)})).collect()
+    };
+    assert_eq!(known(named(3900)), Some(json!(100)));
+    assert_eq!(known(named(4000)), Some(json!(3900)));
+    assert_eq!(known(vec![json!({"data": 1}), json!({"data": 2})]), None);
+}
+
+#[test]
+fn a_reader_that_goes_away_stops_it_and_is_told_what_was_pushed() {
+    let (tool, queue) = (tool(), queue("cli-bulk-head"));
+    let (_dir, path) = file(&numbers(60_000));
+    let mut child = tool.start(&["push", &queue, "--bulk", &path, "--json"]);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    let told = "corq: stopped, since nothing reads the output any more; pushed ";
+    let account = line.trim().strip_prefix(told).unwrap_or_else(|| panic!("{line}"));
+    let (pushed, rest) = account.split_once(" jobs, not lines ").unwrap();
+    let pushed: u64 = pushed.parse().unwrap();
+    assert_eq!(rest, format!("{} and on", pushed + 1));
+    assert_eq!(waiting(&queue), pushed);
+    assert!(pushed < 60_000, "{line}");
+}
+
+#[test]
 fn the_raw_answers_are_one_line_for_each_batch() {
     let (tool, queue) = (tool(), queue("cli-bulk-json"));
     let (_dir, path) = file(&numbers(2500));
@@ -101,6 +160,10 @@ fn a_line_that_the_server_refuses_is_told_by_its_number_and_the_rest_by_theirs()
     let (_dir, path) = file(&lines);
     let line = tool.fails(1, &["push", &queue, "--bulk", &path, "--jobs"]);
     assert!(line.starts_with("line 1502: priority must be between"), "{line}");
+    // What an option says of all lines is its own mistake.
+    let words = ["push", &queue, "--bulk", &path, "--priority", "1000001"];
+    let told = tool.fails(1, &words);
+    assert!(told.starts_with("line 1: --priority must be between"), "{told}");
     // "...; pushed 9000 jobs, not lines 1001 to 2000, 10001 and on"
     let (_, account) = line.split_once("; pushed ").unwrap();
     let (pushed, rest) = account.split_once(" jobs, not lines 1001 to 2000, ").unwrap();

@@ -27,14 +27,38 @@ fn limits_are_set_felt_and_cleared() {
 }
 
 #[test]
+fn limits_are_shown() {
+    let (tool, queue) = (tool(), queue("cli-limit-show"));
+    let show = |limit: &str| tool.ok(&[limit, "show", &queue]).trim().to_owned();
+    assert_eq!(show("rate-limit"), format!("{queue}: no limit on jobs per second"));
+    assert_eq!(show("concurrency"), format!("{queue}: no limit on active jobs at a time"));
+    tool.ok(&["rate-limit", "set", &queue, "50"]);
+    assert_eq!(show("rate-limit"), format!("{queue}: at most 50 jobs per second"));
+    let out = tool.ok(&["rate-limit", "set", &queue, "90", "--per", "1m", "--for", "2h"]);
+    assert_eq!(out, format!("{queue}: at most 90 jobs per 1m, for 2h\n"));
+    assert_eq!(show("rate-limit"), format!("{queue}: at most 90 jobs per 1m"));
+    tool.ok(&["concurrency", "set", &queue, "1"]);
+    assert_eq!(show("concurrency"), format!("{queue}: at most 1 active jobs at a time"));
+    push(&tool, &queue, "1");
+    tool.ok(&["pull", &queue]);
+    assert!(show("concurrency").ends_with("all of them active now"));
+    let raw = tool.json(&["rate-limit", "show", &queue])["data"]["limits"].clone();
+    assert_eq!(raw["rateLimit"], json!({"max": 90, "duration": 60_000}));
+    tool.ok(&["rate-limit", "clear", &queue]);
+    assert_eq!(show("rate-limit"), format!("{queue}: no limit on jobs per second"));
+}
+
+#[test]
 fn a_limit_of_none_is_refused_by_the_server() {
     let (tool, queue) = (tool(), queue("cli-limit-zero"));
     for limit in ["rate-limit", "concurrency"] {
         for value in ["0", "-1"] {
             let line = tool.fails(1, &[limit, "set", &queue, value]);
-            assert_eq!(line, "limit must be between 1 and 4294967295");
+            assert_eq!(line, "<LIMIT> must be between 1 and 4294967295");
         }
     }
+    let line = tool.fails(1, &["rate-limit", "set", &queue, "5", "--for", "999d"]);
+    assert_eq!(line, "--for must be between 1ms and 365d");
 }
 
 #[test]
@@ -54,7 +78,7 @@ fn rules_of_a_queue_are_shown_and_set() {
     });
     assert_eq!(config["config"], expected);
     let line = tool.fails(1, &["dlq", "config", &queue, "--max-entries", "0"]);
-    assert_eq!(line, "config.maxEntries must be between 1 and 4294967295");
+    assert_eq!(line, "--max-entries must be between 1 and 4294967295");
     let set =
         ["queue", "stalls", &queue, "--interval", "5s", "--max-stalls", "0", "--detect", "off"];
     let out = tool.ok(&set);

@@ -4,8 +4,10 @@
 mod backup;
 mod basics;
 mod bulk;
+mod demo;
 mod doctor;
 mod fake;
+mod fake_redis;
 mod follow;
 mod group;
 mod health;
@@ -13,6 +15,7 @@ mod job;
 mod keeping;
 mod limits;
 mod log;
+mod moving;
 mod numbers;
 mod owner;
 mod push;

@@ -31,7 +31,7 @@ fn list_has_a_row_for_every_queue() {
     let names: Vec<String> = rows(&out).into_iter().map(|row| row[0].clone()).collect();
     assert!(names.is_sorted());
     let row = rows(&out).into_iter().find(|row| row[0] == queue).unwrap();
-    assert_eq!(row, [queue.as_str(), "1", "1", "0", "paused"]);
+    assert_eq!(row, [queue.as_str(), "1", "1", "0", "0", "0", "-", "paused"]);
     let raw = tool.json(&["queue", "list"])["queues"].clone();
     assert!(raw.as_array().unwrap().iter().any(|it| it["name"] == json!(queue)));
 }
@@ -58,9 +58,9 @@ fn jobs_are_listed_by_state_and_page() {
     assert_eq!(of(&["--state", "delayed,waiting"]), 2);
     assert_eq!((of(&["--limit", "1"]), of(&["--offset", "2"])), (1, 0));
     let line = tool.fails(1, &["queue", "jobs", &queue, "--state", "odd"]);
-    assert!(line.starts_with("state must be one of waiting"), "{line}");
+    assert!(line.starts_with("--state must be one of waiting"), "{line}");
     let line = tool.fails(1, &["queue", "jobs", &queue, "--limit", "1001"]);
-    assert_eq!(line, "limit must be between 0 and 1000");
+    assert_eq!(line, "--limit must be between 0 and 1000");
 }
 
 #[test]
@@ -85,6 +85,42 @@ fn pause_and_resume_hold_and_release() {
     assert_eq!(tool.ok(&["queue", "resume", &queue]), format!("resumed {queue}\n"));
     assert_eq!(tool.json(&["queue", "resume", &queue]), json!({"ok": true}));
     assert!(tool.ok(&["pull", &queue]).contains("token"));
+}
+
+#[test]
+fn a_queue_that_is_not_there_is_paused_only_with_a_yes() {
+    let (tool, queue) = (tool(), queue("cli-pause-typo"));
+    push(&tool, &format!("{queue}-longer"), "1");
+    let line = tool.fails(2, &["queue", "pause", &queue]);
+    assert!(
+        line.contains(&queue) && line.contains("not there yet") && line.contains("--yes"),
+        "{line}"
+    );
+    let names = |tool: &Tool| tool.ok(&["queue", "list", "--prefix", &queue]);
+    assert!(!names(&tool).contains("paused"));
+    let mut terminal = Terminal::start(tool.command(&["queue", "pause", &queue]));
+    terminal.wait_for(&format!("pause queue {queue}, which is not there yet. Go on? [y/N]"));
+    terminal.press("n\n");
+    assert_eq!(terminal.end().0, Some(1));
+    assert!(!names(&tool).contains("paused"));
+    assert_eq!(tool.ok(&["queue", "pause", &queue, "--yes"]), format!("paused {queue}\n"));
+    // Now it is there.
+    assert_eq!(tool.ok(&["queue", "pause", &queue]), format!("paused {queue}\n"));
+}
+
+#[test]
+fn an_unknown_job_is_told_from_one_without_a_result_and_from_none_to_retry() {
+    let (tool, queue) = (tool(), queue("cli-unknown"));
+    assert_eq!(tool.fails(1, &["job", "result", "none-such"]), "Job not found");
+    let id = push(&tool, &queue, "1");
+    assert_eq!(tool.ok(&["job", "result", &id]), "null\n");
+    for unknown in ["none-such", &id] {
+        let line = tool.fails(1, &["dlq", "retry", &queue, unknown]);
+        assert_eq!(line, format!("job {unknown} is not in the dead-letter queue of {queue}"));
+        let ran = tool.run(&["dlq", "retry", &queue, unknown, "--json"]);
+        assert_eq!((ran.code, ran.out.trim()), (Some(1), r#"{"ok":true,"count":0}"#), "{ran:?}");
+    }
+    assert_eq!(tool.ok(&["dlq", "retry", &queue]), "retried 0 jobs\n");
 }
 
 #[test]

@@ -24,7 +24,9 @@ fn files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     for entry in fs::read_dir(data).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && !name.starts_with("repair-") {
+        if name == "audit" {
+            // Starts that fail have entries there.
+        } else if path.is_dir() && !name.starts_with("repair-") {
             found.extend(files(&path));
         } else if path.is_file() && name != "LOCK" {
             found.push((path.clone(), fs::read(&path).unwrap()));
@@ -90,7 +92,7 @@ fn files_whose_names_were_swapped_get_them_back_and_no_job_is_lost() {
         "{out}"
     );
     assert!(out.ends_with("this was a dry run: nothing was changed\n"), "{out}");
-    assert!(files(&data) == swapped && names(&data).len() == 3, "{:?}", names(&data));
+    assert!(files(&data) == swapped && names(&data).len() == 4, "{:?}", names(&data));
 
     let out = tool().ok(&words(&["log", "repair", "--yes"], &data));
     assert!(out.contains("renamed to"), "{out}");

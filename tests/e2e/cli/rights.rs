@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 use super::names;
 use super::owner::{SERVICE, all, hand_over, whose};
 use crate::support::tool::Tool;
-use crate::support::{Server, Start, copy, free_port, segments, until};
+use crate::support::{Server, Start, copy, free_port, until};
 
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -80,10 +80,6 @@ fn obstruct(path: &Path) {
     hand_over(path);
 }
 
-fn first_segment(data: &Path) -> PathBuf {
-    segments(data, "shard-0000").remove(0)
-}
-
 /// Waits until a process has opened the pipe, and answers with whose rights: real and effective user and group, and the
 /// other groups.
 fn rights_at(pipe: &Path, child: &mut Child) -> [Vec<String>; 3] {
@@ -116,7 +112,7 @@ fn a_backup_reads_and_writes_with_the_rights_of_the_owner_of_the_data_directory(
         return;
     }
     let bed = Bed::new(false);
-    let pipe = first_segment(&bed.data);
+    let pipe = bed.data.join("MANIFEST");
     obstruct(&pipe);
     let to = bed.theirs.join("backup");
     let child = bed.tool().start(&["backup", to.to_str().unwrap()]);
@@ -151,7 +147,7 @@ fn a_start_prepares_its_directory_with_the_rights_of_its_owner_and_serves_as_roo
     assert!(line.split_whitespace().all(|uid| uid == "0"), "{line}");
     drop(server);
     hand_over(&bed.data);
-    let pipe = first_segment(&bed.data);
+    let pipe = bed.data.join("MANIFEST");
     obstruct(&pipe);
     let child = Tool::at(1)
         .env("DATA_PATH", bed.data.display())

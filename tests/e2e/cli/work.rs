@@ -51,7 +51,24 @@ fn several_jobs_are_pulled_at_a_time() {
     let answer = tool.json(&["pull", &queue, "--count", "2"]);
     assert_eq!(answer["jobs"].as_array().unwrap().len(), 1);
     assert_eq!(answer["tokens"].as_array().unwrap().len(), 1);
-    assert!(tool.fails(1, &["pull", &queue, "--count", "0"]).starts_with("count must be between"));
+    assert!(
+        tool.fails(1, &["pull", &queue, "--count", "0"]).starts_with("--count must be between")
+    );
+}
+
+#[test]
+fn a_pull_that_waited_in_vain_ends_with_one() {
+    let (tool, queue) = (tool(), queue("cli-pull-vain"));
+    for count in [&[][..], &["--count", "3"]] {
+        let words = [&["pull", &queue, "--timeout", "50ms"], count].concat();
+        assert_eq!(tool.fails(1, &words), format!("no job came to {queue} within 50ms"));
+        let ran = tool.run(&[&words[..], &["--json"]].concat());
+        assert_eq!((ran.code, ran.out.lines().count()), (Some(1), 1), "{ran:?}");
+    }
+    // Who does not wait asks what there is.
+    assert_eq!(tool.ok(&["pull", &queue]), format!("no job waits in {queue}\n"));
+    push(&tool, &queue, "1");
+    assert!(tool.ok(&["pull", &queue, "--timeout", "30s"]).contains("token"));
 }
 
 #[test]

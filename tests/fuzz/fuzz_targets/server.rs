@@ -174,7 +174,9 @@ fn seen(client: &mut Client) -> Option<Vec<Json>> {
         let counts = client.ok("GetJobCounts", about.clone())["counts"].clone();
         let total = client.ok("Count", about.clone())["count"].as_u64();
         let jobs = client.ok("GetJobs", json!({"queue": queue, "limit": 1000}))["jobs"].clone();
-        let sum: u64 = counts.as_object()?.values().filter_map(Json::as_u64).sum();
+        let is_state = |name: &str| !["prioritized", "paused"].contains(&name);
+        let by_name = counts.as_object()?.iter().filter(|(name, _)| is_state(name));
+        let sum: u64 = by_name.filter_map(|(_, count)| count.as_u64()).sum();
         let listed = jobs.as_array()?.len() as u64;
         if Some(sum) != total || listed != sum.min(1000) {
             return None;

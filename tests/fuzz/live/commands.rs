@@ -1,7 +1,7 @@
 //! Random commands out of the table, mostly right and near the bounds, on few queues and names so that
 //! they meet. Durations are next to nothing or very long: what time does is done before anybody looks.
 
-use corq::api::commands::{
+use corq::api::commands::{BULK_FILTER_FIELDS, 
     BACKOFF_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS,
     FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
     Kind, STALL_CONFIG_FIELDS,
@@ -80,6 +80,11 @@ fn value(
         (Kind::Text { .. }, "timezone") => {
             (*u.choose(&["UTC", "Europe/Berlin", "Mars/Olympus"])?).into()
         }
+        (Kind::Text { .. }, "queues") => {
+            (*u.choose(&["none", "top:1", "top:0", "prefix:n"])?).into()
+        }
+        (Kind::Traceparent, _) => "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into(),
+        (Kind::Tracestate, _) => (*u.choose(&["", "a=1", "a"])?).into(),
         (Kind::Text { .. }, _) => format!("name{}", u.int_in_range(0..=3)?).into(),
         (Kind::LongText { .. }, _) => (*u.choose(&["", "text", "ä\u{10ffff}\0"])?).into(),
         (Kind::JobId, _) => id(u, known)?.into(),
@@ -124,6 +129,7 @@ fn value(
         (Kind::DlqConfig, _) => Value::Map(fields(u, known, command, DLQ_CONFIG_FIELDS)?),
         (Kind::StallConfig, _) => Value::Map(fields(u, known, command, STALL_CONFIG_FIELDS)?),
         (Kind::DlqFilter, _) => Value::Map(fields(u, known, command, DLQ_FILTER_FIELDS)?),
+        (Kind::BulkFilter, _) => Value::Map(fields(u, known, command, BULK_FILTER_FIELDS)?),
         (Kind::Priority, name) => number(u, command, name, -1_000_000, 1_000_000)?,
         (Kind::GroupPull, _) => Value::Map(fields(u, known, command, GROUP_PULL_FIELDS)?),
         (Kind::GroupRate, _) => Value::Map(fields(u, known, command, GROUP_RATE_FIELDS)?),

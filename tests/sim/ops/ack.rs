@@ -60,7 +60,7 @@ impl Ack {
                 Ok(()) => {}
             }
         }
-        if late.is_empty() || self.check_for.is_some() { Answer::Done } else { Answer::Late(late) }
+        if late.is_empty() { Answer::Done } else { Answer::Late(late) }
     }
 }
 
@@ -95,7 +95,7 @@ impl Call for Ack {
         }
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let expected = self.verdict(model, at.now_ms);
         model.must(Check::Answer, answer == Some(&expected), || {
             format!("an ack was answered {answer:?}, not {expected:?}")
@@ -120,7 +120,7 @@ impl Call for Ack {
 
     fn learn(&self, world: &mut World, learned: &Learned<'_>) {
         if let Some(task) = self.check_for {
-            world.checked(task, learned.answer == &Answer::Done);
+            world.checked(task, matches!(learned.answer, Answer::Done | Answer::Late(_)));
         } else {
             for ack in self.applied(Some(learned.answer)) {
                 let promise = Promise { shard: learned.shard, durable: false };

@@ -22,11 +22,11 @@ impl Call for AwaitEnd {
         to(&Command::AwaitEnd { job: self.job, timeout_ms: self.timeout_ms });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let state = model.jobs.get(&self.job).map_or(&State::Gone, |job| &job.state);
         let not_found = Answer::Refused { place: 0, refusal: Refusal::NotFound };
         let fits = match (End::of(state), state) {
-            (Some(end), _) => answer.and_then(End::told) == Some(end),
+            (Some(end), _) => answer.and_then(End::of_answer) == Some(end),
             (None, State::Gone) => answer == Some(&not_found),
             (None, _) if self.timeout_ms == 0 => answer == Some(&Answer::Unended),
             (None, _) => answer.is_none(),

@@ -1,28 +1,34 @@
-//! What is done to one job by its id, whichever client has it: Cancel, Promote, `ChangePriority`,
+//! What is done to one job by its id, whichever client has it: Cancel, Remove, Promote, `ChangePriority`,
 //! `MoveToDelayed`, `MoveToWait`, `ChangeDelay`, Discard, `RemoveDlqJob`.
 
 use super::{Answer, Call};
 use crate::check::Check;
+use crate::events::EventStep;
 use crate::job_rules::Moment;
 use crate::model::{Job, Model, State};
-use crate::told::Heard;
 use crate::world::{QUEUES, World};
 use corq_shards::command::{Command, Token};
+use corq_shards::dead_letter::reason::Cause;
 use corq_shards::effect::Refusal;
 use corq_shards::job::State as Found;
 use corq_shards::job::change;
 use corq_shards::job::id::JobId;
 
+/// Why a job failed that is said to have failed elsewhere.
+const ELSEWHERE: &str = "failed elsewhere";
+
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]
 enum What {
     Cancel,
+    Remove,
     Promote,
     Prioritize(i32, Option<bool>),
     PutOff(u64, Option<Token>),
     ToWait(Option<Token>),
     Delay(u64, Option<Token>),
     Discard(Option<Token>),
+    Bury(Option<Token>, Cause, Option<u16>),
 }
 
 /// A command on one job.
@@ -38,8 +44,9 @@ impl What {
             Self::PutOff(_, token)
             | Self::ToWait(token)
             | Self::Delay(_, token)
-            | Self::Discard(token) => token,
-            Self::Cancel | Self::Promote | Self::Prioritize(..) => None,
+            | Self::Discard(token)
+            | Self::Bury(token, ..) => token,
+            Self::Cancel | Self::Remove | Self::Promote | Self::Prioritize(..) => None,
         }
     }
 
@@ -62,12 +69,18 @@ impl What {
                     matches!(state, State::Waiting | State::Delayed | State::WaitingChildren);
                 (pending, Refusal::NotCancellable)
             }
+            (Self::Remove, state) => {
+                (!matches!(state, State::Gone | State::Active(_)), Refusal::NotCancellable)
+            }
             (Self::Promote, state) => (*state == State::Delayed, Refusal::NotDelayed),
             (Self::Prioritize(..), state) => {
                 (matches!(state, State::Waiting | State::Delayed), Refusal::NotPending)
             }
             // A worker whose hold has run out has the job no longer.
-            (Self::PutOff(..), _) => (job.is_some_and(is_held), Refusal::NotActive),
+            (Self::PutOff(..), state) => {
+                let queued = matches!(state, State::Waiting | State::Delayed);
+                (queued || job.is_some_and(is_held), Refusal::NotActive)
+            }
             (Self::ToWait(_), state) => {
                 let movable = !matches!(
                     state,
@@ -79,7 +92,9 @@ impl What {
                 let fits = matches!(state, State::Waiting | State::Delayed | State::Active(_));
                 (fits, Refusal::NotDelayable)
             }
-            (Self::Discard(_), state) => (*state != State::Gone, Refusal::NotFound),
+            (Self::Discard(_) | Self::Bury(..), state) => {
+                (*state != State::Gone, Refusal::NotFound)
+            }
         };
         if fits { Ok(()) } else { Err(refusal) }
     }
@@ -89,17 +104,21 @@ impl Call for Change {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         let change = match self.what {
             What::Cancel => change::Change::Cancel,
+            What::Remove => change::Change::Remove,
             What::Promote => change::Change::Promote,
             What::Prioritize(priority, lifo) => change::Change::Prioritize { priority, lifo },
             What::PutOff(delay_ms, token) => change::Change::PutOff { delay_ms, token },
             What::ToWait(token) => change::Change::ToWait { token },
             What::Delay(delay_ms, token) => change::Change::Delay { delay_ms, token },
             What::Discard(token) => change::Change::Discard { token },
+            What::Bury(token, cause, attempts) => {
+                change::Change::Bury { token, cause, error: ELSEWHERE, attempts }
+            }
         };
         to(&Command::Change { job: self.job, change });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let verdict = self.what.verdict(model, at.now_ms, model.jobs.get(&self.job));
         let expected =
             verdict.map_or_else(|refusal| Answer::Refused { place: 0, refusal }, |()| Answer::Done);
@@ -111,7 +130,19 @@ impl Call for Change {
         }
         match self.what {
             What::Discard(_) => model.discard(at.now_ms, self.job, "Job discarded"),
-            What::Cancel => model.remove(self.job),
+            What::Bury(_, cause, attempts) => {
+                let before = model.jobs[&self.job].clone();
+                if matches!(before.state, State::Failed { .. }) {
+                    return;
+                }
+                model.discard(at.now_ms, self.job, ELSEWHERE);
+                let job = model.change(self.job);
+                job.attempts = attempts.unwrap_or_default().max(before.attempts);
+                if let State::Failed { cause: listed, .. } = &mut job.state {
+                    *listed = cause;
+                }
+            }
+            What::Cancel | What::Remove => model.remove(self.job),
             What::Prioritize(priority, lifo) => {
                 let job = model.change(self.job);
                 (job.priority, job.lifo) = (priority, lifo.unwrap_or(job.lifo));
@@ -151,7 +182,7 @@ impl Change {
             }
             // Where it stood before, with its attempts as they are.
             State::Active(_) => {
-                model.tell(self.job, Heard::Retried(Found::Active));
+                model.note_event(self.job, EventStep::Retried(Found::Active));
                 model.change(self.job).state = State::Waiting;
             }
             _ => {}
@@ -185,6 +216,12 @@ pub fn cancel(world: &mut World, client: usize) {
     let pending =
         |state: &State| matches!(state, State::Waiting | State::Delayed | State::WaitingChildren);
     send(world, client, What::Cancel, pending);
+}
+
+/// A client removes a job, ended or not.
+pub fn remove(world: &mut World, client: usize) {
+    let idle = |state: &State| !matches!(state, State::Gone | State::Active(_));
+    send(world, client, What::Remove, idle);
 }
 
 /// A client ends a delay.
@@ -252,7 +289,7 @@ impl Call for Bin {
         to(&Command::Change { job: self.job, change: change::Change::Bin { queue: &self.queue } });
     }
 
-    fn judge(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
         let job = model.jobs.get(&self.job).filter(|job| job.queue_name() == self.queue);
         let dead = job.is_some_and(|job| matches!(job.state, State::Failed { .. }));
         let expected = Answer::Count(u64::from(dead));
@@ -278,7 +315,15 @@ pub fn bin(world: &mut World, client: usize) {
 /// A client sends a job to the dead-letter queue.
 pub fn discard(world: &mut World, client: usize) {
     if let Some((shard, job)) = pick(world, |state| *state != State::Gone) {
-        let what = What::Discard(token_for(world, shard, job));
+        let token = token_for(world, shard, job);
+        let max_attempts = world.nodes[shard].model.jobs[&job].max_attempts;
+        let attempts = world.dice.one_in(2).then(|| world.dice.below(u64::from(max_attempts) + 1));
+        let what = if world.dice.one_in(2) {
+            What::Discard(token)
+        } else {
+            let cause = world.dice.pick(&[Cause::Unknown, Cause::Explicit, Cause::Attempts]);
+            What::Bury(token, cause, attempts.map(|attempts| attempts as u16))
+        };
         world.send(client, shard, Change { job, what });
     }
 }

@@ -16,7 +16,7 @@ impl Call for Disconnect {
         to(&Command::Disconnect);
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
         model.waiters.retain(|waiter| waiter.client != at.client);
         model.awaits.retain(|wait| wait.client != at.client);
         let its = |state: &State| matches!(state, State::Active(lease) if lease.client == Some(at.client));

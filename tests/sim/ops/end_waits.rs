@@ -14,7 +14,7 @@ impl Call for EndWaits {
         to(&Command::EndWaits);
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
         for wait in &mut model.awaits {
             wait.until_ms = wait.until_ms.min(at.now_ms);
         }

@@ -3,9 +3,9 @@
 use super::{Answer, Call};
 use crate::check::Check;
 use crate::client::Held;
+use crate::events::EventStep;
 use crate::job_rules::Moment;
 use crate::model::Model;
-use crate::told::Heard;
 use crate::world::World;
 use corq_shards::command::{self, Command};
 use corq_shards::dead_letter::reason::Cause;
@@ -30,7 +30,7 @@ impl Call for Fail {
         }));
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let held = model.held(at.now_ms, self.held.job, self.held.token);
         let expected =
             held.map_or_else(|refusal| Answer::Refused { place: 0, refusal }, |()| Answer::Done);
@@ -42,7 +42,7 @@ impl Call for Fail {
                 model.change(self.held.job).remove_on_fail = true;
             }
             if self.unrecoverable {
-                model.tell(self.held.job, Heard::Failed("no".into()));
+                model.note_event(self.held.job, EventStep::Failed("no".into(), true));
                 model.bury(at.now_ms, self.held.job, false, Cause::Explicit);
             } else {
                 model.fail_attempt(at, self.held.job, Cause::Attempts);

@@ -4,10 +4,10 @@
 use super::change::pick;
 use super::{Answer, Call, Learned};
 use crate::check::Check;
+use crate::events::EventStep;
 use crate::job_rules::Moment;
 use crate::model::{Job, Model, State};
 use crate::names::Task;
-use crate::told::Heard;
 use crate::world::{Mail, World};
 use corq_shards::command::{Command, Token};
 use corq_shards::dependency::Standing;
@@ -76,7 +76,7 @@ impl Call for ChangeFamily {
         }
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let verdict = self.verdict(model, at.now_ms);
         let refused = |refusal| Answer::Refused { place: 0, refusal };
         let expected = verdict.map_or_else(refused, Answer::Count);
@@ -92,7 +92,7 @@ impl Call for ChangeFamily {
                     model.change(self.job).adopt(child);
                     let waits = model.jobs[&self.job].state == State::WaitingChildren;
                     if waits && !waited {
-                        model.tell(self.job, Heard::WaitingChildren);
+                        model.note_event(self.job, EventStep::WaitingChildren);
                     }
                 }
                 What::LetGo(child) => {
@@ -110,7 +110,7 @@ impl Call for ChangeFamily {
                 What::Block(_) => {
                     model.renew_life(at.now_ms, self.job);
                     model.change(self.job).block();
-                    model.tell(self.job, Heard::WaitingChildren);
+                    model.note_event(self.job, EventStep::WaitingChildren);
                 }
             }
         }

@@ -55,7 +55,7 @@ impl Call for Stage {
         }
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         model.must(Check::Answer, answer == Some(&Answer::Done), || format!("{answer:?}"));
         model.stage(at, self.flow, &self.jobs);
     }
@@ -79,7 +79,7 @@ impl Call for Decide {
         to(&Command::Decide { flow, fate, durable });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         model.must(Check::Answer, answer == Some(&Answer::Done), || format!("{answer:?}"));
         model.decide(at, self.flow, self.fate);
     }

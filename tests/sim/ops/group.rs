@@ -22,7 +22,7 @@ impl Call for LimitGroup {
         to(&Command::LimitGroup { queue: &self.queue, group: &self.group, limit: self.limit });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let before = model.settings_of(&self.queue, &self.group);
         let after = match self.limit {
             GroupLimit::Active(active_max) => GroupSettings { active_max, ..before },

@@ -34,7 +34,7 @@ impl Call for Heartbeat {
         }
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let mut alive = 0;
         let mut gone = Vec::new();
         let mut expected = Answer::Done;

@@ -46,7 +46,7 @@ impl Call for ChangeHook {
         }
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let known = model.hooks.get(&self.id).cloned();
         let count = Answer::Count(u64::from(known.is_some()));
         let (expected, hook) = match &self.what {

@@ -30,7 +30,7 @@ impl Call for Free {
         to(&Command::FreeKey { queue: &self.queue, key: &self.key });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let held = model.is_key_held(at.now_ms, &self.queue, &self.key);
         if answer.is_none() {
             // Many have it: it goes in slices.
@@ -51,7 +51,7 @@ impl Call for FreeOfJob {
         to(&Command::Change { job: self.job, change: Change::FreeKey });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let job = model.jobs.get(&self.job).filter(|job| job.state != State::Gone);
         let has_key = job.is_some_and(|job| job.is_live() && job.unique_key.is_some());
         let not_found = Answer::Refused { place: 0, refusal: Refusal::NotFound };

@@ -19,7 +19,7 @@ impl Call for Limit {
         to(&Command::Limit { queue: &self.queue, limit: self.limit });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         model.must(Check::Answer, answer == Some(&Answer::Done), || format!("{answer:?}"));
         model.limit(at.now_ms, &self.queue, self.limit);
     }

@@ -33,7 +33,7 @@ impl Call for Link {
         to(&Command::Change { job: self.job, change });
     }
 
-    fn judge(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
         let known = model.jobs.get(&self.job).is_some_and(|job| job.state != State::Gone);
         let not_found = Answer::Refused { place: 0, refusal: Refusal::NotFound };
         let expected = if known { Answer::Count(1) } else { not_found };

@@ -1,5 +1,5 @@
 //! The commands a client can give, a family per file. To add one: a file with a [`Call`] (the command,
-//! and the model's judgement of it), a function that lets a client give it, and a row in [`TABLE`].
+//! and the model's check of it), a function that lets a client give it, and a row in [`TABLE`].
 
 pub mod ack;
 mod await_end;
@@ -78,8 +78,8 @@ pub trait Call: Debug {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>));
 
     /// What the model does with it, and whether `answer` is the right one. Jobs delivered because of it
-    /// are judged afterwards: a pull only joins the line of those who wait.
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>);
+    /// are checked afterwards: a pull only joins the line of those who wait.
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>);
 
     /// Whether jobs are delivered before the whole command is carried out.
     fn is_stepwise(&self) -> bool {
@@ -120,6 +120,7 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, retry_failed::act),
     (2, disconnect::act),
     (2, change::cancel),
+    (1, change::remove),
     (2, change::promote),
     (2, change::prioritize),
     (2, change::put_off),
@@ -143,6 +144,7 @@ pub const TABLE: &[(u64, Act)] = &[
     (1, note::cut),
     (2, schedule::set),
     (1, schedule::end),
+    (2, schedule::enable),
     (2, rule::act),
     (4, flow::act),
     (4, family::act),

@@ -2,10 +2,10 @@
 
 use super::{Answer, Call};
 use crate::check::Check;
+use crate::events::EventStep;
 use crate::job_rules::Moment;
 use crate::model::{Job, Model, State};
 use crate::ops::change::pick;
-use crate::told::Heard;
 use crate::world::World;
 use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
@@ -49,16 +49,17 @@ impl Note {
 impl Call for Note {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         let change = match &self.what {
-            What::Progress(progress, message) => {
-                change::Change::Progress { progress: *progress, message: message.as_deref() }
-            }
+            What::Progress(progress, message) => change::Change::Progress {
+                progress: *progress,
+                message: message.as_deref().map(str::as_bytes),
+            },
             What::Log(level, message) => change::Change::Log { level: *level, message },
             What::Cut(keep) => change::Change::CutLog(*keep),
         };
         to(&Command::Change { job: self.job, change });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let verdict = self.verdict(model, at.now_ms);
         let expected =
             verdict.map_or_else(|refusal| Answer::Refused { place: 0, refusal }, |()| Answer::Done);
@@ -69,7 +70,7 @@ impl Call for Note {
             return;
         }
         if let What::Progress(progress, _) = self.what {
-            model.tell(self.job, Heard::Progress(progress));
+            model.note_event(self.job, EventStep::Progress(progress));
         }
         let job = model.change(self.job);
         match &self.what {

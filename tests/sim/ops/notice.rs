@@ -8,19 +8,19 @@ use corq_shards::dependency::Notice;
 
 /// A notice that reaches a shard.
 #[derive(Clone, Debug)]
-pub struct Told(pub Notice);
+pub struct TakeNotice(pub Notice);
 
-impl Call for Told {
+impl Call for TakeNotice {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         to(&Command::Notice(self.0));
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
         let Notice { news, dependent, dependency } = self.0;
         model.hear_of(at, self.0.addressee());
         model.note_watch(at, self.0);
         model.take_news(at, news, dependent, dependency);
-        model.judge_settling(at, news);
+        model.check_settling(at, news);
     }
 
     fn is_answered(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::{Answer, Call};
 use crate::check::Check;
+use crate::events::EventStep;
 use crate::job_rules::Moment;
 use crate::model::Model;
 use crate::world::{QUEUES, World};
@@ -19,8 +20,12 @@ impl Call for Pause {
         to(&Command::Pause { queue: &self.queue, paused: self.paused });
     }
 
-    fn judge(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
         model.must(Check::Answer, answer == Some(&Answer::Done), || format!("{answer:?}"));
+        if model.paused.contains(&self.queue) != self.paused {
+            let step = if self.paused { EventStep::Paused } else { EventStep::Resumed };
+            model.note_queue_event(&self.queue, step);
+        }
         model.pause(&self.queue, self.paused);
     }
 }

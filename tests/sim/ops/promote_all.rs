@@ -19,7 +19,7 @@ impl Call for PromoteAll {
         to(&Command::PromoteAll { queue: &self.queue, count: self.count });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
         model.begin_bulk(at, &self.queue, Work::Promote, self.count);
     }
 }

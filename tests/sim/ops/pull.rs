@@ -39,11 +39,12 @@ impl Call for Pull {
             locked: self.locked,
             lock_ttl_ms: self.lock_ttl_ms,
             detach: self.detach,
+            owner: self.locked.then_some("worker"),
             group: (self.of_groups != OfGroups::default()).then_some(&group),
         }));
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         model.waiters.push(Waiter {
             request: at.request,
             client: at.client,

@@ -18,6 +18,7 @@ use corq_shards::effect::Refusal;
 use corq_shards::job::id::{JobId, Slot};
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
+use corq_shards::job::trace::{NewTrace, TraceParent};
 use std::collections::BTreeMap;
 
 /// A job to be pushed, with its texts its own.
@@ -79,6 +80,12 @@ impl NewOne {
             depends_on: &self.ties.depends_on,
             unmet: Unmet::new(unmet),
             family: self.ties.lend(),
+            recurrence: None,
+            // Of no chance of its own, so that old seeds stay what they are.
+            trace: (self.data.len() % 3 == 1).then(|| {
+                let parent = TraceParent { trace_id: [7; 16], span_id: [9; 8], flags: 1 };
+                Box::new(NewTrace { parent, state: "sim=1" })
+            }),
         }
     }
 
@@ -178,7 +185,7 @@ impl Call for Push {
         }
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         if let Some(place) = self.first_too_many(model, at.now_ms) {
             let refused = Answer::Refused { place, refusal: Refusal::GroupFull };
             model.must(Check::Answer, answer == Some(&refused), || {

@@ -9,14 +9,16 @@ use crate::rules::Rules;
 use crate::world::{QUEUES, World};
 use corq_shards::command::{self, Command};
 use corq_shards::job::State as Found;
+use corq_shards::queue::listing::Views;
 
 /// Which jobs of a queue go.
 #[derive(Clone, Debug)]
 enum Which {
     Waiting,
+    Pending,
     Failed,
     All,
-    Old { states: Vec<Found>, grace_ms: u64, limit: u64 },
+    Old { states: Vec<Found>, views: Views, grace_ms: u64, limit: u64 },
 }
 
 /// A command that removes jobs.
@@ -56,19 +58,25 @@ impl Call for Remove {
             Which::Waiting => to(&Command::Drain { queue }),
             Which::Failed => to(&Command::PurgeFailed { queue }),
             Which::All => to(&Command::Obliterate { queue }),
-            Which::Old { states, grace_ms, limit } => to(&Command::Clean(command::Clean {
-                queue,
-                grace_ms: *grace_ms,
-                states,
-                limit: *limit,
-            })),
+            Which::Pending => to(&Command::DrainAll { queue }),
+            Which::Old { states, views, grace_ms, limit } => {
+                let (grace_ms, limit) = (*grace_ms, *limit);
+                let clean = command::Clean { queue, grace_ms, states, limit };
+                if *views == Views::default() {
+                    to(&Command::Clean(clean));
+                } else {
+                    to(&Command::CleanViews { clean, views: *views });
+                }
+            }
         }
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
-        let drains = matches!(self.which, Which::Waiting);
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let drains = matches!(self.which, Which::Waiting | Which::Pending);
+        let prioritized = matches!(&self.which, Which::Old { views, .. } if views.prioritized);
         let remove = |states: &[Found], grace_ms, named| Work::Remove {
             states: states.to_vec(),
+            prioritized,
             grace_ms,
             named,
             drains,
@@ -79,8 +87,15 @@ impl Call for Remove {
                 return;
             }
             Which::Waiting => (remove(&[Found::Waiting], 0, false), u64::MAX),
+            Which::Pending => (remove(&[Found::Waiting, Found::Delayed], 0, false), u64::MAX),
             Which::Failed => (remove(&[Found::Failed], 0, false), u64::MAX),
-            Which::Old { states, grace_ms, limit } => (remove(states, *grace_ms, true), *limit),
+            Which::Old { states, views, grace_ms, limit } => {
+                let mut states = states.clone();
+                if views.paused && model.paused.contains(&*self.queue) {
+                    states.push(Found::Waiting);
+                }
+                (remove(&states, *grace_ms, true), *limit)
+            }
         };
         model.begin_bulk(at, &self.queue, work, limit);
     }
@@ -94,7 +109,8 @@ fn send(world: &mut World, client: usize, which: Which) {
 
 /// A client removes what waits.
 pub fn drain(world: &mut World, client: usize) {
-    send(world, client, Which::Waiting);
+    let which = if world.dice.one_in(2) { Which::Waiting } else { Which::Pending };
+    send(world, client, which);
 }
 
 /// A client empties a dead-letter queue.
@@ -120,5 +136,6 @@ pub fn clean(world: &mut World, client: usize) {
     };
     let grace_ms = dice.pick(&[0, 1, 500, 20_000]);
     let limit = dice.pick(&[1, 3, 1000]);
-    send(world, client, Which::Old { states, grace_ms, limit });
+    let views = Views { prioritized: dice.one_in(4), paused: dice.one_in(4) };
+    send(world, client, Which::Old { states, views, grace_ms, limit });
 }

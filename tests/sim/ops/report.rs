@@ -11,12 +11,12 @@ use corq_shards::family::{End, Policy, Report, Reported};
 
 /// A report that reaches the shard of a parent.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct EventStep {
     report: Report,
     value: Vec<u8>,
 }
 
-impl Call for Heard {
+impl Call for EventStep {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         let Report { parent, child, end, is_last, .. } = self.report;
         let known_as = &*self.report.known_as.to_string();
@@ -25,7 +25,7 @@ impl Call for Heard {
         to(&Command::Report(&reported));
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
         model.hear_of(at, self.report.parent);
         model.take_report(at, &self.report, &self.value);
     }
@@ -38,14 +38,14 @@ impl Call for Heard {
 impl World {
     /// A shard gets a report about the end of a child.
     pub fn report(&mut self, to: usize, report: Report, value: Vec<u8>) {
-        let keeper = &self.nodes[self.shard_of_job(report.child)].model;
-        let child = keeper.jobs.get(&report.child);
+        let owner = &self.nodes[self.shard_of_job(report.child)].model;
+        let child = owner.jobs.get(&report.child);
         let is_true = match report.end {
             End::Completed => {
-                keeper.ever_completed.contains(&report.child) && value == result_of(report.child)
+                owner.ever_completed.contains(&report.child) && value == result_of(report.child)
             }
             End::Failed(policy) => {
-                let failed = keeper.ever_failed.contains(&report.child);
+                let failed = owner.ever_failed.contains(&report.child);
                 child.is_some_and(|child| {
                     let abandoned = child.family.abandoned && policy == Policy::Remove;
                     abandoned || failed && child.family.policy == Some(policy)
@@ -53,6 +53,6 @@ impl World {
             }
         };
         self.checks.must(Check::Family, is_true, || format!("{report:?} of {child:?}"));
-        self.nodes[to].run(self.now_ms, 0, 0, &Heard { report, value });
+        self.nodes[to].run(self.now_ms, 0, 0, &EventStep { report, value });
     }
 }

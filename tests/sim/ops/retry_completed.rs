@@ -28,7 +28,7 @@ impl Call for RetryCompleted {
         });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let ended = Found::Completed;
         match self.job {
             Some(id) => model.revive_one(at, &self.queue, id, ended, answer),

@@ -22,7 +22,7 @@ impl Call for RetryFailed {
         to(&Command::RetryFailed { queue: &self.queue, job: self.job, count: self.count });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let ended = Found::Failed;
         match self.job {
             Some(id) => model.revive_one(at, &self.queue, id, ended, answer),

@@ -59,7 +59,7 @@ impl Call for SetRule {
         to(&Command::Rule { queue: &self.queue, patch: self.patch });
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let before = model.rules(&self.queue);
         let after = self.after(before);
         if after == before {

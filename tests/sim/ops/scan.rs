@@ -29,7 +29,7 @@ impl Call for DlqScan {
         }));
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
         model.begin_bulk(at, &self.queue, Work::DlqScan(self.scan), self.scan.limit);
     }
 }

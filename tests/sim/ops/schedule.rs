@@ -22,6 +22,13 @@ pub struct SetSchedule {
     runs_max: Option<u64>,
 }
 
+/// Disables one, or enables it again.
+#[derive(Clone, Debug)]
+struct EnableSchedule {
+    name: String,
+    enabled: bool,
+}
+
 /// Ends one.
 #[derive(Clone, Debug)]
 pub struct EndSchedule {
@@ -54,7 +61,7 @@ impl Call for SetSchedule {
         }));
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let known = model.schedules.get(&self.name);
         let (executions, version) = known.map_or((0, 0), |has| (has.executions, has.version));
         let spent = self.runs_max.is_some_and(|most| executions >= most);
@@ -75,8 +82,35 @@ impl Call for SetSchedule {
             executions,
             version: version + 1,
             next_run_ms,
+            enabled: known.is_none_or(|has| has.enabled),
         };
         model.set_schedule(&self.name, schedule);
+    }
+}
+
+impl Call for EnableSchedule {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        to(&Command::EnableCron { name: &self.name, enabled: self.enabled });
+    }
+
+    fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let known = model.schedules.get(&self.name).cloned();
+        let schedule = known.clone().map(|has| {
+            let comes_back = self.enabled && !has.enabled;
+            let resumed_ms = has.rhythm.resume(has.next_run_ms, at.now_ms);
+            let next_run_ms = if comes_back { resumed_ms } else { has.next_run_ms };
+            Schedule { enabled: self.enabled, next_run_ms, ..has }
+        });
+        let told = schedule.as_ref().map(|has| (has.next_run_ms, has.executions, has.version));
+        let expected = Answer::Schedule(told);
+        model.must(Check::Schedule, answer == Some(&expected), || {
+            format!("{self:?} was answered {answer:?}, not {expected:?}")
+        });
+        if let Some(schedule) = schedule
+            && known.as_ref() != Some(&schedule)
+        {
+            model.set_schedule(&self.name, schedule);
+        }
     }
 }
 
@@ -85,7 +119,7 @@ impl Call for EndSchedule {
         to(&Command::RemoveCron { name: &self.name });
     }
 
-    fn judge(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
         let expected = Answer::Count(u64::from(model.end_schedule(&self.name)));
         model.must(Check::Answer, answer == Some(&expected), || {
             format!("{self:?} was answered {answer:?}, not {expected:?}")
@@ -98,7 +132,7 @@ impl Call for StartSchedules {
         to(&Command::StartCrons);
     }
 
-    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
         model.schedules_since_ms = Some(at.now_ms);
     }
 
@@ -135,6 +169,15 @@ pub fn set(world: &mut World, client: usize) {
         runs_max: world.dice.pick(&[None, Some(1), Some(3), Some(10)]),
     };
     world.send(client, shard, set);
+}
+
+/// A client disables a schedule, or enables it.
+pub fn enable(world: &mut World, client: usize) {
+    let shard = world.dice.index(world.nodes.len());
+    let name = name(world, shard);
+    // Most of them run.
+    let enabled = world.dice.below(3) > 0;
+    world.send(client, shard, EnableSchedule { name, enabled });
 }
 
 /// A client ends a schedule.

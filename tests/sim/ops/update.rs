@@ -31,7 +31,7 @@ impl Call for Update {
         to(&Command::Change { job: self.job, change: change::Change::Update { job: &new } });
     }
 
-    fn judge(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
+    fn check(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
         let open = model.jobs.get(&self.job).is_some_and(crate::model::Job::is_live);
         let refused = Answer::Refused { place: 0, refusal: Refusal::Ended };
         let expected = if open { Answer::Done } else { refused };

@@ -4,7 +4,7 @@
 mod queues;
 
 use corq::api::commands::Op;
-use corq::api::limits::{LIST_MAX, PULL_COUNT_MAX};
+use corq::api::limits::{LIST_MAX, LISTING_MAX, PULL_COUNT_MAX};
 use serde_json::{Value, json};
 
 use crate::support::until;
@@ -36,6 +36,8 @@ pub(crate) fn play(op: Op, world: &mut World) {
         | Op::AddLog
         | Op::GetJob
         | Op::GetState
+        | Op::Explain
+        | Op::GetJobDetail
         | Op::GetResult
         | Op::GetProgress
         | Op::GetLogs
@@ -51,7 +53,8 @@ pub(crate) fn play(op: Op, world: &mut World) {
         | Op::ChangeDelay
         | Op::ClearLogs
         | Op::RemoveJobDeduplicationKey => one_job(op, world),
-        Op::GetChildrenValues
+        Op::GetFlow
+        | Op::GetChildrenValues
         | Op::GetFailedChildrenValues
         | Op::GetIgnoredChildrenFailures
         | Op::UpdateParent
@@ -59,6 +62,7 @@ pub(crate) fn play(op: Op, world: &mut World) {
         | Op::RemoveUnprocessedChildren
         | Op::MoveToWaitingChildren => family(op, world),
         Op::GetJobs
+        | Op::Search
         | Op::GetJobCounts
         | Op::GetCountsPerPriority
         | Op::Count
@@ -78,8 +82,11 @@ pub(crate) fn play(op: Op, world: &mut World) {
         | Op::ClearConcurrency
         | Op::GetQueueLimits
         | Op::TrimEvents
+        | Op::DashboardQueue
         | Op::SubscribeEvents
-        | Op::UnsubscribeEvents => one_queue(op, world),
+        | Op::UnsubscribeEvents
+        | Op::Subscribe
+        | Op::Unsubscribe => one_queue(op, world),
         Op::Dlq
         | Op::RetryDlq
         | Op::PurgeDlq
@@ -88,6 +95,11 @@ pub(crate) fn play(op: Op, world: &mut World) {
         | Op::GetDlqConfig
         | Op::SetStallConfig
         | Op::GetStallConfig
+        | Op::DlqGroups
+        | Op::Bulk
+        | Op::GetTask
+        | Op::ListTasks
+        | Op::CancelTask
         | Op::RemoveDlqJob => dead_letters(op, world),
         Op::GetGroupsJobsCount
         | Op::GetGroupJobsCount
@@ -106,40 +118,89 @@ pub(crate) fn play(op: Op, world: &mut World) {
         | Op::ResumeGroup
         | Op::IsGroupPaused
         | Op::RateLimitGroup => groups(op, world),
-        Op::Cron | Op::CronDelete | Op::CronGet | Op::CronList => schedules(op, world),
-        Op::RegisterWorker | Op::UnregisterWorker | Op::ListWorkers | Op::Heartbeat => {
-            workers(op, world);
-        }
-        Op::AddWebhook | Op::RemoveWebhook | Op::SetWebhookEnabled | Op::ListWebhooks => {
+        Op::Cron
+        | Op::CronDelete
+        | Op::CronGet
+        | Op::CronTrigger
+        | Op::SetCronEnabled
+        | Op::CronPreview
+        | Op::CronList => schedules(op, world),
+        Op::RegisterWorker
+        | Op::UnregisterWorker
+        | Op::ListWorkers
+        | Op::DashboardOverview
+        | Op::Heartbeat => workers(op, world),
+        Op::AddWebhook
+        | Op::RemoveWebhook
+        | Op::SetWebhookEnabled
+        | Op::TestWebhook
+        | Op::WebhookDeliveries
+        | Op::ListWebhooks => {
             webhooks(op, world);
         }
-        Op::ListQueues | Op::Stats | Op::Prometheus => {
+        Op::ListQueues | Op::DashboardQueues => {
+            (0..sizes.names).for_each(|n| _ = world.client.push(&format!("queue-{n}"), 1));
             if op == Op::ListQueues {
-                (0..sizes.names).for_each(|n| _ = world.client.push(&format!("queue-{n}"), 1));
+                world.ok("ListQueues", json!({"sort": "waiting", "limit": 1000}));
             }
-            let name = if op == Op::ListQueues {
-                "ListQueues"
-            } else if op == Op::Stats {
-                "Stats"
-            } else {
-                "Prometheus"
-            };
-            let reply = world.ok(name, json!({}));
-            let listed = reply["queues"].as_array().map_or(sizes.names, Vec::len);
-            assert_eq!(listed, sizes.names);
+            let reply = world.ok(op.spec().name, json!({}));
+            let listed = reply["queues"].as_array().or(reply["data"]["queues"].as_array());
+            // Those of other cases are there as well.
+            assert!(listed.is_some_and(|rows| rows.len() >= sizes.names));
+        }
+        Op::Stats
+        | Op::Prometheus
+        | Op::StorageStatus
+        | Op::CompactMemory
+        | Op::Doctor
+        | Op::GetSettings => {
+            world.ok(op.spec().name, json!({}));
         }
         Op::Metrics => {
             world.fill_completed("minutes", 10);
             world.ok("Metrics", json!({"queue": "minutes"}));
             world.ok("Metrics", json!({}));
         }
+        Op::History | Op::Heatmap | Op::Shards | Op::Watch | Op::Unwatch => figures(op, world),
         Op::Ping => _ = world.ok("Ping", json!({})),
+        Op::Whoami => _ = world.ok("Whoami", json!({})),
+        Op::AuditLog => {
+            (0..LISTING_MAX).for_each(|_| _ = world.ok("Pause", json!({"queue": "audited"})));
+            world.ok("AuditLog", json!({"limit": LISTING_MAX}));
+        }
         Op::BackupPoint => _ = world.ok("BackupPoint", json!({})),
         Op::Hello => {
             let capabilities = vec!["c".repeat(256); LIST_MAX as usize];
             world.ok("Hello", json!({"protocolVersion": 1, "capabilities": capabilities}));
         }
         Op::Auth => _ = world.ok("Auth", json!({"token": "t".repeat(4096)})),
+    }
+}
+
+/// Figures, while as many queues have a history as may.
+fn figures(op: Op, world: &mut World) {
+    const WITH_HISTORY: usize = 1000;
+    match op {
+        Op::History => {
+            (0..WITH_HISTORY).for_each(|n| _ = world.client.push(&format!("figures-{n}"), 1));
+            let long = json!({"step": DAY_MS, "points": 1440});
+            world.ok("History", long);
+            world.ok("History", json!({"queue": "figures-1", "points": 1440}));
+        }
+        Op::Heatmap => {
+            world.client.pull("figures-1");
+            world.ok("Heatmap", json!({"points": 1440}));
+            world.ok("Heatmap", json!({"queue": "figures-1", "points": 1440}));
+        }
+        Op::Shards => _ = world.ok("Shards", json!({})),
+        Op::Watch => {
+            let mut viewer = world.server.client();
+            let all = json!({"what": ["stats", "queues", "shards"], "top": 100});
+            viewer.ok("Watch", all);
+            let sample = viewer.recv().unwrap();
+            assert_eq!(sample["queues"].as_array().unwrap().len(), 100);
+        }
+        _ => _ = world.ok("Unwatch", json!({})),
     }
 }
 
@@ -183,6 +244,12 @@ fn ways_of_jobs(op: Op, world: &mut World) {
         Op::PushBatch => {
             let jobs = vec![json!({"data": 1}); sizes.batch];
             world.ok("PUSHB", json!({"queue": "pushb", "jobs": jobs}));
+            // As many as a batch may have that is otherwise short.
+            let far = json!({"data": 1, "repeat": {"pattern": "59 59 23 29 2 *"}});
+            world.ok("PUSHB", json!({"queue": "pushb-plans", "jobs": vec![far; 2000]}));
+            let data = world.payload();
+            let large = json!([{"data": 1}, {"data": data}, {"data": data}]);
+            world.ok("PUSHB", json!({"queue": "pushb-large", "jobs": large}));
         }
         Op::PullBatch => {
             world.fill("pullb", sizes.jobs, &json!({"data": 1}));
@@ -193,6 +260,11 @@ fn ways_of_jobs(op: Op, world: &mut World) {
             world.fill("ackb", sizes.batch, &json!({"data": 1}));
             let (ids, tokens) = world.pull_many("ackb", sizes.batch, true);
             world.ok("ACKB", json!({"ids": ids, "tokens": tokens}));
+            world.fill("ackb-large", 3, &json!({"data": 1}));
+            let (ids, tokens) = world.pull_many("ackb-large", 3, true);
+            let result = world.payload();
+            let results = json!([1, result, result]);
+            world.ok("ACKB", json!({"ids": ids, "tokens": tokens, "results": results}));
         }
         Op::Fail => {
             let id = world.awaited("fail", json!({"maxAttempts": 1}));
@@ -245,6 +317,22 @@ fn one_job(op: Op, world: &mut World) {
             let logs = world.ok("GetLogs", json!({"id": id}))["data"]["logs"].clone();
             assert_eq!(logs.as_array().unwrap().len(), lines);
             world.ok("ClearLogs", json!({"id": id}));
+        }
+        Op::Explain => {
+            // Many priorities before it, and many jobs of its own.
+            world.fill_with("explain", sizes.jobs, |n| json!({"data": 1, "priority": n % 5000}));
+            let last = world.client.push_with("explain", 1, json!({"priority": -1}));
+            let told = world.ok("Explain", json!({"id": last}))["data"]["reasons"].clone();
+            assert!(told.to_string().contains("jobs_before"), "{told}");
+        }
+        Op::GetJobDetail => {
+            let data = world.payload();
+            let id = world.client.push("detail", data);
+            for _ in 0..LOG_LINES {
+                world.ok("AddLog", json!({"id": id, "message": long}));
+            }
+            let logs = world.ok("GetJobDetail", json!({"id": id}))["data"]["logs"].clone();
+            assert_eq!(logs.as_array().unwrap().len(), LOG_LINES);
         }
         Op::GetJob | Op::GetJobByCustomId | Op::Update => {
             let data = world.payload();
@@ -330,6 +418,11 @@ fn family(op: Op, world: &mut World) {
             let removed = world.ok("RemoveChildDependency", json!({"id": child}));
             assert_eq!(removed["removed"], json!(true));
         }
+        Op::GetFlow => {
+            world.parent("flow-tree", &json!({}));
+            let flow = world.ok("GetFlow", json!({"id": "flow-tree", "limit": 1000}));
+            assert_eq!(flow["data"]["jobs"].as_array().unwrap().len(), 1000);
+        }
         Op::RemoveUnprocessedChildren => {
             world.parent("abandons", &json!({}));
             world.ok("RemoveUnprocessedChildren", json!({"id": "abandons"}));
@@ -394,6 +487,16 @@ fn schedules(op: Op, world: &mut World) {
         }
         Op::CronDelete => _ = world.ok("CronDelete", json!({"name": name(0)})),
         Op::CronGet => _ = world.ok("CronGet", json!({"name": name(1)})),
+        Op::CronTrigger => _ = world.ok("CronTrigger", json!({"name": name(1)})),
+        Op::SetCronEnabled => {
+            world.ok("SetCronEnabled", json!({"name": name(1), "enabled": false}));
+            world.ok("SetCronEnabled", json!({"name": name(1), "enabled": true}));
+        }
+        Op::CronPreview => {
+            world.ok("CronPreview", json!({"name": name(1), "count": 100}));
+            // Every run is days and months away from the one before.
+            world.ok("CronPreview", json!({"schedule": "59 59 23 29 2 *", "count": 100}));
+        }
         _ => {
             let crons = world.ok("CronList", json!({}))["crons"].clone();
             assert_eq!(crons.as_array().unwrap().len(), names - 1);
@@ -418,8 +521,10 @@ fn workers(op: Op, world: &mut World) {
                     json!({"name": "w", "queues": ["worked"], "workerId": format!("w{n}")});
                 world.ok("RegisterWorker", worker);
             }
-            let listed = world.ok("ListWorkers", json!({}))["data"]["workers"].clone();
-            assert_eq!(listed.as_array().unwrap().len(), names);
+            let data = world.ok(op.spec().name, json!({}))["data"].clone();
+            let workers = &data["workers"];
+            let listed = workers.as_array().or(workers["list"].as_array());
+            assert_eq!(listed.map(Vec::len), Some(names));
         }
     }
 }
@@ -445,6 +550,18 @@ fn webhooks(op: Op, world: &mut World) {
         Op::SetWebhookEnabled => {
             let id = listed(world)[0]["id"].clone();
             world.ok("SetWebhookEnabled", json!({"id": id, "enabled": false}));
+        }
+        Op::TestWebhook => {
+            // A name that leads nowhere: the outcome comes without a network.
+            let add = json!({"url": "https://nothing.invalid/", "events": [], "queue": of_queue});
+            let id = world.ok("AddWebhook", add)["data"]["webhookId"].clone();
+            let tested = world.ok("TestWebhook", json!({"id": id}))["data"].clone();
+            assert_eq!(tested["delivered"], false);
+            world.ok("RemoveWebhook", json!({"webhookId": id}));
+        }
+        Op::WebhookDeliveries => {
+            let id = listed(world)[0]["id"].clone();
+            world.ok("WebhookDeliveries", json!({"id": id}));
         }
         _ => assert_eq!(listed(world).as_array().unwrap().len(), MOST - 1),
     }

@@ -22,6 +22,23 @@ pub(super) fn one_queue(op: Op, world: &mut World) {
             let jobs = world.ok("GetJobs", page)["jobs"].clone();
             assert_eq!(jobs.as_array().unwrap().len(), 1000);
             world.ok("GetJobs", json!({"queue": queue, "state": "failed", "asc": false}));
+            for page in [json!({"order": "desc"}), json!({"state": "failed", "order": "asc"})] {
+                let mut fields = json!({"queue": queue, "limit": 1000, "data": "preview"});
+                fields.as_object_mut().unwrap().extend(page.as_object().unwrap().clone());
+                world.ok("GetJobs", fields);
+            }
+        }
+        Op::Search => {
+            world.fill(queue, count, &json!({"data": {"text": "a needle", "n": 1}}));
+            for what in [json!({"text": "no such text"}), json!({"path": "n", "value": 2})] {
+                let mut fields = json!({"queue": queue, "budgetMs": 60_000});
+                fields.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());
+                while !fields["after"].is_null() || fields.get("after").is_none() {
+                    let reply = world.ok("Search", fields.clone());
+                    assert_eq!(reply["jobs"], json!([]));
+                    fields["after"] = reply["next"].clone();
+                }
+            }
         }
         Op::GetJobCounts | Op::Count => {
             world.fill(queue, count, &json!({"data": 1}));
@@ -69,8 +86,10 @@ pub(super) fn one_queue(op: Op, world: &mut World) {
         }
         Op::Clean => {
             world.fill(queue, count, &json!({"data": 1}));
-            let reply = world.ok("Clean", json!({"queue": queue, "grace": 0, "limit": count}));
-            assert_eq!(reply["count"], json!(count));
+            // As many as a reply has room to name.
+            let limit = count.min(900_000);
+            let reply = world.ok("Clean", json!({"queue": queue, "grace": 0, "limit": limit}));
+            assert_eq!(reply["count"], json!(limit));
         }
         Op::RetryCompleted => {
             world.fill_completed(queue, count);
@@ -96,7 +115,21 @@ pub(super) fn one_queue(op: Op, world: &mut World) {
             world.fill(queue, count, &json!({"data": 1}));
             world.ok("GetQueueLimits", json!({"queue": queue, "maxJobs": 100_000}));
         }
+        Op::DashboardQueue => {
+            world.fill_with(queue, count, |n| json!({"data": 1, "priority": n % 1_000_001}));
+            world.fill_delayed(queue, 1);
+            let page = json!({"queue": queue, "includeJobs": true});
+            let data = world.ok("DashboardQueue", page)["data"].clone();
+            assert_eq!(data["jobs"]["delayed"].as_array().unwrap().len(), 1);
+        }
         Op::TrimEvents => _ = world.ok("TrimEvents", json!({"queue": queue, "maxLength": 0})),
+        Op::Subscribe | Op::Unsubscribe => {
+            let names: Vec<String> = (0..100).map(|n| format!("{queue}-{n}*")).collect();
+            let jobs: Vec<String> = (0..100).map(|n| format!("job-{n}")).collect();
+            world.ok("Subscribe", json!({"queues": names, "sample": 2, "ids": true}));
+            world.ok("Subscribe", json!({"jobs": jobs, "data": false}));
+            world.ok("Unsubscribe", json!({}));
+        }
         _ => {
             world.ok("SubscribeEvents", of_queue);
             world.ok("UnsubscribeEvents", json!({}));
@@ -153,6 +186,35 @@ pub(super) fn dead_letters(op: Op, world: &mut World) {
         Op::PurgeDlq => {
             world.fill_failed(queue, count);
             assert_eq!(world.ok("PurgeDlq", of_queue)["count"], json!(count));
+        }
+        Op::DlqGroups => {
+            world.fill_failed(queue, count);
+            let groups = world.ok("DlqGroups", of_queue);
+            assert_eq!(
+                (&groups["total"], &groups["groups"][0]["count"]),
+                (&json!(count), &json!(count))
+            );
+            world.ok("DlqGroups", json!({}));
+        }
+        Op::Bulk | Op::GetTask | Op::ListTasks | Op::CancelTask => {
+            world.fill_failed(queue, count);
+            let filter = json!({"error": "t"});
+            let fields = json!({"action": "retry", "queue": queue, "filter": filter});
+            let begun = world.ok("Bulk", fields.clone())["taskId"].clone();
+            let cancelled = world.ok("Bulk", fields)["taskId"].clone();
+            world.ok("CancelTask", json!({"task": cancelled}));
+            until("the end of a task", || {
+                let task = world.ok("GetTask", json!({"task": begun}))["task"].clone();
+                (task["state"] == "done").then_some(())
+            });
+            let waiting = world.ok("GetJobCounts", of_queue)["counts"]["waiting"].clone();
+            assert_eq!(waiting, json!(count));
+            let jobs = json!({"queue": queue, "limit": 1000, "order": "asc", "fields": ["id"]});
+            let rows = world.ok("GetJobs", jobs)["jobs"].clone();
+            let ids: Vec<_> =
+                rows.as_array().unwrap().iter().map(|row| row["id"].clone()).collect();
+            world.ok("Bulk", json!({"action": "remove", "ids": ids}));
+            world.ok("ListTasks", json!({}));
         }
         Op::GetDlqStats => {
             world.fill_failed(queue, count);

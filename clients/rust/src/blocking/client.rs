@@ -9,9 +9,16 @@ use super::{JobHandle, Queue, waits_for};
 use crate::error::Error;
 #[cfg(feature = "tls")]
 use crate::net::tls::Tls;
-use crate::records::{Cron, Event, Job, Metrics, QueueInfo, Stats, Webhook, WorkerInfo};
+use crate::records::{
+    Cron, CronRun, ErrorGroups, Event, Job, Metrics, QueueInfo, Stats, Task, Webhook,
+    WebhookDelivery, WorkerInfo,
+};
+use crate::views::{
+    AuditPage, Finding, Found, Heatmap, History, Overview, QueuePage, QueueTile, Sample, Setting,
+    ShardInfo, StorageStatus, Whoami, WorkerPage,
+};
 use crate::wire::reply::Reply;
-use crate::{CronOptions, Every, FlowJob, ServerInfo};
+use crate::{Bulk, CronOptions, Every, FlowJob, QueueListing, Search, ServerInfo, Span, Watching};
 
 /// How a client is made: from [`Client::builder`].
 ///
@@ -119,6 +126,18 @@ impl Client {
         Ok(Events { inner, runtime: self.runtime.clone() })
     }
 
+    /// Listens to the events of a choice, as [`crate::Client::events_of`].
+    pub fn events_of(&self, choice: crate::EventChoice) -> Result<Events, Error> {
+        let inner = self.runtime.wait(self.inner.events_of(choice))?;
+        Ok(Events { inner, runtime: self.runtime.clone() })
+    }
+
+    /// Watches the figures of the server, as [`crate::Client::watch`].
+    pub fn watch(&self, what: &Watching) -> Result<Samples, Error> {
+        let inner = self.runtime.wait(self.inner.watch(what))?;
+        Ok(Samples { inner, runtime: self.runtime.clone() })
+    }
+
     /// Sends nothing more, as [`crate::Client::close`].
     pub fn close(&self) {
         self.inner.close();
@@ -129,6 +148,19 @@ impl Client {
         fn ping(&self) -> u64;
         fn add_flow(&self, roots: &[FlowJob]) -> Vec<Job>;
         fn queues(&self) -> Vec<QueueInfo>;
+        fn queue_page(&self, which: &QueueListing) -> QueuePage;
+        fn search(&self, what: &Search) -> Found;
+        fn worker_page(&self, queue: Option<&str>, after: Option<&str>, limit: u32) -> WorkerPage;
+        fn history(&self, span: Span) -> History;
+        fn heatmap(&self, shard: Option<u32>, span: Span) -> Heatmap;
+        fn shards(&self) -> Vec<ShardInfo>;
+        fn dashboard(&self) -> Overview;
+        fn dashboard_queues(&self) -> Vec<QueueTile>;
+        fn doctor(&self) -> Vec<Finding>;
+        fn settings(&self) -> Vec<Setting>;
+        fn storage_status(&self) -> StorageStatus;
+        fn whoami(&self) -> Whoami;
+        fn audit_log(&self, limit: u32, before: Option<u64>) -> AuditPage;
         fn stats(&self) -> Stats;
         fn metrics(&self) -> Metrics;
         fn prometheus(&self) -> String;
@@ -138,10 +170,21 @@ impl Client {
         fn cron(&self, name: &str) -> Option<Cron>;
         fn crons(&self) -> Vec<Cron>;
         fn delete_cron(&self, name: &str) -> bool;
+        fn trigger_cron(&self, name: &str) -> String;
+        fn set_cron_enabled(&self, name: &str, enabled: bool) -> Cron;
+        fn next_runs(&self, name: &str, count: u64) -> Vec<CronRun>;
+        fn preview_cron(&self, every: Every, timezone: Option<&str>, count: u64) -> Vec<CronRun>;
         fn add_webhook(&self, url: &str, events: &[&str], queue: Option<&str>, secret: Option<&str>) -> String;
         fn webhooks(&self) -> Vec<Webhook>;
         fn remove_webhook(&self, id: &str) -> bool;
         fn set_webhook_enabled(&self, id: &str, enabled: bool) -> ();
+        fn bulk(&self, bulk: &Bulk) -> String;
+        fn task(&self, id: &str) -> Option<Task>;
+        fn tasks(&self) -> Vec<Task>;
+        fn cancel_task(&self, id: &str) -> Option<Task>;
+        fn dead_letter_groups(&self, limit: u32) -> ErrorGroups;
+        fn test_webhook(&self, id: &str) -> WebhookDelivery;
+        fn webhook_deliveries(&self, id: &str, limit: u64) -> Vec<WebhookDelivery>;
     }
 }
 
@@ -160,8 +203,27 @@ impl Events {
         self.runtime.wait(self.inner.next())
     }
 
+    /// What the server says that was missed, as [`crate::Events::missed`].
+    pub fn missed(&self) -> crate::Missed {
+        self.inner.missed()
+    }
+
     /// How many events were lost, as [`crate::Events::lost`].
     pub fn lost(&self) -> u64 {
         self.inner.lost()
+    }
+}
+
+/// Samples of the figures of the server: from [`Client::watch`].
+#[derive(Debug)]
+pub struct Samples {
+    inner: crate::Samples,
+    runtime: Runtime,
+}
+
+impl Samples {
+    /// The next sample, the first at once; as [`crate::Samples::next`].
+    pub fn next_sample(&mut self) -> Result<Sample, Error> {
+        self.runtime.wait(self.inner.next())
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::runtime::Runtime;
 use super::waits_for;
 use crate::records::{Job, JobState, LogLine, Progress};
+use crate::views::{Explanation, FlowView, JobDetail};
 use crate::{Ending, LogLevel, Raw};
 
 /// A job that the server knows, or may know: from [`Client::job`](super::Client::job).
@@ -33,6 +34,9 @@ impl JobHandle {
 
     waits_for! { crate::JobHandle;
         fn get(&self) -> Option<Job>;
+        fn explain(&self) -> Explanation;
+        fn detail(&self) -> JobDetail;
+        fn flow(&self, depth: u32, limit: u32) -> FlowView;
         fn state(&self) -> JobState;
         fn result(&self) -> Option<Raw>;
         fn wait(&self, patience: Duration) -> Option<Ending>;

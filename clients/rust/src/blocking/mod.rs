@@ -28,7 +28,7 @@ mod runtime;
 mod worker;
 
 pub use batcher::{Batcher, Receipt};
-pub use client::{Client, ClientBuilder, Events};
+pub use client::{Client, ClientBuilder, Events, Samples};
 pub use group::Group;
 pub use handle::JobHandle;
 pub use pulled::Pulled;

@@ -6,10 +6,14 @@ use super::runtime::Runtime;
 use super::{Batcher, Group, Pulled, waits_for};
 use crate::error::Error;
 use crate::records::{
-    CountsPerPriority, DlqRules, DlqStats, GroupInfo, Job, JobCounts, JobState, QueueLimits,
-    StallRules,
+    CountsPerPriority, DlqRules, DlqStats, ErrorGroups, GroupInfo, Job, JobCounts, JobState,
+    QueueLimits, StallRules,
 };
-use crate::{BatcherOptions, DlqConfig, JobBatch, JobOptions, Listing, PullOptions, StallConfig};
+use crate::views::{Found, Heatmap, History, JobPage, QueueBoard};
+use crate::{
+    BatcherOptions, DlqConfig, JobBatch, JobFilter, JobOptions, Listing, PullOptions, Search, Span,
+    StallConfig,
+};
 
 /// A queue of a server: from [`Client::queue`](super::Client::queue).
 ///
@@ -54,6 +58,11 @@ impl Queue {
         fn push_with[P](&self, data: &P, options: &JobOptions) -> String;
         fn push_many(&self, jobs: &JobBatch) -> Vec<String>;
         fn jobs(&self, which: &Listing) -> Vec<Job>;
+        fn page(&self, which: &JobFilter) -> JobPage;
+        fn search(&self, what: &Search) -> Found;
+        fn history(&self, span: Span) -> History;
+        fn heatmap(&self, span: Span) -> Heatmap;
+        fn dashboard(&self, jobs: Option<u32>) -> QueueBoard;
         fn counts(&self) -> JobCounts;
         fn counts_per_priority(&self) -> CountsPerPriority;
         fn count(&self) -> u64;
@@ -65,6 +74,7 @@ impl Queue {
         fn clean(&self, grace: Duration, state: Option<JobState>, limit: u32) -> Vec<String>;
         fn promote(&self, count: Option<u64>) -> u64;
         fn dead_letters(&self, count: u32) -> Vec<Job>;
+        fn dead_letter_groups(&self, limit: u32) -> ErrorGroups;
         fn retry_dead_letter(&self, id: &str) -> bool;
         fn retry_dead_letters(&self, count: Option<u64>) -> u64;
         fn remove_dead_letter(&self, id: &str) -> bool;

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::pulled::{Failure, GroupOptions, Hold};
 use crate::raw::{Payload, Raw};
 use crate::records::Job;
+use crate::telemetry::carried;
 use crate::worker::{Shared, Work};
 use crate::{LogLevel, Summary, WorkerEvent};
 
@@ -67,10 +68,10 @@ impl WorkerBuilder {
             let handler = handler.clone();
             let job = ActiveJob { inner: job, runtime: runtime.clone() };
             async move {
-                let work = tokio::task::spawn_blocking(move || {
+                let work = tokio::task::spawn_blocking(carried(move || {
                     let result = handler(job).map_err(Into::into)?;
                     Raw::encode(&result).map_err(Failure::from)
-                });
+                }));
                 match work.await {
                     Ok(outcome) => outcome,
                     // It counts like the panic of an async handler.

@@ -18,8 +18,9 @@ use crate::wire::record::record;
 use crate::wire::reply::Reply;
 use crate::wire::request::Request;
 
-/// The version of the protocol that is asked for: names of jobs beside their data.
-const PROTOCOL_VERSION: u64 = 3;
+/// The version of the protocol that is asked for. Version 3 has no more commands and fields, but other replies: lists of
+/// queues without their counts, say.
+const PROTOCOL_VERSION: u64 = 2;
 
 /// What every connection of a client is opened with.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 pub(crate) enum Incoming {
     /// The answer to the request of this number.
     Reply(u64, Reply),
-    /// Something that happened, told because it was asked for.
+    /// An event or a sample, sent because it was asked for.
     Event(Reply),
     /// An answer to nothing that could be read: why the connection will close.
     Complaint(Box<str>),
@@ -35,7 +35,8 @@ impl Incoming {
                     }
                     reader.skip()?;
                 }
-                "event" => {
+                // A sample has its type and nothing else in common with an event.
+                "event" | "type" => {
                     event = true;
                     reader.skip()?;
                 }
@@ -169,9 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn what_bears_no_number_is_an_event_or_a_complaint() {
+    fn what_bears_no_number_is_an_event_a_sample_or_a_complaint() {
         let event = incoming(&json!({"type": "event", "event": {"eventType": "pushed"}}));
         assert!(matches!(event, Incoming::Event(_)));
+        let sample = incoming(&json!({"type": "watch", "at": 1.7e12}));
+        assert!(matches!(sample, Incoming::Event(_)));
         let complaint = incoming(&json!({"ok": false, "error": "Frame exceeds 64 MB"}));
         assert!(matches!(complaint, Incoming::Complaint(text) if &*text == "Frame exceeds 64 MB"));
     }

@@ -111,6 +111,12 @@ impl Request {
         }
     }
 
+    /// The trace of its jobs, for those that name none.
+    pub(crate) fn trace(self, context: Option<(String, Option<String>)>) -> Self {
+        let Some((parent, state)) = context else { return self };
+        self.str("traceparent", &parent).opt_str("tracestate", state.as_deref())
+    }
+
     pub(crate) fn uint(mut self, key: &str, value: u64) -> Self {
         self.field(key).uint(value);
         self

@@ -18,6 +18,7 @@ use super::shared::{Held, Shared};
 use crate::error::Error;
 use crate::pulled::{Failure, give_back_request};
 use crate::raw::{Payload, Raw};
+use crate::telemetry::{Consuming, Worked};
 
 type Answer = Pin<Box<dyn Future<Output = Result<Raw, Failure>> + Send>>;
 
@@ -82,10 +83,17 @@ async fn work(
     handler: Handler,
 ) {
     let job = ActiveJob::new(shared.clone(), held.clone());
-    let worked = shared.break_off.unless(caught(async move { handler(job).await })).await;
+    let span = Consuming::begin(&shared.queue, &held.job);
+    let work = span.of(caught(async move { handler(job).await }));
+    let worked = shared.break_off.unless(work).await;
     // One that was broken off is given back with what else is left.
     let Some(worked) = worked else { return };
     held.worked();
+    span.end(&match &worked {
+        Ok(Ok(_)) => Worked::Completed,
+        Ok(Err(failure)) => Worked::Failed(&failure.error),
+        Err(message) => Worked::Panicked(message),
+    });
     let what = match worked {
         Ok(Ok(result)) => What::Completed(result),
         Ok(Err(failure)) => {

@@ -6,6 +6,7 @@ use super::inventory;
 use super::layout::{BACKUP_MARKER, MANIFEST, shard_path};
 use super::manifest::Manifest;
 use super::refusal::{LockError, io_error};
+use crate::log::disk::regular;
 use crate::log::offline::draft;
 use crate::log::offline::replace_shards;
 use crate::log::offline::replace_shards::Moving;
@@ -53,8 +54,7 @@ pub(crate) fn can_be_written(directory: &Path, manifest: Manifest) -> Result<(),
         }
         takes_files(&directory)?;
         for path in inventory::segments(&directory)? {
-            let opened = OpenOptions::new().read(true).write(true).open(&path);
-            opened.map_err(|source| io_error(&path, source))?;
+            regular::open_to_change(&path).map_err(|source| io_error(&path, source))?;
         }
     }
     Ok(())

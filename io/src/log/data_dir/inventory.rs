@@ -7,11 +7,12 @@
 use super::layout::{shard_of, shard_path};
 use super::manifest::About;
 use super::refusal::{LockError, io_error};
+use crate::log::disk::regular;
 use crate::log::format::address::SEGMENT_HEADER_BYTES;
 use crate::log::format::segment::{EXTENSION, SegmentHeader};
 use crate::log::offline::inspection::{InspectError, Seen, Subject};
 use crate::log::offline::verify::inspect;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ pub(crate) fn shards(directory: &Path) -> Result<Vec<u16>, LockError> {
 pub(crate) fn recorded_id(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockError> {
     for path in segments(directory)? {
         let mut page = Vec::new();
-        let file = File::open(&path).map_err(|source| io_error(&path, source))?;
+        let file = regular::open(&path).map_err(|source| io_error(&path, source))?;
         let read = file.take(SEGMENT_HEADER_BYTES).read_to_end(&mut page);
         read.map_err(|source| io_error(&path, source))?;
         if let Ok(header) = SegmentHeader::decode(&page) {

@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of its own: the files are those of [`FileDisk`].
 
+use super::directory::is_absent;
 use super::file::FileDisk;
 use super::{Disk, Started, SyncTarget};
 use crate::log::Mode;
@@ -19,7 +20,6 @@ pub struct BlockingDisk(FileDisk);
 impl BlockingDisk {
     /// Opens the directory of a shard, as [`FileDisk::open`] does.
     pub fn open(data_dir: &Path, shard: u16) -> io::Result<Self> {
-        // In this mode writes are over at once.
         let files = FileDisk::open(data_dir, shard, Mode::Written)?;
         Ok(Self(files.with_files_open(FILES_OPEN)))
     }
@@ -39,11 +39,24 @@ impl Disk for BlockingDisk {
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
         self.0.create(segment, bytes, header, spare)
     }
+    fn begin(&mut self, segment: u64, bytes: u64, taken: u64, header: &[u8]) -> io::Result<()> {
+        self.0.begin(segment, bytes, taken, header)
+    }
+    fn take_room(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.0.take_room(segment, bytes)
+    }
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
         self.0.spares(bytes)
     }
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         self.0.set_aside(bytes)
+    }
+    fn begin_aside(&mut self, bytes: u64, _tag: u64) -> Started {
+        done(self.0.set_aside(bytes).map(|()| 0))
+    }
+    fn end_aside(&mut self, _result: i32) -> io::Result<bool> {
+        // It was over when it had begun.
+        Ok(false)
     }
     fn drop_spare(&mut self) -> io::Result<()> {
         self.0.drop_spare()
@@ -56,6 +69,14 @@ impl Disk for BlockingDisk {
     }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.0.retire(segment, keep)
+    }
+    fn unlink(&mut self, segment: u64, _tag: u64) -> Started {
+        done(
+            self.0
+                .remove(segment)
+                .or_else(|error| if is_absent(&error) { Ok(()) } else { Err(error) })
+                .map(|()| 0),
+        )
     }
     fn retired(&mut self) {
         self.0.retired();
@@ -95,10 +116,10 @@ impl Disk for BlockingDisk {
         segment: u64,
         offset: u64,
         bytes: &[u8],
-        durable: bool,
-        tag: u64,
+        _durable: bool,
+        _tag: u64,
     ) -> Started {
-        self.0.write(segment, offset, bytes, durable, tag)
+        self.0.write_now(segment, offset, bytes)
     }
     fn sync(&mut self, target: SyncTarget, _tag: u64) -> Started {
         done(self.0.sync_now(target).map(|()| 0))

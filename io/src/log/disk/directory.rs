@@ -5,6 +5,7 @@
 //! directory that it was opened in, wherever that is by now.
 #![allow(unsafe_code)] // The calls that are relative to a directory have no wrapper in std.
 
+use super::regular;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -26,6 +27,12 @@ impl Directory {
 
     /// Opens the file of that name as `flags` say.
     pub(crate) fn open_file(&self, name: &str, flags: libc::c_int) -> io::Result<File> {
+        let file = self.open_any(name, flags | libc::O_NONBLOCK)?;
+        regular::is_file(&file, name)?;
+        Ok(file)
+    }
+
+    fn open_any(&self, name: &str, flags: libc::c_int) -> io::Result<File> {
         /// What files are made with, less what the process masks.
         const PERMISSIONS: libc::c_uint = 0o666;
         let name = CString::new(name)?;

@@ -4,81 +4,19 @@
 //! Knows bytes, and which of them a real disk would have kept. Copies everything at once, so it
 //! holds no pointer into the log.
 
+mod content;
+mod faults;
+
+pub use self::faults::Faults;
+
+use self::content::{Content, SECTOR_BYTES, Sectors};
 use super::{Disk, Started, SyncTarget};
 use crate::log::format::segment::file_name;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
-/// What a disk writes as a whole or not at all.
-const SECTOR_BYTES: usize = 512;
 /// Files set aside that are open ahead of the need.
 const SPARES_OPEN: usize = 2;
-
-/// What goes wrong. All zero: nothing, and everything is done at once.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Faults {
-    /// Writes, syncs and reads end when `finish_one` says so, in any order.
-    pub late: bool,
-    /// With `late`: block writes in `written` mode end at once nevertheless, as a `pwrite` does.
-    pub inline_writes: bool,
-    /// One write in this many is short; 0 for none.
-    pub short_writes: u32,
-    /// One read in this many is short; 0 for none.
-    pub short_reads: u32,
-    /// One write or read in this many is interrupted; 0 for none.
-    pub interrupts: u32,
-    /// This many writes from now, one fails with `errno`; 0 for never.
-    pub fail_write: u32,
-    /// Every write fails with `errno`, as where no room is set aside and there is none.
-    pub fail_writes: bool,
-    /// Every write to another segment than the newest fails with `errno`, as that of a mark where there is no room.
-    pub fail_older: bool,
-    /// This many syncs from now, one fails with `errno`; 0 for never.
-    pub fail_sync: u32,
-    /// This many reads from now, one fails with `errno`; 0 for never. Those of a start do not count.
-    pub fail_read: u32,
-    /// The disk has no room for another file, or none at all: making one fails with `errno`.
-    pub fail_create: bool,
-    /// The system opens no more files, which fails with `errno`; what is open stays so.
-    pub fail_open: bool,
-    /// What failures say.
-    pub errno: i32,
-    /// Syncs and durable writes say they are done, and are not: the canary of every test that
-    /// turns the power off.
-    pub lying: bool,
-    /// New segments start with the bytes of the oldest one behind their header, as recycled files do.
-    pub stale_segments: bool,
-}
-
-type Sectors = BTreeMap<(u64, usize), Vec<u8>>;
-
-#[derive(Debug, Default, Clone)]
-struct Content {
-    /// What a reader sees.
-    now: Vec<u8>,
-    /// What the disk has.
-    kept: Vec<u8>,
-    /// Sectors in which the two may differ.
-    dirty: BTreeSet<usize>,
-    /// When what the disk has of a sector had been written: no sync that began before brings older bytes back.
-    kept_at: BTreeMap<usize, u64>,
-    /// Whether the directory on the disk names it.
-    named: bool,
-    /// The segment that a file was before it was set aside.
-    was: Option<u64>,
-}
-
-impl Content {
-    /// Brings what a sync would bring to the disk. What a failed one has given up is not among it.
-    fn settle(&mut self) {
-        for sector in std::mem::take(&mut self.dirty) {
-            let end = ((sector + 1) * SECTOR_BYTES).min(self.now.len());
-            if let Some(kept) = self.kept.get_mut(sector * SECTOR_BYTES..end) {
-                kept.copy_from_slice(&self.now[sector * SECTOR_BYTES..end]);
-            }
-        }
-    }
-}
 
 #[derive(Debug)]
 struct Pending {
@@ -100,6 +38,8 @@ pub struct FaultyDisk {
     spares: VecDeque<Content>,
     /// To be set aside once its retirement is on the disk.
     retiring: Option<Content>,
+    /// A file that is being made.
+    making: Option<Content>,
     /// How many of those set aside are open.
     opened: usize,
     /// Set aside or removed, but the directory on the disk still names the segment.
@@ -210,6 +150,7 @@ impl FaultyDisk {
             segments: self.segments.clone(),
             spares: self.spares.clone(),
             retiring: self.retiring.clone(),
+            making: None,
             opened: self.opened,
             leaving: self.leaving.clone(),
             pending: Vec::new(),
@@ -221,7 +162,8 @@ impl FaultyDisk {
 
     /// Files there are, with those that are set aside.
     pub fn files(&self) -> usize {
-        self.segments.len() + self.spares.len() + usize::from(self.retiring.is_some())
+        let beside = self.retiring.iter().chain(&self.making).count();
+        self.segments.len() + self.spares.len() + beside
     }
 
     fn opens(&self) -> io::Result<()> {
@@ -363,6 +305,8 @@ impl Disk for FaultyDisk {
     }
 
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
+        // What was being made when the process ended has not its length, and goes.
+        self.making = None;
         // Those that an earlier start was about to set aside are there by their names.
         self.spares.extend(self.retiring.take());
         self.keep(Sectors::new(), &self.names(), self.begun);
@@ -370,15 +314,59 @@ impl Disk for FaultyDisk {
         Ok(self.spares.len() as u64)
     }
 
+    fn begin(&mut self, segment: u64, bytes: u64, taken: u64, header: &[u8]) -> io::Result<()> {
+        self.create(segment, bytes, header, false)?;
+        if let Some(content) = self.segments.get_mut(&segment) {
+            content.lacks_room = taken < bytes;
+        }
+        Ok(())
+    }
+
+    fn take_room(&mut self, segment: u64, _bytes: u64) -> io::Result<()> {
+        let Some(content) = self.segments.get_mut(&segment) else { return Self::missing() };
+        if content.lacks_room && self.faults.fail_create {
+            return Err(io::Error::from_raw_os_error(self.faults.errno));
+        }
+        content.lacks_room = false;
+        Ok(())
+    }
+
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         self.opens()?;
         if self.faults.fail_create {
+            self.making = None;
             return Err(io::Error::from_raw_os_error(self.faults.errno));
         }
-        let content = Content { now: vec![0; bytes as usize], ..Content::default() };
-        self.spares.push_back(Content { kept: content.now.clone(), ..content });
+        let made = self.making.take().unwrap_or_else(|| Content::zeroed(bytes));
+        self.spares.push_back(made);
         self.ready();
         Ok(())
+    }
+
+    fn begin_aside(&mut self, bytes: u64, tag: u64) -> Started {
+        assert!(self.making.is_none(), "files are made one at a time");
+        if let Err(error) = self.opens() {
+            return Started::Done(-error.raw_os_error().unwrap_or(libc::EIO));
+        }
+        let result = if self.faults.fail_create { -self.faults.errno } else { 0 };
+        if !self.faults.late && result == 0 {
+            self.spares.push_back(Content::zeroed(bytes));
+            self.ready();
+        } else if self.faults.late {
+            self.making = Some(Content::zeroed(bytes));
+        }
+        let (syncs, keeps, names) = (None, Sectors::new(), Vec::new());
+        self.end(self.faults.late, Pending { tag, result, syncs, began: 0, keeps, names })
+    }
+
+    fn end_aside(&mut self, result: i32) -> io::Result<bool> {
+        let Some(made) = self.making.take() else { return Ok(false) };
+        if result < 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+        self.spares.push_back(made);
+        self.ready();
+        Ok(true)
     }
 
     fn drop_spare(&mut self) -> io::Result<()> {
@@ -399,6 +387,11 @@ impl Disk for FaultyDisk {
         let content = Content { was: Some(segment), ..content };
         self.retiring = Some(content).filter(|_| keep);
         Ok(keep)
+    }
+
+    fn unlink(&mut self, _segment: u64, _tag: u64) -> Started {
+        // It went when it was retired.
+        Started::Done(0)
     }
 
     fn retired(&mut self) {

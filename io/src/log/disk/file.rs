@@ -11,6 +11,7 @@ use crate::log::data_dir::identity::new_id;
 use crate::log::data_dir::layout::shard_path;
 use crate::log::format::segment::file_name;
 use std::collections::VecDeque;
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -36,8 +37,33 @@ struct Spare {
     handle: Option<Handle>,
 }
 
+/// A file that the ring makes room for.
+#[derive(Debug)]
+struct Making {
+    /// None once it has been set aside or given up before the ring was done.
+    name: Option<String>,
+    /// The ring names it until the end.
+    file: File,
+    bytes: u64,
+}
+
+/// The name in an operation of the ring, which reads it until the operation is over.
+#[derive(Debug, Default)]
+struct NameInUse(Option<CString>);
+
+impl Drop for NameInUse {
+    fn drop(&mut self) {
+        // The ring may still read it.
+        std::mem::forget(self.0.take());
+    }
+}
+
+/// In `written` mode, writes up to this long are done at once: the kernel has copied them before a thread of its own
+/// would have been woken. Longer ones would hold the shard for milliseconds.
+const WRITE_AT_ONCE_BYTES: usize = 1 << 20;
+
 /// Segment files in the directory of one shard. In `written` mode blocks go out with an inline
-/// `pwrite`; all else is queued for the shard's ring, see [`take_ops`](Self::take_ops).
+/// `pwrite`, unless they are long; all else is queued for the shard's ring, see [`take_ops`](Self::take_ops).
 #[derive(Debug)]
 pub struct FileDisk {
     /// Where it was when it was opened, for the start. Later only `directory` leads to it.
@@ -50,6 +76,10 @@ pub struct FileDisk {
     spares: VecDeque<Spare>,
     /// A file that is set aside once the directory has been synced.
     retiring: Option<Spare>,
+    /// The file that is to be set aside next.
+    making: Option<Box<Making>>,
+    /// The file that is being removed.
+    unlinking: NameInUse,
     next_spare: u64,
     ops: Vec<DiskOp>,
 }
@@ -65,7 +95,20 @@ impl FileDisk {
         let directory = Arc::new(Directory::open(&path)?);
         let handles = Handles::new(Arc::clone(&directory), FILES_OPEN);
         let (spares, ops) = (VecDeque::new(), Vec::new());
-        Ok(Self { path, directory, mode, handles, spares, retiring: None, next_spare: 0, ops })
+        let (retiring, making, unlinking) = (None, None, NameInUse::default());
+        let next_spare = 0;
+        Ok(Self {
+            path,
+            directory,
+            mode,
+            handles,
+            spares,
+            retiring,
+            making,
+            unlinking,
+            next_spare,
+            ops,
+        })
     }
 
     /// From now on as many files are open at a time, besides those of segments that take blocks and the next
@@ -79,9 +122,9 @@ impl FileDisk {
     /// How many descriptors such a disk takes at most, with so many files open.
     pub const fn descriptors_max(files_open: usize) -> usize {
         // Two for each that takes blocks or is next, for blocks go around the cache in `synced` mode. One takes
-        // blocks, one is made ready for them and one may wait for its last sync.
+        // blocks, one is made ready for them and one may wait for its last sync. Another one is being made.
         const ACTIVE: usize = 3;
-        1 + files_open + 2 * (ACTIVE + SPARES_OPEN)
+        2 + files_open + 2 * (ACTIVE + SPARES_OPEN)
     }
 
     /// Segment files that are open.
@@ -102,15 +145,67 @@ impl FileDisk {
         }
     }
 
+    /// Writes before it returns: bytes done, or a negative errno.
+    pub(crate) fn write_now(&mut self, segment: u64, offset: u64, bytes: &[u8]) -> Started {
+        let written = self.handles.get(segment);
+        let written = written.and_then(|file| file.buffered.write_at(bytes, offset));
+        Started::Done(written.map_or_else(|error| -errno(&error), |bytes| bytes as i32))
+    }
+
     fn new_spare(&mut self) -> String {
         self.next_spare += 1;
         format!("{:016x}{SPARE}", self.next_spare)
     }
 
-    fn create_file(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<Handle> {
+    fn new_empty(&mut self, name: &str) -> io::Result<File> {
+        let Self { directory, handles, .. } = self;
+        handles.with_descriptor(|| {
+            directory.open_file(name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
+        })
+    }
+
+    /// A file is set aside if it has its room, and removed if it has not.
+    fn took_room(&mut self, name: String, made: io::Result<()>) -> io::Result<()> {
+        if let Err(error) = made {
+            // What is left of it takes room that others need; the error above tells the rest.
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                let _ = self.directory.remove(&name);
+            }
+            return Err(error);
+        }
+        self.spares.push_back(Spare { name, handle: None });
+        self.open_ahead();
+        Ok(())
+    }
+
+    /// A new file of `bytes`, of which the room of the first `taken` is taken.
+    fn create_file(
+        &mut self,
+        segment: u64,
+        (bytes, taken): (u64, u64),
+        header: &[u8],
+    ) -> io::Result<()> {
+        let made = self.make_file(segment, (bytes, taken), header);
+        let made = made.map(|handle| self.handles.insert(segment, handle));
+        // A half-made file would be in the way of the next attempt; the error says what it could not take.
+        if made.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::AlreadyExists) {
+            let _ = self.directory.remove(&file_name(segment));
+        }
+        made.map(drop)
+    }
+
+    fn make_file(
+        &mut self,
+        segment: u64,
+        (bytes, taken): (u64, u64),
+        header: &[u8],
+    ) -> io::Result<Handle> {
         let (name, mode) = (file_name(segment), self.mode);
         let directory = Arc::clone(&self.directory);
-        let buffered = self.handles.with_descriptor(|| new_file(&directory, &name, bytes))?;
+        let buffered = self.handles.with_descriptor(|| new_file(&directory, &name, taken))?;
+        if taken < bytes {
+            buffered.set_len(bytes)?;
+        }
         buffered.write_all_at(header, 0)?;
         let direct = self.handles.with_descriptor(|| open_direct(&directory, &name, mode))?;
         Ok(Handle { buffered, direct })
@@ -213,20 +308,15 @@ impl Disk for FileDisk {
             self.open_ahead();
             return Ok(());
         }
-        match self.create_file(segment, bytes, header) {
-            Ok(handle) => {
-                self.handles.insert(segment, handle);
-                Ok(())
-            }
-            Err(error) => {
-                // A half-made file would be in the way of the next attempt; the error above says what it
-                // could not take.
-                if error.kind() != io::ErrorKind::AlreadyExists {
-                    let _ = self.directory.remove(&file_name(segment));
-                }
-                Err(error)
-            }
-        }
+        self.create_file(segment, (bytes, bytes), header)
+    }
+
+    fn begin(&mut self, segment: u64, bytes: u64, taken: u64, header: &[u8]) -> io::Result<()> {
+        self.create_file(segment, (bytes, taken), header)
+    }
+
+    fn take_room(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        preallocate(&self.handles.get(segment)?.buffered, bytes)
     }
 
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
@@ -249,23 +339,49 @@ impl Disk for FileDisk {
     }
 
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
-        let name = self.new_spare();
-        let Self { directory, handles, .. } = self;
-        if let Err(error) = handles.with_descriptor(|| new_file(directory, &name, bytes)) {
-            // What is left of it takes room that others need; the error above tells the rest.
-            if error.kind() != io::ErrorKind::AlreadyExists {
-                let _ = directory.remove(&name);
+        let begun = self.making.as_mut().and_then(|making| Some((making.name.take()?, making)));
+        let (name, made) = match begun {
+            // Two may take the same room for one file: the second finds it taken.
+            Some((name, making)) => (name, preallocate(&making.file, bytes)),
+            None => {
+                let name = self.new_spare();
+                let made = self.new_empty(&name).and_then(|file| preallocate(&file, bytes));
+                (name, made)
             }
-            return Err(error);
+        };
+        self.took_room(name, made)
+    }
+
+    fn begin_aside(&mut self, bytes: u64, tag: u64) -> Started {
+        let name = self.new_spare();
+        match self.new_empty(&name) {
+            Ok(file) => {
+                let kind = DiskOpKind::Allocate { fd: file.as_raw_fd(), bytes };
+                self.making = Some(Box::new(Making { name: Some(name), file, bytes }));
+                self.ops.push(DiskOp { kind, tag });
+                Started::Pending
+            }
+            Err(error) => Started::Done(-errno(&error)),
         }
-        self.spares.push_back(Spare { name, handle: None });
-        self.open_ahead();
-        Ok(())
+    }
+
+    fn end_aside(&mut self, result: i32) -> io::Result<bool> {
+        let Some(making) = self.making.take() else { return Ok(false) };
+        let Making { name, file, bytes } = *making;
+        let Some(name) = name else { return Ok(false) };
+        let made = match -result {
+            libc::EINTR | libc::EAGAIN | libc::EOPNOTSUPP => preallocate(&file, bytes),
+            errno if errno > 0 => Err(io::Error::from_raw_os_error(errno)),
+            _ => Ok(()),
+        };
+        self.took_room(name, made).map(|()| true)
     }
 
     fn drop_spare(&mut self) -> io::Result<()> {
-        let Some(spare) = self.spares.pop_back() else { return Ok(()) };
-        unless_absent(self.directory.remove(&spare.name))
+        let Some(spare) = self.spares.back() else { return Ok(()) };
+        unless_absent(self.directory.remove(&spare.name))?;
+        self.spares.pop_back();
+        Ok(())
     }
 
     fn ready(&mut self) -> u64 {
@@ -289,7 +405,6 @@ impl Disk for FileDisk {
         self.handles.remove(segment);
         let place = file_name(segment);
         if !keep {
-            unless_absent(self.directory.remove(&place))?;
             return Ok(false);
         }
         let name = self.new_spare();
@@ -307,7 +422,18 @@ impl Disk for FileDisk {
         Ok(true)
     }
 
+    fn unlink(&mut self, segment: u64, tag: u64) -> Started {
+        let name = match CString::new(file_name(segment)) {
+            Ok(name) => name,
+            Err(error) => return Started::Done(-errno(&error.into())),
+        };
+        let fd = self.directory.file().as_raw_fd();
+        let name = self.unlinking.0.insert(name).as_ptr();
+        self.queue(DiskOpKind::Unlink { fd, name }, tag, None)
+    }
+
     fn retired(&mut self) {
+        self.unlinking.0 = None;
         self.spares.extend(self.retiring.take());
         self.open_ahead();
     }
@@ -365,13 +491,18 @@ impl Disk for FileDisk {
     }
 
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
-        let file = self.handles.get(segment)?;
         let zeros = vec![0; bytes.min(REWRITE_BYTES)];
+        let mut there = zeros.clone();
         for at in (0..bytes).step_by(REWRITE_BYTES) {
-            let zeros = &zeros[..zeros.len().min(bytes - at)];
-            file.buffered.write_all_at(zeros, offset + at as u64)?;
+            let wanted = zeros.len().min(bytes - at);
+            let (zeros, there) = (&zeros[..wanted], &mut there[..wanted]);
+            // What was never written has zeros without room, and is to need none.
+            let read = self.read_at(segment, offset + at as u64, there)?;
+            if read < wanted || there != zeros {
+                self.handles.get(segment)?.buffered.write_all_at(zeros, offset + at as u64)?;
+            }
         }
-        file.buffered.sync_all()
+        self.handles.get(segment)?.buffered.sync_all()
     }
 
     fn reopen(&mut self, segment: u64) -> io::Result<()> {
@@ -400,20 +531,16 @@ impl Disk for FileDisk {
             Ok(file) => file,
             Err(error) => return Started::Done(-errno(&error)),
         };
-        if let Some(direct) = &file.direct {
-            let kind = DiskOpKind::Write {
-                fd: direct.as_raw_fd(),
-                offset,
-                ptr: bytes.as_ptr(),
-                len: bytes.len() as u32,
-                dsync: durable,
-            };
-            return self.queue(kind, tag, Some(segment));
-        }
-        match file.buffered.write_at(bytes, offset) {
-            Ok(bytes) => Started::Done(bytes as i32),
-            Err(error) => Started::Done(-errno(&error)),
-        }
+        let (fd, apart) = match &file.direct {
+            Some(direct) => (direct.as_raw_fd(), false),
+            None if bytes.len() <= WRITE_AT_ONCE_BYTES => {
+                return self.write_now(segment, offset, bytes);
+            }
+            None => (file.buffered.as_raw_fd(), true),
+        };
+        let (ptr, len) = (bytes.as_ptr(), bytes.len() as u32);
+        let kind = DiskOpKind::Write { fd, offset, ptr, len, dsync: durable, apart };
+        self.queue(kind, tag, Some(segment))
     }
 
     fn sync(&mut self, target: SyncTarget, tag: u64) -> Started {
@@ -451,5 +578,7 @@ impl Drop for FileDisk {
             // Held for ever, so never closed.
             std::mem::forget(Arc::clone(&self.directory));
         }
+        // The ring may still name it.
+        std::mem::forget(self.making.take());
     }
 }

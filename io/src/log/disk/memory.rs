@@ -39,6 +39,14 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn begin(&mut self, segment: u64, bytes: u64, _taken: u64, header: &[u8]) -> io::Result<()> {
+        self.create(segment, bytes, header, false)
+    }
+
+    fn take_room(&mut self, _segment: u64, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     fn spares(&mut self, _bytes: u64) -> io::Result<u64> {
         Ok(self.spares.len() as u64)
     }
@@ -46,6 +54,16 @@ impl Disk for MemoryDisk {
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         self.spares.push_back(vec![0; bytes as usize]);
         Ok(())
+    }
+
+    fn begin_aside(&mut self, bytes: u64, _tag: u64) -> Started {
+        self.spares.push_back(vec![0; bytes as usize]);
+        Started::Done(0)
+    }
+
+    fn end_aside(&mut self, _result: i32) -> io::Result<bool> {
+        // It was over when it had begun.
+        Ok(false)
     }
 
     fn drop_spare(&mut self) -> io::Result<()> {
@@ -65,6 +83,11 @@ impl Disk for MemoryDisk {
         let content = self.segments.remove(&segment);
         self.spares.extend(content.filter(|_| keep));
         Ok(keep)
+    }
+
+    fn unlink(&mut self, _segment: u64, _tag: u64) -> Started {
+        // It went when it was retired.
+        Started::Done(0)
     }
 
     fn retired(&mut self) {}

@@ -11,6 +11,7 @@
 //! | `file` | files by the ring of the shard |
 //! | `handles` | open descriptors |
 //! | `memory` | a disk in memory, for tests |
+//! | `regular` | opens files only: no pipes, no devices |
 
 pub(super) mod blocking;
 pub(super) mod directory;
@@ -18,7 +19,9 @@ pub(super) mod faulty;
 pub(super) mod file;
 pub(super) mod handles;
 pub(super) mod memory;
+pub(super) mod regular;
 
+use std::ffi::c_char;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -54,12 +57,27 @@ pub trait Disk {
     /// (`ENOENT`) counts no longer.
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()>;
 
+    /// Makes a segment of a new file as [`Disk::create`] does, and takes the room of no more than its first `taken` bytes:
+    /// that of the rest comes by [`Disk::take_room`].
+    fn begin(&mut self, segment: u64, bytes: u64, taken: u64, header: &[u8]) -> io::Result<()>;
+
+    /// Takes the room of the first `bytes` of a segment from the file system, as far as it has not.
+    fn take_room(&mut self, segment: u64, bytes: u64) -> io::Result<()>;
+
     /// How many files of `bytes` are set aside, and makes their names durable: each may have been a segment
     /// that would come back. Removes those of another length. For the start.
     fn spares(&mut self, bytes: u64) -> io::Result<u64>;
 
-    /// Sets one more file aside, its room taken from the file system.
+    /// Sets one more file aside, its room taken from the file system: the one that is being made, if there is one. Blocking.
     fn set_aside(&mut self, bytes: u64) -> io::Result<()>;
+
+    /// Begins to make one more file, which takes a file system milliseconds that a turn does not have. One at a time. If it is
+    /// not pending it is set aside, or failed.
+    fn begin_aside(&mut self, bytes: u64, tag: u64) -> Started;
+
+    /// The file that was being made is set aside, if `result` says that it has its room. False if it has been set aside or
+    /// given up since by [`Disk::set_aside`].
+    fn end_aside(&mut self, result: i32) -> io::Result<bool>;
 
     /// Removes the file that was set aside last, if there is one.
     fn drop_spare(&mut self) -> io::Result<()>;
@@ -71,10 +89,14 @@ pub trait Disk {
     /// Bytes that the file system still has; 0 if nobody can tell.
     fn free_bytes(&mut self) -> u64;
 
-    /// The segment is needed no more: its file is closed, and set aside if `keep`, else removed. What
+    /// The segment is needed no more: its file is closed, and set aside if `keep`. What
     /// was set aside is not used before [`Disk::retired`]: until then the segment may come back.
-    /// Answers whether it was set aside: a file that a backup still uses is not.
+    /// Answers whether it was set aside: a file that a backup still uses is not. What was not is to be unlinked.
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool>;
+
+    /// Removes the file of a segment that was retired and not set aside, if it is there. A file system frees the blocks
+    /// of a file for milliseconds, which a turn does not have.
+    fn unlink(&mut self, segment: u64, tag: u64) -> Started;
 
     /// The directory has been synced since the last segment was retired: its file may be used, if it was
     /// set aside.
@@ -151,16 +173,18 @@ pub struct DiskOp {
 pub enum DiskOpKind {
     /// `write(fd, ptr, len)` at `offset`, with `RWF_DSYNC` if `dsync`.
     Write {
-        /// The segment's file, opened with `O_DIRECT` where the file system has it.
+        /// The segment's file: opened with `O_DIRECT` where the file system has it, if writes are durable.
         fd: RawFd,
         /// Byte offset in the file.
         offset: u64,
-        /// Page-aligned memory of the log.
+        /// Memory of the log; page-aligned for a file that was opened with `O_DIRECT`.
         ptr: *const u8,
         /// Bytes to write.
         len: u32,
         /// Whether completion must mean durable.
         dsync: bool,
+        /// Whether the kernel copies so many bytes that a thread of its own is to do it.
+        apart: bool,
     },
     /// `fdatasync(fd)`, or `fsync(fd)` if not `data_only`.
     Sync {
@@ -179,5 +203,19 @@ pub enum DiskOpKind {
         ptr: *mut u8,
         /// Bytes to read.
         len: u32,
+    },
+    /// `fallocate(fd, bytes)` from the front.
+    Allocate {
+        /// A file that is to be a segment.
+        fd: RawFd,
+        /// Its length then.
+        bytes: u64,
+    },
+    /// `unlinkat(fd, name)`.
+    Unlink {
+        /// The directory.
+        fd: RawFd,
+        /// A name in it that ends with a zero: memory of the log.
+        name: *const c_char,
     },
 }

@@ -220,14 +220,38 @@ const fn link(chained: u32, record_crc: u32) -> u32 {
     chained.rotate_left(1) ^ record_crc
 }
 
-/// Puts the checksum into every record of a body whose lengths are in place. Takes the header's
-/// checksum and returns the next block's `prev`.
-pub(crate) fn seal_records(salt: Salt, start: Position, body: &mut [u8], header_crc: u32) -> u32 {
+/// The end of a record whose checksum is known: of these bytes, by themselves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownTail {
+    pub(crate) bytes: usize,
+    pub(crate) crc: u32,
+}
+
+/// The checksum of a record, of which only what is before its known tail is gone over.
+fn record_crc_before(salt: Salt, position: Position, record: &[u8], tail: KnownTail) -> u32 {
+    let front = record_crc(salt, position, &record[..record.len() - tail.bytes]);
+    crc32c::crc32c_combine(front, tail.crc, tail.bytes)
+}
+
+/// Puts the checksum into every record of a body whose lengths are in place, the first of which may have a tail that is
+/// known. Takes the header's checksum and returns the next block's `prev`.
+pub(crate) fn seal_records(
+    salt: Salt,
+    start: Position,
+    body: &mut [u8],
+    header_crc: u32,
+    mut tail: Option<KnownTail>,
+) -> u32 {
     let mut chained = header_crc;
     let mut at = 0;
     while at < body.len() {
         let end = at + u32_at(body, at) as usize;
-        let crc = record_crc(salt, start.plus(at as u64), &body[at..end]);
+        let (record, position) = (&body[at..end], start.plus(at as u64));
+        let crc = match tail.take() {
+            Some(tail) => record_crc_before(salt, position, record, tail),
+            None => record_crc(salt, position, record),
+        };
+        debug_assert_eq!(crc, record_crc(salt, position, record), "a known tail is what it was");
         body[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
         chained = link(chained, crc);
         at = end;
@@ -352,7 +376,7 @@ mod tests {
         let salts = [Salt::NONE, Salt(Some(0)), Salt(Some(1))];
         for salt in salts {
             let here = Position(4096);
-            let chained = seal_records(salt, here, &mut body, 5);
+            let chained = seal_records(salt, here, &mut body, 5, None);
             assert_eq!(check_records(salt, here, &body, 2, 5), Ok(chained));
             assert!(check_records(salt, here, &body, 1, 5).is_err());
             for other in [0, 4095, 4097, 4096 + (1 << 26), 4096 + (1 << 32)] {
@@ -364,6 +388,23 @@ mod tests {
         }
         let found: Vec<_> = records(Position(4096), &body).collect();
         assert_eq!(found, [(Position(4096), &[][..]), (Position(4104), &[0x5a; 12][..])]);
+    }
+
+    #[test]
+    fn a_record_whose_tail_was_summed_up_before_has_the_checksum_that_it_would_have() {
+        for (head, tail) in [(8, 0), (8, 1), (30, 70_000)] {
+            let mut body = vec![0; head + tail];
+            body[..4].copy_from_slice(&((head + tail) as u32).to_le_bytes());
+            body[head..].fill(0x5a);
+            let known = KnownTail { bytes: tail, crc: crc32c::crc32c(&body[head..]) };
+            let mut plain = body.clone();
+            for salt in [Salt::NONE, Salt(Some(3))] {
+                let here = Position(4096);
+                let chained = seal_records(salt, here, &mut body, 5, Some(known));
+                assert_eq!(chained, seal_records(salt, here, &mut plain, 5, None));
+                assert!(body == plain && check_records(salt, here, &body, 1, 5) == Ok(chained));
+            }
+        }
     }
 
     #[test]

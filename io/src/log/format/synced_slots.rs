@@ -10,12 +10,12 @@ use super::block::{HeaderFault, Put, checked_header, u16_at, u32_at, u64_at};
 use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
 use crate::log::Mode;
+use crate::log::disk::regular;
 use crate::log::disk::{Disk, Started};
 use crate::log::error::LogError;
 use crate::log::write::aligned::{Buffer, PAGE_BYTES};
 use crate::log::write::preallocate::{RETRIES_MAX, is_passing};
 use crate::log::write::segment_pool::Lack;
-use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -80,7 +80,7 @@ pub(crate) fn claim(page: &[u8], header: &SegmentHeader) -> Position {
 
 /// Takes back what the header page of a file says beside its header, durably: for a copy that ends before the log does.
 pub fn clear_claims(path: &Path) -> io::Result<()> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let file = regular::open_to_change(path)?;
     let mut page = [0; PAGE_BYTES];
     file.read_exact_at(&mut page, 0)?;
     if SegmentHeader::decode(&page).is_ok_and(|header| header.salt != Salt::NONE) {
@@ -166,7 +166,7 @@ impl Slots {
     }
 
     /// Whether the end of the log, at `end`, is said, and said durably.
-    pub(crate) fn tell_end(&self, end: Position) -> bool {
+    pub(crate) fn has_durable_end(&self, end: Position) -> bool {
         self.clean && self.claimed == end && self.in_flight.is_none() && !self.unsynced
     }
 

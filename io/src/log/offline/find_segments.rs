@@ -6,6 +6,7 @@
 use super::damage::{Damage, Kind};
 use super::inspection::{InspectError, Inspection, Subject};
 use crate::log::disk::file::SPARE;
+use crate::log::disk::regular;
 use crate::log::error::OpenError;
 use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use crate::log::format::block::{BLOCK_HEADER_BYTES, HeaderFault};
@@ -32,7 +33,7 @@ impl Source for Files {
         let file = match &self.open {
             Some((number, file)) if *number == segment => file,
             _ => {
-                let file = File::open(self.directory.join(file_name(segment)))?;
+                let file = regular::open(&self.directory.join(file_name(segment)))?;
                 &self.open.insert((segment, file)).1
             }
         };

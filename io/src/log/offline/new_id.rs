@@ -2,11 +2,11 @@
 //!
 //! Knows the two places of a segment that bear the number, its header and its mark; its blocks do not.
 
+use crate::log::disk::regular;
 use crate::log::format::address::SEGMENT_HEADER_BYTES;
 use crate::log::format::salt::Salt;
 use crate::log::format::segment::{HEADER_BYTES, LONG_HEADER_BYTES, SegmentHeader};
 use crate::log::format::successor_mark::{Own, SUCCESSOR_MARK_BYTES, SuccessorMark};
-use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// Makes a segment of the directory `from` one of the directory `to`, durably. A file that is none of
 /// `from`'s stays as it is: a look at it says so.
 pub fn give_id(path: &Path, from: u64, to: u64) -> io::Result<()> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let file = regular::open_to_change(path)?;
     let file_bytes = file.metadata()?.len();
     if file_bytes < SEGMENT_HEADER_BYTES {
         return Ok(());

@@ -12,6 +12,7 @@
 use super::damage::{Damage, Gap, Kind};
 use super::inspection::{Inspection, Subject};
 use crate::log::data_dir::identity::new_id;
+use crate::log::disk::regular;
 use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use crate::log::format::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use crate::log::format::chain::{BLOCK_ALIGN_BYTES, Mark};
@@ -112,7 +113,8 @@ impl Repairer<'_> {
             File::open(&draft)?.sync_all()?;
             fs::rename(&draft, &path)?;
         }
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+        let mut options = OpenOptions::new();
+        regular::open_with(&path, options.read(true).write(true).create(true).truncate(false))
     }
 
     /// Gives files the names of the segments that they are.

@@ -129,6 +129,8 @@ pub(crate) struct Recoverer<'a, D, F> {
     is_begun: bool,
     /// Of all files.
     pub(crate) bytes_max: u64,
+    /// Of the first file of a log without records, if not all of it.
+    pub(crate) first_bytes: u64,
     pub(crate) disk: &'a mut D,
     pub(crate) replay: F,
     pub(crate) reader: BlockReader,
@@ -148,6 +150,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             log_id: config.log_id,
             is_begun: config.is_begun,
             bytes_max: config.bytes_max,
+            first_bytes: config.first_bytes,
             disk,
             replay,
             reader: BlockReader::new(geometry, config.shard),

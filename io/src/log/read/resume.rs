@@ -42,7 +42,7 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         walked: &[Walked],
     ) -> Result<Option<usize>, OpenError> {
         let Some(place) = self.resumable(found, walked) else { return Ok(None) };
-        let gives = self.gives_another(found);
+        let gives = self.gives_another(found, kept(walked) == 0);
         let gives =
             gives.map_err(|source| OpenError::Io { what: "making a segment".into(), source })?;
         Ok((!gives).then_some(place))
@@ -70,19 +70,22 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         fits.then_some(last)
     }
 
-    /// Whether there is a file to be had for the one that a new segment would take.
-    fn gives_another(&mut self, found: &[Found]) -> io::Result<bool> {
+    /// Whether there is a file to be had for the one that a new segment would take: less than a whole one, if the log has
+    /// no records.
+    fn gives_another(&mut self, found: &[Found], is_bare: bool) -> io::Result<bool> {
         let bytes = self.geometry.segment_bytes;
         let spares = self.disk.spares(bytes)?;
         let there = found.iter().map(|segment| segment.file_bytes).sum::<u64>() + spares * bytes;
         if there.saturating_add(bytes) > self.bytes_max {
             return Ok(false);
         }
-        match self.disk.set_aside(bytes) {
+        let is_small = is_bare && self.first_bytes > 0;
+        let wanted = if is_small { self.first_bytes } else { bytes };
+        match self.disk.set_aside(wanted) {
             Err(error) if error.raw_os_error().and_then(Lack::of).is_some() => return Ok(false),
             made => made?,
         }
-        if spares == 0 {
+        if spares == 0 || is_small {
             // One that was never written is better made as a segment.
             self.disk.drop_spare()?;
         }

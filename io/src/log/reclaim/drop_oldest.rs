@@ -7,9 +7,9 @@ use crate::log::Counters;
 use crate::log::disk::{Disk, Started, SyncTarget};
 use crate::log::error::LogError;
 use crate::log::format::segment::file_name;
-use crate::log::write::segment_pool::{InUse, Retirement};
+use crate::log::write::segment_pool::{InUse, RETRY_MS, Retirement, Stuck};
 use crate::log::write::write_buffer::WriteBuffer;
-use crate::log::write::writer::{TAG_RETIRED, Writer};
+use crate::log::write::writer::{TAG_RETIRED, TAG_UNLINKED, Writer};
 
 impl Writer {
     /// The oldest segment, if it is complete and on the disk.
@@ -29,7 +29,8 @@ impl Writer {
         }
         // The log must say so before the file goes, or its absence would look like a loss.
         counters.notes += u64::from(buffer.close_or_note());
-        self.retiring = Some(Retirement { segment, until: buffer.head(), retired: None });
+        let until = buffer.head();
+        self.retiring = Some(Retirement { segment, until, retired: None, stuck: None });
     }
 
     /// Lets a segment go once all that was to be kept of it is on the disk.
@@ -41,23 +42,74 @@ impl Writer {
     ) -> Result<(), LogError> {
         let Some(retiring) = self.retiring else { return Ok(()) };
         let InUse { number, file_bytes, .. } = retiring.segment;
-        let due = retiring.retired.is_none() && retiring.until <= self.synced;
+        let due = match retiring.stuck {
+            Some(stuck) => stuck.retry_ms.is_some_and(|retry_ms| retry_ms <= self.now_ms),
+            None => retiring.retired.is_none() && retiring.until <= self.synced,
+        };
         if !due || self.is_closing() || is_read(number) || self.slots.is_at(number) {
             return Ok(());
         }
-        let room_max = self.reserve_bytes + self.geometry.segment_bytes;
         let keep = file_bytes == self.geometry.segment_bytes
-            && self.pool.room_bytes(self.written) < room_max;
-        let keep = disk.retire(number, keep).map_err(|error| LogError {
-            operation: "retirement",
-            file: file_name(number),
-            errno: error.raw_os_error().unwrap_or(libc::EIO),
-        })?;
-        self.retiring = Some(Retirement { retired: Some(keep), ..retiring });
-        counters.dropped += 1;
-        counters.dropped_bytes += file_bytes;
-        if !keep {
-            counters.disk_bytes -= file_bytes;
+            && self.pool.room_bytes(self.written) < self.pool.kept_bytes(self.reserve_bytes);
+        let mut stuck = retiring.stuck.map(|stuck| Stuck { retry_ms: None, ..stuck });
+        let keep = match retiring.retired {
+            Some(keep) => keep,
+            None => match disk.retire(number, keep) {
+                Ok(keep) => {
+                    counters.dropped += 1;
+                    counters.dropped_bytes += file_bytes;
+                    keep
+                }
+                Err(error) => {
+                    self.is_stuck(error.raw_os_error().unwrap_or(libc::EIO), counters);
+                    return Ok(());
+                }
+            },
+        };
+        if keep {
+            stuck = None;
+        }
+        self.retiring = Some(Retirement { retired: Some(keep), stuck, ..retiring });
+        let unlinking = if keep { Started::Done(0) } else { disk.unlink(number, TAG_UNLINKED) };
+        match unlinking {
+            Started::Done(result) => self.unlinked(result, disk, counters),
+            Started::Pending => Ok(()),
+        }
+    }
+
+    /// The file of the oldest segment cannot be removed, which may pass. Nothing of it is needed, so the log goes on, and tries
+    /// again in a while. No other segment goes before: a start that finds it wants all that come behind it.
+    fn is_stuck(&mut self, errno: i32, counters: &mut Counters) {
+        counters.removal_failures += 1;
+        let retry_ms = Some(self.now_ms + RETRY_MS);
+        if let Some(retiring) = &mut self.retiring {
+            retiring.stuck = Some(Stuck { errno, retry_ms });
+        }
+    }
+
+    /// The oldest segment that could not be removed at the last attempt, and why.
+    pub(crate) fn stuck(&self) -> Option<LogError> {
+        let Retirement { segment, stuck, .. } = self.retiring?;
+        let file = file_name(segment.number);
+        stuck.map(|stuck| LogError { operation: "removal", file, errno: stuck.errno })
+    }
+
+    /// The segment's file has gone from its place.
+    pub(crate) fn unlinked(
+        &mut self,
+        result: i32,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<(), LogError> {
+        let Some(retiring) = &mut self.retiring else { panic!("no segment was retired") };
+        // It was to go, and another process has removed it.
+        if result < 0 && result != -libc::ENOENT {
+            self.is_stuck(-result, counters);
+            return Ok(());
+        }
+        retiring.stuck = None;
+        if retiring.retired == Some(false) {
+            counters.disk_bytes -= retiring.segment.file_bytes;
         }
         if let Started::Done(result) = disk.sync(SyncTarget::Directory, TAG_RETIRED) {
             self.retired(result, disk)?;

@@ -14,14 +14,17 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// idles costs nothing. Its address never changes.
 #[derive(Debug)]
 pub(crate) struct Buffer {
+    /// The mapping.
     start: NonNull<u8>,
     bytes: usize,
+    /// What of its front is not part of the buffer.
+    skipped: usize,
 }
 
 impl Buffer {
     /// A buffer of no bytes: a placeholder that costs nothing.
     pub(crate) const fn empty() -> Self {
-        Self { start: NonNull::dangling(), bytes: 0 }
+        Self { start: NonNull::dangling(), bytes: 0, skipped: 0 }
     }
 
     /// At least `bytes`, rounded up to whole pages.
@@ -44,9 +47,21 @@ impl Buffer {
         };
         let start = (start != libc::MAP_FAILED).then(|| NonNull::new(start.cast())).flatten();
         match start {
-            Some(start) => Self { start, bytes },
+            Some(start) => Self { start, bytes, skipped: 0 },
             None => panic!("no memory for {bytes} bytes of log: {}", io::Error::last_os_error()),
         }
+    }
+
+    /// The same without so many bytes of its front, wherever the rest then begins.
+    pub(crate) fn without_front(mut self, bytes: usize) -> Self {
+        assert!(bytes <= self.len(), "only what is there is left out");
+        self.skipped += bytes;
+        self
+    }
+
+    /// Whether it begins on a page.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.skipped == 0
     }
 }
 
@@ -55,8 +70,12 @@ impl Deref for Buffer {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the mapping is readable, initialised (the kernel zeroes it), `bytes` long, and
-        // lives as long as `self`; an empty buffer is a dangling pointer with length 0.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+        // lives as long as `self`, and no more than that is left out of its front; an empty buffer is a dangling
+        // pointer with length 0.
+        unsafe {
+            let front = self.start.as_ptr().add(self.skipped);
+            std::slice::from_raw_parts(front, self.bytes - self.skipped)
+        }
     }
 }
 
@@ -64,7 +83,10 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `&mut self` makes this the only slice in the program. The
         // kernel may read parts of it for a write in flight; those parts are not changed (see WriteBuffer).
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+        unsafe {
+            let front = self.start.as_ptr().add(self.skipped);
+            std::slice::from_raw_parts_mut(front, self.bytes - self.skipped)
+        }
     }
 }
 
@@ -91,5 +113,9 @@ mod tests {
         buffer[8191] = 7;
         assert_eq!(buffer[8191], 7);
         assert!(Buffer::empty().is_empty());
+        let mut rest = buffer.without_front(8190);
+        assert_eq!((rest.len(), rest[1], rest.is_whole()), (2, 7, false));
+        rest[0] = 9;
+        assert_eq!(rest[..], [9, 7]);
     }
 }

@@ -41,6 +41,7 @@ impl Writer {
         assert!(segment == left + 1, "segments follow each other");
         assert!(self.next_header.segment == segment, "a segment has the header of its own file");
         self.header = self.next_header;
+        counters.disk_bytes += self.pool.untaken_bytes();
         self.pool.entered(segment, self.written);
         if self.synced < self.written {
             self.left.push_back(Left { segment: left, end: self.written });

@@ -5,10 +5,12 @@
 //! image of a stretch of the address space, so that a block is written from where it was built.
 
 use super::aligned::{Buffer, PAGE_BYTES};
+use super::staged::Staged;
 use crate::log::Mode;
 use crate::log::format::address::{Geometry, Position};
 use crate::log::format::block::{
-    BLOCK_HEADER_BYTES, BlockHeader, FLAG_SYNC, RECORD_HEADER_BYTES, seal_records, u32_at,
+    BLOCK_HEADER_BYTES, BlockHeader, FLAG_SYNC, KnownTail, RECORD_HEADER_BYTES, seal_records,
+    u32_at,
 };
 use crate::log::format::salt::Salts;
 use std::collections::VecDeque;
@@ -82,6 +84,8 @@ pub(crate) struct WriteBuffer {
     limit: usize,
     records: u32,
     flags: u32,
+    /// What is known of the end of the open block's first record.
+    tail: Option<KnownTail>,
     /// Where the next block starts, if the segment has room there.
     next: Position,
     /// The end of the last closed block.
@@ -118,6 +122,7 @@ impl WriteBuffer {
             limit: 0,
             records: 0,
             flags: 0,
+            tail: None,
             next,
             end,
             closed: VecDeque::new(),
@@ -140,6 +145,34 @@ impl WriteBuffer {
         self.records += 1;
         let record = &mut self.open.buffer[at..at + bytes];
         record[..4].copy_from_slice(&(bytes as u32).to_le_bytes());
+        (self.open.start.plus(at as u64), &mut record[RECORD_HEADER_BYTES..])
+    }
+
+    /// The same for a record whose end has been staged, in a block and memory of its own: its position and what is before
+    /// that end, to fill.
+    pub(crate) fn append_staged(
+        &mut self,
+        head_bytes: usize,
+        staged: Staged,
+    ) -> (Position, &mut [u8]) {
+        let tail = staged.tail();
+        let record_bytes = RECORD_HEADER_BYTES + head_bytes + tail.bytes;
+        let front = BLOCK_HEADER_BYTES + RECORD_HEADER_BYTES + head_bytes;
+        self.close_block();
+        self.go_where_fits(self.geometry.align((BLOCK_HEADER_BYTES + record_bytes) as u64));
+        // Writes around the page cache begin on a page.
+        let aligned = self.geometry.align_bytes >= PAGE_BYTES as u64;
+        let buffer = staged.into_buffer(front, aligned);
+        self.begin_chunk(buffer.len());
+        self.memory_bytes += buffer.len();
+        self.open.buffer = buffer;
+        self.begin_block();
+        self.fill = self.block + BLOCK_HEADER_BYTES + record_bytes;
+        assert!(self.fill <= self.limit, "what was staged has room behind it");
+        (self.records, self.tail) = (1, Some(tail));
+        let at = self.block + BLOCK_HEADER_BYTES;
+        let record = &mut self.open.buffer[at..at + RECORD_HEADER_BYTES + head_bytes];
+        record[..4].copy_from_slice(&(record_bytes as u32).to_le_bytes());
         (self.open.start.plus(at as u64), &mut record[RECORD_HEADER_BYTES..])
     }
 
@@ -297,33 +330,49 @@ impl WriteBuffer {
     /// Starts a block that may grow to at least `bytes`, in this chunk and segment or in new ones.
     fn open_block(&mut self, bytes: usize) {
         let bytes = self.geometry.align(bytes as u64);
-        let segment = self.geometry.segment_of(self.next);
-        if self.geometry.data_end_of(segment).0 - self.next.0 < bytes {
-            self.next = self.geometry.data_start_of(segment + 1);
-        }
+        self.go_where_fits(bytes);
         let contiguous = self.open.end() == self.next;
         if !contiguous || ((self.open.buffer.len() - self.open.used) as u64) < bytes {
             self.open_chunk(bytes as usize);
         }
+        self.begin_block();
+    }
+
+    /// The next block goes to the next segment if so many bytes do not fit this one.
+    fn go_where_fits(&mut self, bytes: u64) {
+        let segment = self.geometry.segment_of(self.next);
+        if self.geometry.data_end_of(segment).0 - self.next.0 < bytes {
+            self.next = self.geometry.data_start_of(segment + 1);
+        }
+    }
+
+    /// Starts a block behind what is used of the open chunk.
+    fn begin_block(&mut self) {
         let segment_end = self.geometry.data_end_of(self.geometry.segment_of(self.next));
         let room = (segment_end.0 - self.open.start.0).min(self.open.buffer.len() as u64);
         self.block = self.open.used;
         self.fill = self.block + BLOCK_HEADER_BYTES;
-        self.limit = room as usize;
+        // What was staged may end anywhere, and a block ends where a write may.
+        self.limit = (room & !(self.geometry.align_bytes - 1)) as usize;
     }
 
     /// Retires the open chunk and starts one at `next` with room for `bytes`.
     fn open_chunk(&mut self, bytes: usize) {
         let bytes = self.chunk_bytes.max(bytes.next_multiple_of(PAGE_BYTES));
+        self.begin_chunk(bytes);
+        let spare = if bytes == self.chunk_bytes { self.spare.take() } else { None };
+        self.open.buffer = spare.unwrap_or_else(|| Buffer::new(bytes));
+        self.memory_bytes += bytes;
+    }
+
+    /// Retires the open chunk, and makes room for one of so many bytes at `next`.
+    fn begin_chunk(&mut self, bytes: usize) {
         let fresh = Chunk { start: self.next, used: 0, buffer: Buffer::empty() };
         let filled = std::mem::replace(&mut self.open, fresh);
         if !filled.buffer.is_empty() {
             self.older.push_back(filled);
         }
         self.evict(bytes);
-        let spare = if bytes == self.chunk_bytes { self.spare.take() } else { None };
-        self.open.buffer = spare.unwrap_or_else(|| Buffer::new(bytes));
-        self.memory_bytes += bytes;
     }
 
     /// Lets the oldest chunks go until `bytes` more fit the budget, or only unwritten ones are left.
@@ -335,7 +384,7 @@ impl WriteBuffer {
             let Some(chunk) = self.older.pop_front() else { return };
             self.memory_bytes -= chunk.buffer.len();
             self.evictions += 1;
-            if chunk.buffer.len() == self.chunk_bytes {
+            if chunk.buffer.len() == self.chunk_bytes && chunk.buffer.is_whole() {
                 self.spare = Some(chunk.buffer);
             }
         }
@@ -368,7 +417,8 @@ impl WriteBuffer {
         };
         let crc = header.encode(&mut self.open.buffer[self.block..body]);
         let records = &mut self.open.buffer[body..self.fill];
-        self.chain.prev = seal_records(salt, start.plus(BLOCK_HEADER_BYTES as u64), records, crc);
+        let first = start.plus(BLOCK_HEADER_BYTES as u64);
+        self.chain.prev = seal_records(salt, first, records, crc, self.tail.take());
         self.chain.sequence += 1;
         self.end = start.plus(block_bytes);
         self.next = self.end;

@@ -6,7 +6,7 @@
 
 use super::preallocate;
 use super::preallocate::{Preparation, RETRIES_MAX, is_passing};
-use super::segment_pool::{Lack, Retirement, SegmentPool};
+use super::segment_pool::{Lack, Retirement, SegmentPool, TAG_ASIDE};
 use super::write_buffer::{Batch, WriteBuffer};
 use crate::log::disk::{Disk, Started, SyncTarget};
 use crate::log::error::LogError;
@@ -23,10 +23,11 @@ use std::sync::Arc;
 pub(crate) const TAG_WRITE: u64 = 1;
 pub(crate) const TAG_SYNC: u64 = 2;
 pub(crate) const TAG_RETIRED: u64 = 6;
+pub(crate) const TAG_UNLINKED: u64 = 8;
 
 /// Quiet time after which a note records what has been synced. Long enough that a busy log, whose
 /// next block says it anyway, writes none.
-const NOTE_IDLE_MS: u64 = 1000;
+const IDLE_MS: u64 = 1000;
 
 /// A batch on its way to the disk.
 #[derive(Debug)]
@@ -180,14 +181,22 @@ impl Writer {
         if self.failure.is_some() || self.is_writing() || self.sync.is_some() {
             return None;
         }
-        let retry = self.pool.try_again_ms();
+        let stuck = self.retiring.and_then(|retiring| retiring.stuck_until_ms());
+        let retry = self.pool.try_again_ms().into_iter().chain(stuck).min();
         let sync = self.dirty_since_ms.map(|since| since + self.fsync_interval_ms);
         if sync.is_some() && (self.awaits_name() || self.is_mark_syncing()) {
             return retry;
         }
-        let note = || self.wants_note(head).then_some(self.last_write_ms + NOTE_IDLE_MS);
+        let note = || self.wants_note(head).then_some(self.last_write_ms + IDLE_MS);
         let slots = self.slots.due_ms().filter(|_| self.segment <= self.named);
-        sync.or_else(note).into_iter().chain(slots).chain(retry).min()
+        let too_many = self.reserve_bytes > 0
+            && self.closing == Closing::No
+            && self.written == head
+            && self.pool.held.is_none()
+            && self.pool.has_too_many(head, self.reserve_bytes, true);
+        let given_back_ms = (self.last_write_ms + IDLE_MS).max(self.pool.kept_until_ms());
+        let back = too_many.then_some(given_back_ms);
+        sync.or_else(note).into_iter().chain(slots).chain(retry).chain(back).min()
     }
 
     /// One turn's worth: write what has been appended, sync what is due.
@@ -216,17 +225,18 @@ impl Writer {
             self.retire_due(disk, counters, is_read)?;
             self.settle_held();
             let is_held = self.pool.held.is_some();
-            if self.reserve_bytes > 0 && self.closing == Closing::No && !is_held {
-                self.pool.make_room(buffer.head(), self.reserve_bytes, disk, counters);
-                self.pool.try_again(disk, counters);
-                let given = self.pool.give_back(buffer.head(), self.reserve_bytes, disk, counters);
-                given.map_err(|error| LogError {
-                    operation: "removal",
-                    file: "a file that was set aside".into(),
-                    errno: error.raw_os_error().unwrap_or(libc::EIO),
-                })?;
+            if self.reserve_bytes > 0
+                && self.closing == Closing::No
+                && !is_held
+                && self.pool.is_whole(buffer.head(), disk, counters)
+            {
+                self.pool.keep_room(buffer.head(), self.reserve_bytes, disk, counters);
+                let is_idle =
+                    self.written == buffer.head() && now_ms >= self.last_write_ms + IDLE_MS;
+                let needs = (buffer.head(), self.reserve_bytes);
+                self.pool.give_back(needs, is_idle, disk, counters);
             }
-            if self.wants_note(buffer.head()) && now_ms >= self.last_write_ms + NOTE_IDLE_MS {
+            if self.wants_note(buffer.head()) && now_ms >= self.last_write_ms + IDLE_MS {
                 buffer.note(0);
                 counters.notes += 1;
                 self.write_blocks(buffer, disk, counters)?;
@@ -255,7 +265,7 @@ impl Writer {
             buffer.note(FLAG_CLOSED);
             self.flush(buffer, disk, counters, now_ms, is_read)?;
         }
-        let told = self.slots.tell_end(buffer.head());
+        let told = self.slots.has_durable_end(buffer.head());
         let said = self.closing == Closing::Last && told;
         Ok((said || self.closing == Closing::Unsaid) && self.is_still())
     }
@@ -288,9 +298,10 @@ impl Writer {
 
     fn is_still(&self) -> bool {
         let preparing = self.next.as_ref().is_some_and(Preparation::is_in_flight);
-        let retiring = self.retiring.is_some_and(|retiring| retiring.retired.is_some());
+        let retiring = self.retiring.is_some_and(|retiring| retiring.is_in_flight());
         let telling = self.slots.is_in_flight();
-        !self.is_writing() && self.sync.is_none() && !preparing && !retiring && !telling
+        let making = self.pool.is_making();
+        !self.is_writing() && self.sync.is_none() && !preparing && !retiring && !telling && !making
     }
 
     /// Whether a block write is in flight.
@@ -346,7 +357,13 @@ impl Writer {
         let outcome = match (tag, &mut self.next) {
             (TAG_WRITE, _) => self.write_done(result, buffer, disk, counters),
             (TAG_SYNC, _) => self.sync_done(result, buffer, disk),
+            (TAG_UNLINKED, _) => self.unlinked(result, disk, counters),
             (TAG_RETIRED, _) => self.retired(result, disk),
+            (TAG_ASIDE, _) => {
+                let wanted = (buffer.head(), self.reserve_bytes);
+                self.pool.made_one(result, wanted, disk, counters);
+                Ok(())
+            }
             (synced_slots::TAG, _) => {
                 let written = self.slots.written(result, self.now_ms);
                 self.note_unsaid_end();

@@ -55,7 +55,7 @@ impl Bed {
         let token_key = SecretKey::of_seed(u64::from(index));
         let mut shard = Shard::new(corq_shards::Config {
             token_key,
-            ..shard_config(&config(), u64::from(index))
+            ..shard_config(&config(), 1, u64::from(index))
         });
         shard.restart(NOW_MS);
         Self { shard, journal, effects: Effects::default() }
@@ -80,6 +80,7 @@ impl Bed {
             locked: true,
             lock_ttl_ms: 30_000,
             detach: false,
+            owner: None,
             group: None,
         };
         self.run(&Command::Pull(pull));
@@ -159,7 +160,7 @@ fn story(data: &DataDir) -> Vec<String> {
             ..LogConfig::new(index, Mode::Written)
         };
         let mut disk = BlockingDisk::open(data.path(), index).unwrap();
-        let mut shard = Shard::new(shard_config(&config(), 1));
+        let mut shard = Shard::new(shard_config(&config(), 1, 1));
         let mut records = BTreeMap::new();
         let replay = |position: Position, record: &[u8]| {
             records.insert(position.0, record.to_vec());

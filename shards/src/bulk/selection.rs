@@ -1,0 +1,69 @@
+//! Which jobs of a queue a bulk operation is about, and the search for them slice by slice.
+
+use super::{End, LOOKS_MAX, Removal};
+use crate::job::State;
+use crate::job::id::JobId;
+use crate::shard::Shard;
+
+impl Shard {
+    pub(super) fn removal(&mut self, now_ms: u64, name: &str, states: &[State]) -> Removal {
+        let queue = self.queues.find(name);
+        let is_end = |state: &State| matches!(state, State::Completed | State::Failed);
+        let below = |state| queue.map_or(0, |queue| self.end_of(queue, state));
+        let ended = states.iter().copied().filter(is_end);
+        Removal {
+            ended: ended.map(|state| (state, below(state))).collect(),
+            pending: states.iter().copied().filter(|state| !is_end(state)).collect(),
+            prioritized: false,
+            after: JobId::default(),
+            newest: self.ids.highest(),
+            began_ms: now_ms,
+            grace_ms: 0,
+            left: u64::MAX,
+            ids: None,
+            id_bytes: 0,
+            end: End::Untold,
+        }
+    }
+
+    /// Some of the jobs that have to go, and whether there are no more.
+    pub(super) fn find_victims(&self, queue: u32, removal: &mut Removal) -> (Vec<u32>, bool) {
+        let most = self.config.bulk_slice.min(removal.left) as usize;
+        let mut victims = Vec::new();
+        let (grace_ms, began_ms) = (removal.grace_ms, removal.began_ms);
+        // Ids can run ahead of the clock by a little, and no grace means no question of age.
+        let is_old = |since_ms: u64| grace_ms == 0 || since_ms.saturating_add(grace_ms) <= began_ms;
+        while let Some((state, below)) = removal.ended.last() {
+            let about = &self.queues[queue];
+            let ended = if *state == State::Completed { &about.completed } else { &about.failed };
+            let meant =
+                |&job: &u32| self.jobs.end_order(job) < *below && is_old(self.since_ms(job));
+            for job in ended.iter(&self.jobs).take_while(meant) {
+                if victims.len() == most {
+                    return (victims, false);
+                }
+                victims.push(job);
+            }
+            removal.ended.pop();
+        }
+        let jobs = &self.jobs.slab;
+        let push_order = self.queues[queue].push_order.behind(jobs, Some(removal.after));
+        for (looks, job) in push_order.enumerate() {
+            let about = &jobs[job];
+            if about.id > removal.newest {
+                break;
+            }
+            if looks == LOOKS_MAX || victims.len() == most {
+                return (victims, false);
+            }
+            removal.after = about.id;
+            let is_urgent =
+                removal.prioritized && about.state == State::Waiting && about.priority > 0;
+            let is_meant = is_urgent || removal.pending.has(about.state);
+            if is_meant && is_old(self.since_ms(job)) {
+                victims.push(job);
+            }
+        }
+        (victims, true)
+    }
+}

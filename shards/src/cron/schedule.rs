@@ -1,0 +1,226 @@
+//! One schedule: what it is made of, when it runs next, and what its jobs are pushed with.
+
+use crate::collections::slab::NONE;
+use crate::command::CronStanding;
+use crate::cron::expression::Plan;
+use crate::job::new_job::NewJob;
+use crate::log_record::cron::{CronRules, CronSet, job_of_template};
+use crate::log_record::location::LogRef;
+
+/// A run that is later than this, because the machine was stopped or the shard could not keep up, is
+/// passed over, as is one that the log has no room for, like those that fell due while the server was down.
+pub const LATE_MS_MAX: u64 = 10_000;
+
+/// One schedule.
+#[derive(Debug)]
+pub struct Cron {
+    /// Its name, unique on the server. Empty: a free entry.
+    pub name: Box<str>,
+    /// Where its jobs go.
+    pub queue: Box<str>,
+    /// The payload of its jobs, kept in memory: a run must not wait for the disk.
+    pub data: Box<[u8]>,
+    /// The expression, if it has one.
+    pub schedule: Option<Box<str>>,
+    /// The interval, if it has one.
+    pub repeat_every_ms: Option<u64>,
+    /// The zone, as given.
+    pub timezone: Option<Box<str>>,
+    /// Priority of its jobs.
+    pub priority: i32,
+    /// Runs after which it ends.
+    pub runs_max: Option<u64>,
+    /// Runs so far.
+    pub executions: u64,
+    /// Times it has been set; the higher of two schedules of one name is the true one.
+    pub version: u64,
+    /// Its next run, in milliseconds since the epoch.
+    pub next_run_ms: u64,
+    /// What else its jobs are pushed with, as in [`CronSet::template`].
+    pub(crate) template: Box<[u8]>,
+    /// By which rules it runs.
+    pub rules: CronRules,
+    /// The record that set it, or told all of it since.
+    pub(crate) set_in: LogRef,
+    pub(super) plan: Plan,
+    /// On its way to another shard: it runs no more here.
+    pub(super) held: bool,
+    /// It was due when too many were, and its time has been put off: that is kept for it.
+    pub(super) put_off: bool,
+    pub(super) timer: u32,
+}
+
+impl Default for Cron {
+    fn default() -> Self {
+        Self {
+            name: Box::default(),
+            queue: Box::default(),
+            data: Box::default(),
+            schedule: None,
+            repeat_every_ms: None,
+            timezone: None,
+            priority: 0,
+            runs_max: None,
+            executions: 0,
+            version: 0,
+            next_run_ms: 0,
+            template: Box::default(),
+            rules: CronRules::default(),
+            set_in: LogRef::default(),
+            plan: Plan::default(),
+            held: false,
+            put_off: false,
+            timer: NONE,
+        }
+    }
+}
+
+/// What [`Cron::template`] says of jobs.
+pub fn job_of(template: &[u8]) -> NewJob<'_> {
+    // It was read when it was set.
+    job_of_template(template).unwrap_or_default()
+}
+
+impl Cron {
+    /// The run after the one at `due_ms`: on its cadence, after `after_ms`, and not sooner than runs may follow each
+    /// other. One that was set when they might follow sooner leaves some out.
+    pub(super) fn next_after(
+        &self,
+        due_ms: u64,
+        after_ms: u64,
+        interval_min_ms: u64,
+    ) -> Option<u64> {
+        let soonest_ms = match self.plan {
+            Plan::Every(_) => due_ms.saturating_add(interval_min_ms.saturating_sub(1)),
+            Plan::At(..) => due_ms,
+        };
+        self.plan.next(due_ms, after_ms.max(soonest_ms))
+    }
+
+    /// When the next run is to be instead, if it is further away than any rule of this schedule puts it.
+    pub(super) fn brought_back_ms(&self, now_ms: u64) -> Option<u64> {
+        // Clocks are set back by this much all the time: a run that has been is not to come again.
+        let soon_ms = now_ms.saturating_add(LATE_MS_MAX);
+        let next_run_ms = match self.repeat_every_ms {
+            Some(every_ms) => {
+                // On its cadence.
+                let every_ms = every_ms.max(1);
+                let further_ms = self.next_run_ms.checked_sub(soon_ms.saturating_add(every_ms))?;
+                self.next_run_ms - (further_ms + LATE_MS_MAX).div_ceil(every_ms) * every_ms
+            }
+            None => {
+                let furthest_ms = self.plan.next(soon_ms, soon_ms)?;
+                if self.next_run_ms <= furthest_ms {
+                    return None;
+                }
+                self.plan.next(now_ms, now_ms)?
+            }
+        };
+        (next_run_ms < self.next_run_ms).then_some(next_run_ms.max(now_ms))
+    }
+
+    /// The first run that is left when it runs again: on its cadence.
+    pub(super) fn first_from_now_ms(&self, now_ms: u64) -> Option<u64> {
+        match self.plan {
+            Plan::Every(every_ms) if self.next_run_ms > now_ms => {
+                Some(self.next_run_ms - (self.next_run_ms - now_ms - 1) / every_ms * every_ms)
+            }
+            Plan::Every(_) => self.plan.next(self.next_run_ms, now_ms),
+            Plan::At(..) => self.plan.next(now_ms, now_ms),
+        }
+    }
+
+    /// The next runs after `after_ms`, if all goes well: as many as are left. What would be the next ones, if it is
+    /// disabled.
+    pub fn next_runs(
+        &self,
+        now_ms: u64,
+        after_ms: Option<u64>,
+        interval_min_ms: u64,
+    ) -> impl Iterator<Item = u64> + '_ {
+        let left = self.runs_max.map_or(u64::MAX, |most| most.saturating_sub(self.executions));
+        let next =
+            if self.is_enabled() { Some(self.next_run_ms) } else { self.first_from_now_ms(now_ms) };
+        let first = match after_ms {
+            Some(after_ms) if next.is_some_and(|next_ms| next_ms <= after_ms) => {
+                next.and_then(|next_ms| self.next_after(next_ms, after_ms, interval_min_ms))
+            }
+            _ => next,
+        };
+        let runs = std::iter::successors(first, move |&due_ms| {
+            self.next_after(due_ms, due_ms, interval_min_ms)
+        });
+        runs.take(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    /// Whether it runs when it is due.
+    pub(super) fn runs(&self) -> bool {
+        !self.held && self.is_enabled()
+    }
+
+    /// Whether it is enabled.
+    pub fn is_enabled(&self) -> bool {
+        !self.rules.disabled
+    }
+
+    /// What it keeps when it is set anew.
+    pub fn standing(&self) -> CronStanding {
+        let (executions, version) = (self.executions, self.version);
+        CronStanding { executions, version, disabled: self.rules.disabled }
+    }
+
+    /// All of it, as its record says it.
+    pub(super) fn told(&self) -> CronSet<'_> {
+        CronSet {
+            name: &self.name,
+            queue: &self.queue,
+            data: &self.data,
+            schedule: self.schedule.as_deref(),
+            repeat_every_ms: self.repeat_every_ms,
+            timezone: self.timezone.as_deref(),
+            priority: self.priority,
+            runs_max: self.runs_max,
+            executions: self.executions,
+            version: self.version,
+            next_run_ms: self.next_run_ms,
+            template: &self.template,
+            rules: self.rules,
+        }
+    }
+
+    /// Whether it makes up for runs that fell due while the server was down. That which was promised at once
+    /// comes in any case.
+    pub(super) fn makes_up(&self) -> bool {
+        self.rules.catch_up || self.rules.immediately && self.executions == 0
+    }
+
+    /// What its jobs are pushed with, beside payload and priority.
+    pub fn job(&self) -> NewJob<'_> {
+        job_of(&self.template)
+    }
+
+    /// The same, as it is kept: for [`job_of`].
+    pub fn template(&self) -> &[u8] {
+        &self.template
+    }
+
+    /// All that is durable of it, as text.
+    pub(crate) fn facts(&self) -> String {
+        format!(
+            "cron {} to {} {:?} {:?} {:?} priority {} ran {} of {:?} next {} version {} data {:x?} with {:x?} by {:?}",
+            self.name,
+            self.queue,
+            self.schedule,
+            self.repeat_every_ms,
+            self.timezone,
+            self.priority,
+            self.executions,
+            self.runs_max,
+            self.next_run_ms,
+            self.version,
+            self.data,
+            self.template,
+            self.rules,
+        )
+    }
+}

@@ -1,0 +1,63 @@
+//! How long the jobs of one queue have waited, in a few fixed buckets: there may be very many queues.
+
+/// Upper edges of the buckets, in milliseconds; one more bucket lies beyond.
+pub const EDGES_MS: [u64; 7] = [100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000];
+
+/// The waiting times of the jobs of one queue since it was made, or since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueWaits {
+    /// Deliveries in each bucket, not cumulated; the last is without an upper edge.
+    pub counts: [u64; EDGES_MS.len() + 1],
+    /// All waiting times together.
+    pub sum_ms: u64,
+}
+
+impl QueueWaits {
+    /// Counts a job that was delivered after so long.
+    #[inline]
+    pub fn note(&mut self, waited_ms: u64) {
+        let place = EDGES_MS.iter().position(|&edge_ms| waited_ms <= edge_ms);
+        self.counts[place.unwrap_or(EDGES_MS.len())] += 1;
+        self.sum_ms = self.sum_ms.saturating_add(waited_ms);
+    }
+
+    /// A time that so many hundredths of the waits do not exceed: the edge of a bucket, `u64::MAX` beyond the last. `None`
+    /// without any.
+    pub fn percentile_edge_ms(&self, hundredths: u64) -> Option<u64> {
+        let all = self.count();
+        let rank = (all * hundredths).div_ceil(100).max(1);
+        let mut below = 0;
+        let place = self.counts.iter().position(|count| {
+            below += count;
+            below >= rank
+        });
+        let edge_ms = |place: usize| EDGES_MS.get(place).copied().unwrap_or(u64::MAX);
+        place.filter(|_| all > 0).map(edge_ms)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_fall_into_their_buckets_edges_included() {
+        let mut waits = QueueWaits::default();
+        for edge_ms in EDGES_MS {
+            waits.note(edge_ms);
+        }
+        waits.note(0);
+        waits.note(EDGES_MS[6] + 1);
+        assert_eq!(waits.counts, [2, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(waits.percentile_edge_ms(1), Some(100));
+        assert_eq!(waits.percentile_edge_ms(50), Some(60_000));
+        assert_eq!(waits.percentile_edge_ms(99), Some(u64::MAX));
+        assert_eq!(QueueWaits::default().percentile_edge_ms(99), None);
+        assert_eq!((waits.count(), waits.sum_ms), (9, EDGES_MS.iter().sum::<u64>() + 86_400_001));
+    }
+}

@@ -1,0 +1,1 @@
+import{i as o,t}from"./chunk-BN5ST3SG.js";var a=o(()=>{let e=t.value,r=new Set;return e&&((e.role==="admin"||e.role==="read")&&(r.add("read"),e.queues||r.add("server")),e.role==="admin"&&!e.readOnly&&(r.add("change"),e.queues||r.add("operate"))),r});function i(e){return a.value.has(e)}export{i as a};

@@ -1,0 +1,1 @@
+import{h as t,i as s,j as a,k as m}from"./chunk-BN5ST3SG.js";var o=m("theme","system",["system","light","dark"]),e=window.matchMedia("(prefers-color-scheme: dark)"),c=t(e.matches);e.addEventListener("change",()=>c.value=e.matches);var r=s(()=>o.value==="system"?c.value?"dark":"light":o.value);a(()=>{document.documentElement.dataset.theme=r.value});export{o as a,r as b};

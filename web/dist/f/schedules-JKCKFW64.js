@@ -1,0 +1,1 @@
+import{e as a,f as b}from"./chunk-7E5AP6WG.js";import"./chunk-7U5XOWGT.js";import"./chunk-AB27KQBU.js";import"./chunk-XUBOJOBS.js";import"./chunk-LCTQWCYF.js";import"./chunk-UI66NQ4C.js";import"./chunk-7BWTD2MS.js";import"./chunk-P6GFXBZ6.js";import"./chunk-MFCNVKJH.js";import"./chunk-BN5ST3SG.js";export{b as Runs,a as default};

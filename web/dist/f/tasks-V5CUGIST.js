@@ -1,0 +1,1 @@
+import{b as a,c as b}from"./chunk-W7W6J5TX.js";import"./chunk-UI66NQ4C.js";import"./chunk-7BWTD2MS.js";import"./chunk-P6GFXBZ6.js";import"./chunk-MFCNVKJH.js";import"./chunk-BN5ST3SG.js";export{b as Tasks,a as bulk};
