@@ -62,6 +62,8 @@ pub struct Traced {
     pub trace: Option<Box<Trace>>,
     /// The number of its attempt, from 1.
     pub attempt: u32,
+    /// Earlier deliveries of the job in the millisecond in which this one began, which tells them apart.
+    pub again: u32,
     /// The worker that has it, as it calls itself.
     pub worker: Option<Box<str>>,
     /// What happened.
@@ -123,8 +125,17 @@ pub(crate) struct Tracer {
     pub(crate) sampling: Option<Sampling>,
     /// The queue of the last step: most follow one of the same queue, and share its name.
     pub(crate) queue: Option<Arc<str>>,
-    /// Since when jobs wait that did not come to wait by being due.
-    pub(crate) back: BTreeMap<JobId, u64>,
+    /// Jobs that wait since another time than that at which they were due, or whose attempts began and ended in this
+    /// millisecond.
+    pub(crate) back: BTreeMap<JobId, Back>,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Back {
+    /// Since when it waits; 0 for since it was due.
+    pub(crate) since_ms: u64,
+    /// Deliveries that began and ended in the millisecond in which the next one may begin.
+    pub(crate) again: u32,
 }
 
 impl Tracer {

@@ -4,7 +4,7 @@ use crate::dead_letter::reason::Cause;
 use crate::effect::Effects;
 use crate::job::State;
 use crate::shard::Shard;
-use crate::traced::{Sampling, Settled, Traced, Tracer, What};
+use crate::traced::{Back, Sampling, Settled, Traced, Tracer, What};
 
 /// Sampled jobs of which it is remembered since when they wait, if that is not the time at which they were due. When there
 /// are more, the oldest job counts as waiting since it was due.
@@ -46,8 +46,9 @@ impl Shard {
         if self.is_sampled(job) {
             let about = &self.jobs.slab[job];
             let due_ms = about.run_at_ms.max(about.id.made_at_ms());
-            let back_ms = self.tracer.back.remove(&about.id).unwrap_or(0);
-            let since_ms = due_ms.max(back_ms).min(at_ms);
+            let back = self.back_of(job);
+            let since_ms = due_ms.max(back.since_ms).min(at_ms);
+            self.note_back(job, Back { since_ms: 0, ..back });
             self.tell(at_ms, job, What::Pulled { since_ms }, effects);
         }
     }
@@ -66,10 +67,14 @@ impl Shard {
             let is_active = about.state == State::Active;
             let started_at_ms = is_active.then(|| self.leases[about.detail].started_at_ms);
             let how = how();
-            if is_active && goes_back_at_once(&how) {
-                self.trace_back(at_ms, job);
-            }
+            let since_ms = if goes_back_at_once(&how) { at_ms } else { 0 };
+            let is_end = matches!(how, Settled::Completed | Settled::Removed);
+            let ended_at_once = started_at_ms == Some(at_ms) && !is_end;
             self.tell(at_ms, job, What::Settled { started_at_ms, how }, effects);
+            if is_active {
+                let again = if ended_at_once { self.back_of(job).again + 1 } else { 0 };
+                self.note_back(job, Back { since_ms, again });
+            }
         }
     }
 
@@ -77,10 +82,24 @@ impl Shard {
     #[inline]
     pub(crate) fn trace_back(&mut self, at_ms: u64, job: u32) {
         if self.is_sampled(job) {
-            self.tracer.back.insert(self.jobs.slab[job].id, at_ms);
-            if self.tracer.back.len() > BACK_MAX {
-                self.tracer.back.pop_first();
-            }
+            let again = self.back_of(job).again;
+            self.note_back(job, Back { since_ms: at_ms, again });
+        }
+    }
+
+    fn back_of(&self, job: u32) -> Back {
+        self.tracer.back.get(&self.jobs.slab[job].id).copied().unwrap_or_default()
+    }
+
+    fn note_back(&mut self, job: u32, back: Back) {
+        let id = self.jobs.slab[job].id;
+        if (back.since_ms, back.again) == (0, 0) {
+            self.tracer.back.remove(&id);
+            return;
+        }
+        self.tracer.back.insert(id, back);
+        if self.tracer.back.len() > BACK_MAX {
+            self.tracer.back.pop_first();
         }
     }
 
@@ -90,6 +109,7 @@ impl Shard {
         let (id, queue) = (about.id, about.queue);
         let lease = (about.state == State::Active).then(|| &self.leases[about.detail]);
         let worker = lease.and_then(|lease| self.owner_of(lease)).map(Into::into);
+        let again = self.back_of(job).again;
         let attempt = u32::from(about.attempts) + u32::from(!about.state.is_end());
         let options = self.jobs.options_of(job);
         let custom_id = options.and_then(|has| has.custom_id.clone());
@@ -104,6 +124,7 @@ impl Shard {
             name,
             trace,
             attempt,
+            again,
             worker,
             what,
         });

@@ -107,9 +107,11 @@ impl Step {
 
     /// Writes its spans as fields of a `ScopeSpans`.
     pub(super) fn write(&self, out: &mut Message) {
-        let Traced { id, at_ms, .. } = self.traced;
+        let Traced { id, at_ms, again, .. } = self.traced;
         let (at_ns, done_ns) = (at_ms * NS_OF_MS, self.done_us * 1000);
         let enqueued = span_id(id, Lap::Enqueue, 0);
+        // Deliveries of the same millisecond are apart in bits that no time reaches.
+        let apart = |ms: u64| ms ^ u64::from(again) << 48;
         match &self.traced.what {
             What::Enqueued { payload_bytes } => {
                 let span = Span {
@@ -132,7 +134,7 @@ impl Step {
                     operation: "wait",
                     operation_type: None,
                     kind: Kind::Internal,
-                    id: span_id(id, Lap::Wait, at_ms),
+                    id: span_id(id, Lap::Wait, apart(at_ms)),
                     parent: Some(enqueued),
                     is_parent_remote: false,
                     from_ns: since_ms * NS_OF_MS,
@@ -142,7 +144,7 @@ impl Step {
                 self.write_span(out, &span, |span| self.write_attempt(span));
             }
             What::Settled { started_at_ms, how } => {
-                let run = started_at_ms.map(|started_ms| span_id(id, Lap::Run, started_ms));
+                let run = started_at_ms.map(|started_ms| span_id(id, Lap::Run, apart(started_ms)));
                 if let (Some(run), Some(started_ms)) = (run, started_at_ms) {
                     let span = Span {
                         operation: "run",
@@ -164,7 +166,7 @@ impl Step {
                     operation: "settle",
                     operation_type: Some("settle"),
                     kind: Kind::Server,
-                    id: span_id(id, Lap::Settle, started_at_ms.unwrap_or(at_ms)),
+                    id: span_id(id, Lap::Settle, apart(started_at_ms.unwrap_or(at_ms))),
                     parent: run.or(Some(enqueued)),
                     is_parent_remote: false,
                     from_ns: at_ns,
