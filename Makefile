@@ -9,9 +9,9 @@ run: ## Build and run the server, compiled for a short first build (settings are
 	@scripts/setup.sh
 	cargo run --profile try --bin corq -- serve
 
-test: ## Run every test: unit, protocol, end to end, crash, official clients
+test: ## Run every test that needs no other program: units, protocol, end to end, crash, simulator
 	@scripts/setup.sh
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} cargo test --workspace
+	@scripts/test.sh --workspace
 
 lint: ## Check format and lints; warnings are errors
 	@scripts/setup.sh
@@ -27,7 +27,7 @@ man: ## Write the manual pages into target/man
 fmt: ## Format the code
 	cargo fmt --all
 
-ci: lint docs test ## Everything that a change must pass
+ci: lint docs test ## Format, lints, documentation, tests; with `make judges` all that a change must pass
 
 flat: ## Measure whether the cost of a job depends on the backlog: server CPU us per job, 3 rounds
 	@scripts/setup.sh
@@ -124,21 +124,21 @@ page: ## Measure everything and write docs/benchmarks.md (ROUNDS, default 3; an 
 	scripts/page.sh $${ROUNDS:-3}
 
 crash: ## Kill the server 20 times per setting under load and reconcile every job
-	CORQ_CRASH_ROUNDS=20 cargo test --profile quick --test crash
+	CORQ_CRASH_ROUNDS=20 cargo test --profile quick -p corq-tests --test system crash::
 
 soak: ## An hour (SOAK_SECONDS) of load, kills, stops, full disks and a million connections; reconcile every job
-	CORQ_SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --profile quick --test crash faults_of_every_kind -- --nocapture
-	CORQ_CONNECTIONS=1000000 cargo test --profile quick --test hostile come_and_go -- --nocapture
+	CORQ_SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --profile quick -p corq-tests --test system faults_of_every_kind -- --nocapture
+	CORQ_CONNECTIONS=1000000 cargo test --profile quick -p corq-tests --test alone come_and_go -- --nocapture
 
 hang: ## Load two shards for five minutes; fails on a single late reply
-	CORQ_HANG_SECONDS=300 cargo test --profile quick --test hang -- --nocapture
+	CORQ_HANG_SECONDS=300 cargo test --profile quick -p corq-tests --test alone hang:: -- --nocapture
 
 turns: ## Measure the longest turn of every command at its bounds; fails above 5 ms (TURNS_ONLY=PUSH,Drain; a quiet machine)
 	@scripts/setup.sh
 	scripts/turns.sh
 
 hostile: ## Attack the HTTP port with 10,000 slow and malicious clients, measure the cost for others (a quiet machine)
-	CORQ_HOSTILE_CONNECTIONS=10000 CORQ_HOSTILE_SPEED=1 cargo test --profile quick --test hostile -- --nocapture
+	CORQ_HOSTILE_CONNECTIONS=10000 CORQ_HOSTILE_SPEED=1 cargo test --profile quick -p corq-tests --test alone hostile:: -- --nocapture
 
 sim: ## Simulate SEEDS schedules with crashes (default 20000), or replay one with its trace (SEED=42)
 ifdef SEED
@@ -157,9 +157,17 @@ mutants: ## Mutation tests of the engine: many hours for all of it (FILES="lease
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 	scripts/fuzz.sh
 
-judges: ## Run the official clients on 1 and 2 shards, WebSocket and SSE clients, schemathesis and a browser
-	CORQ_TEST_SHARDS=1 cargo test --test clients
-	CORQ_TEST_SHARDS=2 CORQ_JUDGE_EXAMPLES=100 CORQ_TEST_BROWSER=on cargo test --test clients
+JUDGE = CORQ_BIN=$${CORQ_BIN:-$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/corq-tested} scripts/test.sh --manifest-path tests/clients/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}
+judges: ## Run other people's programs against the server: official clients, browser, schemathesis, S3 (WHOLE=1: on 1 and 2 shards, more examples)
+	@scripts/setup.sh
+	cargo test --quiet --workspace --test system --no-run
+	cargo fmt --check --manifest-path tests/clients/Cargo.toml
+ifdef WHOLE
+	CORQ_TEST_SHARDS=1 $(JUDGE)
+	CORQ_TEST_SHARDS=2 CORQ_JUDGE_EXAMPLES=100 CORQ_TEST_BROWSER=on $(JUDGE)
+else
+	$(JUDGE)
+endif
 
 web: ## Check and build the dashboard: web/dist from web/src (needs Node.js)
 	scripts/web.sh

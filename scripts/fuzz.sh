@@ -9,7 +9,7 @@ command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked
 
 # One frame per command to begin with, made from the table of commands.
 FUZZ_SEEDS="$PWD/tests/fuzz/corpus/decoder" \
-    cargo test --quiet --package corq --test protocol -- --ignored write_fuzz_seeds
+    cargo test --quiet --package corq-tests --test protocol -- --ignored write_fuzz_seeds
 
 # The program that the target `server` speaks to; with its checks, which a release lacks.
 cargo build --bin corq

@@ -23,13 +23,6 @@ tree=$out/tree
 rm -rf "$tree"
 mkdir -p "$tree"
 git ls-files -z -co --exclude-standard | tar --null -T - -cf - | tar -mxf - -C "$tree"
-# All tests of the engine as one program: it is linked anew for each mutant.
-mkdir "$tree/shards/tests/all"
-for file in "$tree"/shards/tests/*.rs; do
-    name=$(basename "$file" .rs)
-    printf '#[path = "../%s.rs"]\nmod %s;\n' "$name" "$name"
-done > "$tree/shards/tests/all/main.rs"
-printf '\n[[test]]\nname = "all"\npath = "tests/all/main.rs"\n' >> "$tree/shards/Cargo.toml"
 CARGO_TARGET_DIR=$out/build
 export CARGO_TARGET_DIR
 

@@ -15,4 +15,4 @@ if [ -n "${TORTURE_SANITIZER:-}" ]; then
 fi
 
 CORQ_TORTURE_SECONDS=${TORTURE_SECONDS:-3600} CORQ_TORTURE_SEED=${TORTURE_SEED:-$(date +%s)} \
-    cargo test --test torture commands_of_every_kind -- --nocapture
+    cargo test -p corq-tests --test system commands_of_every_kind -- --nocapture

@@ -7,4 +7,4 @@ set -eu
 cd "$(dirname "$0")/.."
 
 CORQ_TURNS=full CORQ_TURNS_ONLY=${TURNS_ONLY:-} \
-    cargo test --release --test turns every_command -- --nocapture
+    cargo test --release -p corq-tests --test system every_command -- --nocapture

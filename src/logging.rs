@@ -59,6 +59,12 @@ pub fn start(config: &Config) {
             std::panic::set_hook(Box::new(|panic| tell(LogFormat::Json, &panic.to_string())));
         }
     }
+    // A shard that panicked has broken an invariant: no other thread may go on, in builds that unwind, too.
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::abort();
+    }));
 }
 
 /// Changes the lowest severity that is logged.

@@ -1,9 +1,7 @@
 //! Long commands. The fear: one that takes a job it should not, stops half-way, never ends, or keeps
 //! the other queues waiting.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, config, locked};
 use corq_shards::command::{Clean, Command, DlqScanRequest, Pull, RequestId, Token};
 use corq_shards::dead_letter::scan::{DlqScanFor, FailedFilter};
 use corq_shards::dependency::Standing;
@@ -13,7 +11,6 @@ use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
 use corq_shards::{BULK_OPERATIONS_MAX, Config, Out, SLICE};
-use support::{Bed, config, locked};
 
 const DRAIN: Command<'static> = Command::Drain { queue: "q" };
 const PURGE: Command<'static> = Command::PurgeFailed { queue: "q" };
@@ -531,7 +528,7 @@ fn bulk_operations_of_one_queue_keep_their_order_whenever_they_come() {
 #[test]
 fn a_timestamp_in_the_future_delays_no_job_without_a_delay() {
     let mut bed = Bed::new();
-    let made_at_ms = Some(support::START_MS + 60_000);
+    let made_at_ms = Some(crate::support::START_MS + 60_000);
     let extras = Some(Box::new(Extras { made_at_ms, ..Extras::default() }));
     let plain = bed.push("q", NewJob { extras: extras.clone(), ..NewJob::default() });
     let delayed = bed.push("q", NewJob { extras, delay_ms: 1, ..NewJob::default() });
@@ -544,7 +541,7 @@ fn a_timestamp_in_the_future_delays_no_job_without_a_delay() {
 fn a_grace_counts_from_the_timestamp_that_was_given() {
     let mut bed = Bed::new();
     let made = |ago_ms: u64| {
-        let made_at_ms = Some(support::START_MS - ago_ms);
+        let made_at_ms = Some(crate::support::START_MS - ago_ms);
         let extras = Some(Box::new(Extras { made_at_ms, ..Extras::default() }));
         NewJob { extras, ..NewJob::default() }
     };

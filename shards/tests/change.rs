@@ -1,9 +1,7 @@
 //! What is done to single jobs. The fear: a change in a state where it has no meaning, one that a
 //! restart forgets, and a caller who waits for an end that has long come.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, locked, outcome};
 use corq_shards::SLICE;
 use corq_shards::command::{Ack, Command, Fail, Pull, RequestId, Stack};
 use corq_shards::effect::{Ending, Refusal, Reply};
@@ -14,7 +12,6 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::Record;
 use corq_shards::log_record::job_change::Level;
 use corq_shards::queue::listing::{Listing, States};
-use support::{Bed, locked, outcome};
 
 fn change(bed: &mut Bed, job: JobId, change: Change<'_>) -> Result<(), Refusal> {
     let reply = bed.ask(1, &Command::Change { job, change });

@@ -1,9 +1,7 @@
 //! Starts with a clock that is right after one that was ahead. The fear: what was to happen in a second happens once the clock
 //! has come as far again, in years.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, SPAN_BITS};
 use corq_shards::command::{Command, GroupLimit, Limit, PerSpan, Pull};
 use corq_shards::cron::LATE_MS_MAX;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch};
@@ -15,7 +13,6 @@ use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::job::recurrence::Recurrence;
 use corq_shards::log_record::{Pushed, Record, kind_name};
-use support::{Bed, SPAN_BITS};
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
@@ -450,7 +447,7 @@ fn a_shorter_hold_and_a_longer_life_tell_of_a_clock_that_is_ahead() {
     // A job without an owner, whose life begins anew: no record tells that it was pulled.
     let job = bed.push("q", NewJob { data: b"1", ttl_ms: Some(HOUR_MS), ..NewJob::default() });
     bed.now_ms += 10 * DAY_MS;
-    bed.run(1, &Command::Pull(Pull { locked: false, ..support::locked("q") }));
+    bed.run(1, &Command::Pull(Pull { locked: false, ..crate::support::locked("q") }));
     bed.run(1, &Command::Change { job, change: Change::ToWait { token: None } });
     assert!(start_behind(&mut bed, 10 * DAY_MS).is_some());
 }

@@ -1,8 +1,6 @@
 //! Schedules inside one shard. The fear: a run that is lost, doubled or late for good.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, START_MS};
 use corq_shards::Config;
 use corq_shards::command::{Command, SetCron};
 use corq_shards::cron::LATE_MS_MAX;
@@ -11,7 +9,6 @@ use corq_shards::effect::Reply;
 use corq_shards::job::State;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::log_record::cron::CronRules;
-use support::{Bed, START_MS};
 
 fn every(name: &str, interval_ms: u64) -> SetCron<'_> {
     SetCron {
@@ -286,7 +283,7 @@ fn schedules_and_repeats_of_an_old_log_are_spaced_out_on_their_cadence_and_none_
 
 #[test]
 fn what_schedules_push_in_a_second_is_bounded_and_each_has_its_turn() {
-    let mut bed = Bed::with(Config { scheduled_per_second: 100, ..support::config(1) });
+    let mut bed = Bed::with(Config { scheduled_per_second: 100, ..crate::support::config(1) });
     bed.run(1, &Command::StartCrons);
     let names: Vec<String> = (0..70).map(|n| format!("c{n}")).collect();
     for name in &names {
@@ -314,7 +311,7 @@ fn what_schedules_push_in_a_second_is_bounded_and_each_has_its_turn() {
 
 #[test]
 fn repeated_jobs_count_among_what_is_pushed_in_a_second() {
-    let mut bed = Bed::with(Config { scheduled_per_second: 100, ..support::config(1) });
+    let mut bed = Bed::with(Config { scheduled_per_second: 100, ..crate::support::config(1) });
     let repeat = Some(Repeat { every_ms: 1, limit: None, count: 0 });
     let job = NewJob { repeat, remove_on_complete: true, ..NewJob::default() };
     bed.push_all("r", &vec![job; 50]);

@@ -1,9 +1,7 @@
 //! The rules of schedules. The fear: a run that overlaps another although it must not, one that is made up for
 //! twice, and a schedule that waits for workers who are there.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, START_MS, locked};
 use corq_shards::Config;
 use corq_shards::command::{Command, GroupPull, Only, Pull, SetCron};
 use corq_shards::cron::expression::Plan;
@@ -12,7 +10,6 @@ use corq_shards::job::State;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras};
 use corq_shards::log_record::cron::CronRules;
-use support::{Bed, START_MS, locked};
 
 fn every<'a>(rules: CronRules, job: Option<&'a NewJob<'a>>) -> SetCron<'a> {
     SetCron {
@@ -244,7 +241,7 @@ fn runs_that_are_passed_over_take_nothing_of_what_may_be_pushed_in_a_second() {
     for rules in
         [CronRules { skip_if_no_worker: true, ..NONE }, CronRules { prevent_overlap: true, ..NONE }]
     {
-        let mut bed = Bed::with(Config { scheduled_per_second: 1, ..support::config(1) });
+        let mut bed = Bed::with(Config { scheduled_per_second: 1, ..crate::support::config(1) });
         bed.run(1, &Command::StartCrons);
         let names = ["s0", "s1", "s2", "s3"];
         for name in names {

@@ -1,9 +1,7 @@
 //! Deduplication keys: the reply to a push that meets a holder in its own batch, and keys that any number of
 //! jobs hold.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, config, locked};
 use corq_shards::command::{Command, Pull};
 use corq_shards::effect::Reply;
 use corq_shards::event::Step;
@@ -13,7 +11,6 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras};
 use corq_shards::log_record::Record;
 use corq_shards::{Config, SLICE};
-use support::{Bed, config, locked};
 
 /// More holders of one key than a stack has frames for.
 const CROWD: usize = 20_000;

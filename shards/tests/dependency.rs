@@ -1,9 +1,7 @@
 //! Jobs that wait for jobs, as the shards of both see it. The fear: a dependent that runs too early,
 //! twice, or never.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, START_MS};
 use corq_shards::command::{Clean, Command};
 use corq_shards::dependency::{News, Notice, Standing, Unmet};
 use corq_shards::effect::Reply;
@@ -13,7 +11,6 @@ use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::query::LOOKS_PER_STEP;
-use support::{Bed, START_MS};
 
 fn unmet(on: &[JobId]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -151,7 +148,7 @@ fn what_a_failed_child_leaves_to_its_parent_keeps_nobody_else_waiting() {
     bed.run(0, &Command::Notice(watch));
     let report = bed.effects.reports[0].clone();
     assert_eq!(report.end, End::Failed(Policy::Ignore), "all is still there to be told");
-    support::family::deliver(&mut bed, &report);
+    crate::support::family::deliver(&mut bed, &report);
     bed.carry_notices();
     assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().unreported), (0, 0));
     bed.shard.audit().unwrap();
@@ -180,7 +177,7 @@ fn a_child_that_its_parent_gave_up_does_not_fail_it_though_a_crash_comes_between
     let watch = bed.shard.watches_to_renew().next().unwrap();
     bed.run(0, &Command::Notice(watch));
     let report = bed.effects.reports[0].clone();
-    support::family::deliver(&mut bed, &report);
+    crate::support::family::deliver(&mut bed, &report);
     bed.carry_notices();
     assert_eq!(bed.state(parent), Some(State::Waiting));
     assert_eq!(bed.shard.holdings().unreported, 0);
@@ -198,7 +195,7 @@ fn a_dependency_that_becomes_a_child_says_with_what_it_was_completed() {
     finish(&mut bed, "part");
     let report = bed.effects.reports[0].clone();
     assert_eq!((report.parent, report.end), (whole, End::Completed));
-    support::family::deliver(&mut bed, &report);
+    crate::support::family::deliver(&mut bed, &report);
     bed.carry_notices();
     assert_eq!(bed.state(whole), Some(State::Waiting));
     bed.shard.audit().unwrap();

@@ -1,9 +1,7 @@
 //! What listeners are told. The fear: a step that nobody hears of, that is heard twice, or in the
 //! wrong order.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::Bed;
 use corq_shards::command::{Ack, Clean, Command, Fail, SetCron};
 use corq_shards::cron::expression::Plan;
 use corq_shards::dependency::Unmet;
@@ -16,7 +14,6 @@ use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::log_record::cron::CronRules;
 use corq_shards::log_record::location::LogRef;
-use support::Bed;
 
 fn listening() -> Bed {
     let mut bed = Bed::new();
@@ -100,7 +97,8 @@ fn pushed_tells_the_data_the_queue_the_id_and_the_time() {
 #[test]
 fn pushed_is_told_of_each_job_of_a_push_and_before_a_worker_has_it() {
     let mut bed = listening();
-    let pull = corq_shards::command::Pull { timeout_ms: 9, count: 5, ..support::locked("q") };
+    let pull =
+        corq_shards::command::Pull { timeout_ms: 9, count: 5, ..crate::support::locked("q") };
     bed.run(1, &Command::Pull(pull));
     assert!(bed.effects.events.is_empty());
     let job = |data| NewJob { data, ..NewJob::default() };
@@ -379,7 +377,7 @@ fn a_wait_between_two_attempts_is_not_told_as_a_delay_when_a_child_ends_meanwhil
     bed.ack(child, Some(child_token)).unwrap();
     let reports = std::mem::take(&mut bed.effects.reports);
     for report in &reports {
-        support::family::deliver(&mut bed, report);
+        crate::support::family::deliver(&mut bed, report);
         assert!(heard(&bed).is_empty(), "{:?}", heard(&bed));
     }
     assert_eq!((reports.len(), bed.state(parent)), (1, Some(State::Delayed)));
@@ -416,7 +414,7 @@ fn paused_and_resumed_are_told_of_the_queue_once_each_and_before_what_follows() 
     let event = &bed.effects.events[0];
     assert_eq!((event.step, &*event.queue, &event.job), (Step::Paused, "p", &None));
     bed.data("p", b"1");
-    let pull = corq_shards::command::Pull { timeout_ms: 99, ..support::locked("p") };
+    let pull = corq_shards::command::Pull { timeout_ms: 99, ..crate::support::locked("p") };
     bed.run(2, &Command::Pull(pull));
     bed.run(1, &Command::Pause { queue: "p", paused: false });
     assert_eq!(heard(&bed), ["resumed", "pulled"]);
@@ -436,7 +434,7 @@ fn the_events_of_a_whole_life_come_in_its_order() {
     change(&mut bed, job, Change::Progress { progress: 50.0, message: None });
     life.append(&mut heard(&bed));
     // Another worker sleeps: it gets the job in the same call in which the first one fails it.
-    let pull = corq_shards::command::Pull { timeout_ms: 99, ..support::locked("q") };
+    let pull = corq_shards::command::Pull { timeout_ms: 99, ..crate::support::locked("q") };
     bed.run(2, &Command::Pull(pull));
     bed.fail(job, Some(token)).unwrap();
     life.append(&mut heard(&bed));

@@ -1,9 +1,7 @@
 //! Small promises, each by itself: a place in a line, a millisecond, a count that begins anew. The fear: what is
 //! nearly right, so that nobody misses it.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, SPAN_BITS, locked};
 use corq_shards::command::{Beat, Command, Limit, PerSpan, Pull, Token};
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Refusal, Reply};
@@ -12,7 +10,6 @@ use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras};
-use support::{Bed, SPAN_BITS, locked};
 
 /// A lock of so many milliseconds on the next job.
 fn pull_for(bed: &mut Bed, lock_ttl_ms: u32) -> (JobId, Token) {

@@ -1,9 +1,7 @@
 //! Why a job does not run. The fears: a reason that is missing, one that is not so, and a question that costs as much as its
 //! queue is long.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, START_MS, locked};
 use corq_shards::command::{Command, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::dependency::Unmet;
@@ -13,7 +11,6 @@ use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
-use support::{Bed, START_MS, locked};
 
 fn explain(bed: &Bed, job: JobId) -> Explanation<'_> {
     bed.shard.explain(bed.now_ms, bed.shard.find(job).unwrap())

@@ -1,9 +1,7 @@
 //! Flows, as one shard sees its part of them. The fear: a flow that was promised to be durable, and of which
 //! a loss of power leaves some jobs.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, config};
 use corq_shards::Config;
 use corq_shards::command::Command;
 use corq_shards::dependency::{News, Notice};
@@ -12,7 +10,6 @@ use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::{Pushed, Record};
-use support::{Bed, config};
 
 /// Stages a job of a flow of its own.
 fn stage(bed: &mut Bed, durable: bool) -> JobId {

@@ -1,11 +1,8 @@
 //! Groups of jobs. The fears: a group that starves another, a job too many of one, one that is never
 //! delivered again, and a queue that becomes slow because most of its groups may not run.
-#![allow(clippy::unwrap_used)]
 
-#[path = "groups/limits.rs"]
 mod limits;
-mod support;
-
+use crate::support::{Bed, locked};
 use corq_shards::command::{
     Command, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull, RequestId, Token,
 };
@@ -17,7 +14,6 @@ use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Dedup;
 use corq_shards::job::overrides::Extras;
-use support::{Bed, locked};
 
 const ANY: GroupPull<'_> = GroupPull { active_max: None, rate: None, only: Only::Any };
 

@@ -1,14 +1,11 @@
 //! The last day of a shard and its busiest queues, as real commands make it.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::Bed;
 use corq_shards::command::Command;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::stats::history::record::Sums;
 use corq_shards::stats::history::share::{Share, each_point};
 use corq_shards::stats::history::span::{STEP_MS, Span};
-use support::Bed;
 
 /// The points of a share.
 fn points(share: &Share, span: Span) -> Vec<Option<Sums>> {

@@ -1,14 +1,11 @@
 //! The life of a job inside one shard. The fear: a transition that loses, doubles or misorders a job.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, locked, outcome};
 use corq_shards::command::{Ack, Beat, Command, Limit, PerSpan, Pull};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::new_job::NewJob;
-use support::{Bed, locked, outcome};
 
 #[test]
 fn jobs_come_by_priority_then_lifo_then_fifo() {

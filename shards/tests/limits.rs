@@ -1,15 +1,12 @@
 //! Limits of a queue. The fear: one that lets a job too many through, or that never lets go.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, locked};
 use corq_shards::QUEUE_SETTINGS_MAX;
 use corq_shards::command::{Clean, Command, Limit, PerSpan, Pull};
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use corq_shards::job::new_job::NewJob;
-use support::{Bed, locked};
 
 fn limit(bed: &mut Bed, limit: Limit) {
     assert_eq!(bed.ask(1, &Command::Limit { queue: "q", limit }), Some(Reply::Done));

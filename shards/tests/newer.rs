@@ -1,12 +1,9 @@
 //! Records of a release that does not exist yet. The fear: an older one reads them as something else.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::Bed;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
 use corq_shards::log_record::{KINDS, Record};
-use support::Bed;
 
 /// Where the bits are that say which parts a job has.
 const PARTS_AT: usize = 2;

@@ -1,16 +1,13 @@
 //! Pieces of commands that are longer than a turn. The fear: what was judged for all of a command is not so any more when
 //! its last piece comes, and something is done that should not be, or refused that was promised.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::Bed;
 use corq_shards::Foresight;
 use corq_shards::command::{Ack, Command};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras};
-use support::Bed;
 
 fn grouped(most: u32) -> NewJob<'static> {
     NewJob { group_id: Some("g"), group_max: most, ..NewJob::default() }

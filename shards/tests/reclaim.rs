@@ -1,10 +1,7 @@
 //! The beginning of the log is given up. The fear: a restart that misses what was told only there.
-#![allow(clippy::unwrap_used)]
 
-#[path = "reclaim/attempts.rs"]
 mod attempts;
-mod support;
-
+use crate::support::{Bed, SPAN_BITS, config};
 use corq_shards::Config;
 use corq_shards::command::{Command, Fail, Limit, PerSpan, SetCron, Stack};
 use corq_shards::cron::expression::Plan;
@@ -21,7 +18,6 @@ use corq_shards::log_record::Record;
 use corq_shards::log_record::cron::CronRules;
 use corq_shards::log_record::job_change::Level;
 use corq_shards::log_record::snapshot::Kept;
-use support::{Bed, SPAN_BITS, config};
 
 const SPAN: usize = 1 << SPAN_BITS;
 

@@ -1,15 +1,12 @@
 //! Repeated jobs. The fear: a series that a crash ends, or splits in two.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, START_MS};
 use corq_shards::Config;
 use corq_shards::command::Command;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::recurrence::Recurrence;
 use corq_shards::job::{State, flags};
-use support::{Bed, START_MS};
 
 const EVERY: Repeat = Repeat { every_ms: 1000, limit: None, count: 0 };
 
@@ -65,7 +62,7 @@ fn runs_are_due_on_cadence_and_missed_slots_are_skipped() {
 
 #[test]
 fn a_run_for_which_too_many_come_is_late_and_the_next_is_on_cadence() {
-    let config = Config { scheduled_per_second: 1, ..support::config(1) };
+    let config = Config { scheduled_per_second: 1, ..crate::support::config(1) };
     let mut bed = Bed::with(config);
     let repeat = Some(Repeat { every_ms: 1500, limit: None, count: 0 });
     bed.push_all("q", &vec![NewJob { repeat, ..NewJob::default() }; 4]);

@@ -1,8 +1,7 @@
 //! Recovery against life. The fear: a restart that remembers something else than what was.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::life::step;
+use crate::support::{Bed, config, locked};
 use corq_shards::command::{Command, Pull};
 use corq_shards::dead_letter::policy::Rule;
 use corq_shards::dependency::Unmet;
@@ -20,8 +19,6 @@ use corq_shards::log_record::snapshot::Kept;
 use corq_shards::log_record::{Pushed, Record, Revived, Ruled};
 use corq_shards::{Config, SLICE};
 use std::collections::{BTreeMap, BTreeSet};
-use support::life::step;
-use support::{Bed, config, locked};
 
 /// The job that a record brought, if it did.
 fn brought_by(bytes: &[u8]) -> Option<JobId> {

@@ -1,8 +1,7 @@
 //! Another number of shards. The fear: a job, a setting or a place in a row that did not come along.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::life::step;
+use crate::support::{Bed, Memory, SPAN_BITS, config};
 use corq_shards::command::{Ack, Command, CronStanding, Limit, SetCron};
 use corq_shards::compaction::reshard::{Contents, Reshard};
 use corq_shards::cron::expression::Plan;
@@ -15,8 +14,6 @@ use corq_shards::log_record::cron::CronRules;
 use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::{Journal, Record};
 use corq_shards::{Config, Shard};
-use support::life::step;
-use support::{Bed, Memory, SPAN_BITS, config};
 
 /// Queues of three old shards. A queue is on one shard.
 const QUEUES: [[&str; 3]; 3] = [["a", "b", "c"], ["d", "e", "f"], ["g", "h", "i"]];

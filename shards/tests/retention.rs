@@ -1,16 +1,13 @@
 //! How many completed jobs are kept, and for how long, is a setting, and the next start may have another
 //! one. The fear: a start that reads its log otherwise than it was written, and loses or brings back jobs.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, config};
 use corq_shards::command::{Command, Fail};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::Record;
 use corq_shards::{Config, Shard};
-use support::{Bed, config};
 
 /// Pushes jobs and completes them, in order.
 fn completed(bed: &mut Bed, queue: &str, count: u32) -> Vec<JobId> {

@@ -1,9 +1,7 @@
 //! Rules of queues. The fear: a dead letter that goes too early or never, one that is tried for ever, and a
 //! rule that a restart forgets.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, START_MS, config, locked};
 use corq_shards::Config;
 use corq_shards::command::{Command, DlqScanRequest, Fail, Pull};
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
@@ -14,7 +12,6 @@ use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use support::{Bed, START_MS, config, locked};
 
 const NONE: DlqPatch = DlqPatch {
     auto_retry: None,

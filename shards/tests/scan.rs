@@ -1,16 +1,13 @@
 //! Pages of jobs by a cursor. The fears: a job that is missing or comes twice, and a page that costs as much as its queue is
 //! long.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::Bed;
 use corq_shards::command::Command;
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::queue::listing::{States, Views};
 use corq_shards::queue::scan::{Range, Scan, Wanted};
-use support::Bed;
 
 fn of_queue(newest_first: bool, wanted: Wanted) -> Scan {
     Scan { wanted, range: Range::Queue { name: "q".into(), newest_first, after: None } }

@@ -1,6 +1,5 @@
 //! Schedules against other implementations. The fear: a run at a wrong time, twice, or never, above all where
 //! clocks are set.
-#![allow(clippy::unwrap_used)]
 
 use chrono::{DateTime, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use chrono_tz::{TZ_VARIANTS, Tz};

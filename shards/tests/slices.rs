@@ -1,13 +1,9 @@
 //! What one call does at most, however much a command is about. The fear: a command of some bytes that holds its
 //! shard for as long as it likes. Steps are counted, never time.
-#![allow(clippy::unwrap_used)]
 
-#[path = "slices/groups.rs"]
 mod groups;
-#[path = "slices/pulls.rs"]
 mod pulls;
-mod support;
-
+use crate::support::{Bed, SPAN_BITS};
 use corq_shards::command::{Ack, Clean, Command, Pull, Token};
 use corq_shards::dependency::{News, Unmet};
 use corq_shards::effect::Reply;
@@ -17,7 +13,6 @@ use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::{Config, Out, SLICE};
-use support::{Bed, SPAN_BITS};
 
 /// As many as each of these commands is about.
 const MANY: usize = 20_000;
@@ -315,7 +310,7 @@ fn locks_of_a_connection_that_is_gone_do_not_stall_though_their_jobs_wait_for_th
 fn waits_that_end_together_end_in_slices() {
     let mut bed = Bed::new();
     for client in 0..MANY {
-        let pull = Pull { timeout_ms: 100, ..support::locked("a") };
+        let pull = Pull { timeout_ms: 100, ..crate::support::locked("a") };
         bed.run(client as u64, &Command::Pull(pull));
     }
     bed.now_ms += 100;
@@ -396,7 +391,7 @@ fn long_commands_on_a_queue_take_a_slice_at_a_time() {
         bed.shard.audit().unwrap();
     }
     for state in [State::Failed, State::Completed] {
-        let mut bed = Bed::with(Config { completed_max: 1 << 20, ..support::config(1) });
+        let mut bed = Bed::with(Config { completed_max: 1 << 20, ..crate::support::config(1) });
         push_many(&mut bed, "a", MANY, &NewJob { max_attempts: 1, ..NewJob::default() });
         for _ in 0..MANY / 500 {
             for (id, token) in bed.pull(1, "a", 500) {

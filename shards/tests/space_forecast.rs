@@ -1,9 +1,7 @@
 //! What jobs may still take of the log is known beforehand. The fear: a full disk on which what ends jobs
 //! needs more room than was kept for it.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, SPAN_BITS, config};
 use corq_shards::command::{Ack, Command, Fail, Limit, Token};
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch};
 use corq_shards::effect::Reply;
@@ -13,7 +11,6 @@ use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::log_record::job_change::Level;
 use corq_shards::{Config, Out};
-use support::{Bed, SPAN_BITS, config};
 
 const SPAN: usize = 1 << SPAN_BITS;
 const QUEUES: [&str; 3] = ["a", "b", "c"];

@@ -1,15 +1,12 @@
 //! Lock tokens: what is shown must fit, wherever it is shown, and no token tells anything of another.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, locked, outcome};
 use corq_shards::command::{Ack, Beat, Command, Fail, Pull, Token};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::{Chance, JobId};
 use std::collections::BTreeSet;
-use support::{Bed, locked, outcome};
 
 type Run = Box<dyn Fn(&mut Bed) -> Result<(), Refusal>>;
 

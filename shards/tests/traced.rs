@@ -1,16 +1,13 @@
 //! Steps of sampled jobs. The fear: a step that comes of one part of a job's life and not of another, an attempt that comes
 //! twice, and a wait that begins at another time than it did.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Bed, START_MS};
 use corq_shards::command::{Command, Fail};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::job::change::Change;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::trace::{NewTrace, TraceParent};
 use corq_shards::traced::{ERROR_BYTES_MAX, Sampling, Settled, Traced, What};
-use support::{Bed, START_MS};
 
 fn tracing() -> Bed {
     let mut bed = Bed::new();
@@ -85,6 +82,30 @@ fn nothing_is_told_of_jobs_that_are_not_sampled_nor_while_none_is() {
     bed.push("q", NewJob { trace: Some(trace(1)), ..NewJob::default() });
     bed.pull(1, "q", 1);
     assert!(bed.effects.traced.is_empty());
+}
+
+#[test]
+fn deliveries_of_one_millisecond_are_told_apart() {
+    let mut bed = tracing();
+    let job = NewJob { max_attempts: 3, backoff_ms: 0, ..NewJob::default() };
+    let id = bed.push("q", job);
+    let mut again = Vec::new();
+    for client in 1..=2 {
+        bed.pull(client, "q", 1);
+        again.push(bed.effects.traced[0].again);
+        bed.run(client, &Command::Disconnect);
+        again.push(bed.effects.traced[0].again);
+    }
+    let (_, token) = bed.pull(3, "q", 1)[0];
+    bed.fail(id, Some(token)).unwrap();
+    again.push(bed.effects.traced[0].again);
+    let (_, token) = bed.pull(3, "q", 1)[0];
+    again.push(bed.effects.traced[0].again);
+    bed.pass(1);
+    bed.ack(id, Some(token)).unwrap();
+    again.push(bed.effects.traced[0].again);
+    assert_eq!(again, [0, 0, 1, 1, 2, 3, 3]);
+    assert_eq!(bed.shard.traced_back(), 0);
 }
 
 #[test]

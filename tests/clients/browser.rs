@@ -25,7 +25,7 @@ pub(crate) fn browser() -> Option<String> {
         eprintln!("CORQ_TEST_BROWSER=off: no browser is tried");
         return None;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/judges.sh");
+    let script = Path::new(crate::ROOT).join("scripts/judges.sh");
     let output = Command::new(script).arg("browser").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {

@@ -16,7 +16,7 @@ pub(crate) fn home(version: &str) -> Option<PathBuf> {
 
 pub(crate) fn suite(home: &Path, port: u16) -> Command {
     let mut command = Command::new(home.join("node_modules/.bin/bun"));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/bun/suite.mjs");
+    let script = Path::new(crate::ROOT).join("tests/clients/bun/suite.mjs");
     command.current_dir(home).arg(script).arg(port.to_string());
     command
 }

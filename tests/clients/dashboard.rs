@@ -19,7 +19,7 @@ use crate::browser::browser;
 use crate::streams::judges_by;
 use crate::support::{Client, Server, Start, free_port, until};
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const ROOT: &str = crate::ROOT;
 
 /// The files below a directory, by their paths in it.
 fn files(dir: &Path) -> BTreeSet<PathBuf> {

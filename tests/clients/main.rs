@@ -1,15 +1,9 @@
-//! Our own client (`ours`), and other people's clients of this protocol, unmodified, against the real server: the crate
+//! Other people's clients of this protocol, unmodified, against the real server: the crate
 //! `bunqueue-client` here, the package of the same name for Python in `python/`, the one of npm at its last
 //! releases for version 2 and 3 of the protocol in `bun/`, WebSocket and SSE clients in `streams`, a browser, a stand-in for S3 that takes backups, an API tester that goes by the `OpenAPI` document, Prometheus' own tool for
 //! the metrics. The fear: a server that only our own
 //! tests can talk to.
 #![allow(clippy::unwrap_used)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../support/tls.rs"]
-mod secure;
 
 mod browser;
 mod bun;
@@ -18,12 +12,15 @@ mod dashboard_further;
 mod dashboard_live;
 mod moving;
 mod openapi;
-mod ours;
 mod promtool;
 mod python;
+#[path = "../support/tls.rs"]
+mod secure;
 mod spans;
 mod storage;
 mod streams;
+#[path = "../support/mod.rs"]
+mod support;
 mod tls;
 mod webhooks;
 
@@ -40,6 +37,9 @@ use bunqueue_client::{
 };
 
 use support::{Server, Start, until};
+
+/// The directory of the repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 fn options(server: &Server) -> ConnectionOptions {
     ConnectionOptions { host: "127.0.0.1".into(), port: server.tcp, ..Default::default() }

@@ -52,7 +52,7 @@ fn a_real_bullmq_is_imported_once_in_all_its_states_and_emptied_if_asked() {
     let port = free_port();
     let settings = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""];
     let _redis = start(Command::new(redis).args(settings), port);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/moving/bullmq.mjs");
+    let script = Path::new(crate::ROOT).join("tests/clients/moving/bullmq.mjs");
     let filled =
         Command::new("node").arg(script).arg(port.to_string()).current_dir(home).output().unwrap();
     assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));

@@ -16,7 +16,7 @@ const TOKEN: &str = "judges-token";
 #[test]
 fn schemathesis_finds_no_answer_that_the_openapi_document_does_not_describe() {
     let Some(schemathesis) = judges_by("api", "PYTHON") else { return };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(crate::ROOT);
     let server = Start::new().env("AUTH_TOKENS", TOKEN).start();
     let examples = std::env::var("CORQ_JUDGE_EXAMPLES").unwrap_or_else(|_| "20".to_owned());
     let scratch = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ fn is_described(document: &Value, schema: &Value, value: &Value, path: &str) {
 /// What made-up requests hardly ever see: a job that came to fail, and whose worker went silent.
 #[test]
 fn a_job_with_failed_attempts_has_no_field_that_the_openapi_document_does_not_describe() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(crate::ROOT);
     let text = std::fs::read_to_string(root.join("docs/openapi.yaml")).unwrap();
     let document: Value = serde_saphyr::from_str(&text).unwrap();
     let server = Server::start_default();

@@ -12,7 +12,7 @@ use crate::support::Server;
 /// Without the tool nothing is judged here; names and labels are in `tests/interface/watching.rs` anyway.
 #[test]
 fn every_alert_fires_for_what_it_is_meant_for_and_stays_quiet_otherwise() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(crate::ROOT);
     let output = Command::new(root.join("scripts/promtool.sh")).output().unwrap();
     if std::env::var("CORQ_TEST_PROMTOOL").is_ok_and(|value| value == "off")
         || !output.status.success()
@@ -39,7 +39,7 @@ fn promtool_has_no_complaint_about_the_metrics() {
         eprintln!("CORQ_TEST_PROMTOOL=off: the metrics are not judged");
         return;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/promtool.sh");
+    let script = Path::new(crate::ROOT).join("scripts/promtool.sh");
     let output = Command::new(script).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "scripts/promtool.sh failed:\n{said}");

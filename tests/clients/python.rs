@@ -13,7 +13,7 @@ pub(crate) fn interpreter() -> Option<String> {
         eprintln!("CORQ_TEST_PYTHON=off: the Python client is not tried");
         return None;
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(crate::ROOT);
     let output = Command::new(root.join("scripts/python-client.sh")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "scripts/python-client.sh failed:\n{said}");
@@ -22,7 +22,7 @@ pub(crate) fn interpreter() -> Option<String> {
 
 pub(crate) fn suite(interpreter: &str, port: u16) -> Command {
     let mut command = Command::new(interpreter);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python/suite.py");
+    let script = Path::new(crate::ROOT).join("tests/clients/python/suite.py");
     command.arg(script).arg(port.to_string());
     command
 }

@@ -10,7 +10,7 @@ use crate::support::Start;
 #[test]
 fn the_packages_of_opentelemetry_read_the_spans_and_their_clients_are_part_of_the_trace() {
     let Some(python) = interpreter() else { return };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python/spans.py");
+    let script = Path::new(crate::ROOT).join("tests/clients/python/spans.py");
     let mut child = Command::new(python)
         .arg(script)
         .stdin(Stdio::piped())

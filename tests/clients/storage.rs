@@ -33,7 +33,7 @@ impl Storage {
             eprintln!("CORQ_TEST_STORAGE=off: backups in buckets are not tried");
             return None;
         }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = Path::new(crate::ROOT);
         let installed = Command::new(root.join("scripts/storage-stand-in.sh")).output().unwrap();
         let said = String::from_utf8_lossy(&installed.stderr);
         assert!(installed.status.success(), "scripts/storage-stand-in.sh failed:\n{said}");

@@ -20,7 +20,7 @@ pub(crate) fn judges_by(kind: &str, switch: &str) -> Option<String> {
         eprintln!("{switch}=off: {kind} is not tried");
         return None;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/judges.sh");
+    let script = Path::new(crate::ROOT).join("scripts/judges.sh");
     let output = Command::new(script).arg(kind).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "scripts/judges.sh {kind} failed:\n{said}");
@@ -28,7 +28,7 @@ pub(crate) fn judges_by(kind: &str, switch: &str) -> Option<String> {
 }
 
 fn run(command: &mut Command, script: &str, server: &Server) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let script = Path::new(crate::ROOT).join(script);
     let output = command.arg(script).arg(server.http.to_string()).arg(TOKEN).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));

@@ -88,7 +88,7 @@ fn the_client_on_npm_works_over_tls() {
 fn python_clients_of_sse_and_websocket_work_over_tls() {
     let Some(python) = judges("python") else { return };
     let House { authority, server } = house(Start::new().env("AUTH_TOKENS", TOKEN));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python/streams.py");
+    let script = Path::new(crate::ROOT).join("tests/clients/python/streams.py");
     let mut python = Command::new(python);
     python.arg(script).arg(server.http.to_string()).arg(TOKEN);
     passes(python.env("CORQ_TEST_CA", authority.path()));

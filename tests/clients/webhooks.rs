@@ -29,7 +29,7 @@ impl Judge {
             eprintln!("CORQ_TEST_PYTHON=off: the receiver in Python is not tried");
             return None;
         }
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python/receiver.py");
+        let script = Path::new(crate::ROOT).join("tests/clients/python/receiver.py");
         let mut command = Command::new("python3");
         command.arg(script).arg(SECRET).stdout(Stdio::piped());
         if let Some((certificate, key)) = tls {

@@ -47,8 +47,10 @@ fn seats(data: &Path) -> Vec<Seat> {
     let place = Place::of(data).unwrap();
     (0..place.shards)
         .map(|shard| {
-            let fresh =
-                || Seat { replay: Replay::new(crate::COMPLETED_MAX), records: BTreeMap::new() };
+            let fresh = || Seat {
+                replay: Replay::new(crate::compat::COMPLETED_MAX),
+                records: BTreeMap::new(),
+            };
             let looked = place.look(shard, fresh, |seat, seen| {
                 if let Seen::Record { position, segment, offset, body } = seen {
                     seat.replay.take(position, segment, offset, body);

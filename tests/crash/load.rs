@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::ledger::Ledger;
+use crate::crash::ledger::Ledger;
 use crate::support::{Client, Dice};
 
 pub(crate) const QUEUES: [&str; 5] = ["red", "green", "blue", "white", "black"];

@@ -9,11 +9,11 @@ use std::sync::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::ledger::Ledger;
-use crate::load::Style;
+use crate::crash::ledger::Ledger;
+use crate::crash::load::Style;
+use crate::crash::volatile::Volatile;
+use crate::crash::{ANSWERS_MAX, ANSWERS_MIN, compare, drain, load_and_kill, setting, under_load};
 use crate::support::{Dice, Server, Start, until};
-use crate::volatile::Volatile;
-use crate::{ANSWERS_MAX, ANSWERS_MIN, compare, drain, load_and_kill, setting, under_load};
 
 /// A disk of its own, where that is allowed. It goes after the server that uses it, and before the directory.
 fn disk() -> Option<(Volatile, TempDir)> {

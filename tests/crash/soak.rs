@@ -15,10 +15,10 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::ledger::Ledger;
-use crate::load::{QUEUES, Style};
+use crate::crash::ledger::Ledger;
+use crate::crash::load::{QUEUES, Style};
+use crate::crash::{compare, drain, setting, under_load};
 use crate::support::{Dice, Mount, Server, Start, until};
-use crate::{compare, drain, setting, under_load};
 
 /// Payloads of 10 KB on average make the log go round every few seconds.
 const STYLE: Style = Style { filler_max: 12_000, forget: true, open_max: 3000, may_be_full: true };

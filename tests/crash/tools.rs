@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::crash::volatile::Volatile;
 use crate::support::tool::Tool;
 use crate::support::{Server, Start, copy};
-use crate::volatile::Volatile;
 
 /// All below a directory: the bytes of files, and none for directories. Who has it is of the moment.
 fn content(path: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {

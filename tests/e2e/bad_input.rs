@@ -11,7 +11,7 @@ use corq::protocol::decode::beginning::{LONG_BYTES, too_long};
 use rmpv::Value;
 use serde_json::{Value as Json, json};
 
-use crate::bad_values::{Bytes, object, pack, right, wrong};
+use crate::e2e::bad_values::{Bytes, object, pack, right, wrong};
 use crate::support::{Client, Server, Start, until};
 
 /// Where webhooks point to: nobody listens there.

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
+use crate::e2e::turns::is_sliced;
 use crate::support::stream::WebSocket;
 use crate::support::{Client, Server, Start, until};
-use crate::turns::is_sliced;
 
 /// As many jobs as each batch is about: many slices.
 const MANY: usize = 20_000;

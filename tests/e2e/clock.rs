@@ -9,7 +9,7 @@ use corq_shards::log_record::Record;
 use corq_shards::log_record::snapshot::Kept;
 use serde_json::{Value, json};
 
-use crate::space::SEGMENT;
+use crate::e2e::space::SEGMENT;
 use crate::support::tool::Tool;
 use crate::support::{Server, Start, until};
 

@@ -258,7 +258,7 @@ fn commands_that_wait_for_a_schedule_are_answered_also_where_many_are_refused() 
         }
         assert_eq!(listed(&mut client, "c").unwrap()["schedule"], "@monthly");
     }
-    let numbers = crate::space::metrics(&mut client);
+    let numbers = crate::e2e::space::metrics(&mut client);
     assert_eq!((numbers["corq_crons_waiting"], numbers["corq_crons_waiting_bytes"]), (0, 0));
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
 
-use crate::space::metrics;
+use crate::e2e::space::metrics;
 use crate::support::stream::UPGRADE;
 use crate::support::{Answer, Http, Server, Start, until};
 

@@ -11,18 +11,18 @@ use corq_shards::log_record::Record;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use serde_json::json;
 
-use crate::space::{SEGMENT, metrics, text};
+use crate::e2e::space::{SEGMENT, metrics, text};
 use crate::support::{Client, Server, Start, until};
 
 /// Files that the server may have open.
 const FILES: u64 = 320;
 
-/// Strangers that this process may be at once, at most 10,000.
+/// Strangers that this process may be at once beside its other tests: several times what the server may have open.
 fn strangers() -> usize {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let most = limit.maximum.unwrap_or(u64::MAX).saturating_sub(1000) as usize;
-    most.min(10_000)
+    most.min(2000)
 }
 
 fn start() -> Start {

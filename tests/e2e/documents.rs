@@ -12,15 +12,16 @@ mod shown;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
 use self::page::{Page, pages};
+use crate::ROOT;
 use crate::support::terminal::Terminal;
 use crate::support::tool::Tool;
-use crate::support::{Server, Start};
+use crate::support::{Server, Start, program};
 
 /// Commands that are not run: how they begin, and why.
 const EXCUSED: &[(&str, &str)] = &[
@@ -88,7 +89,7 @@ impl Scene {
             fs::write(bin.join(name), text).unwrap();
             fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
         }
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_corq"), bin.join("corq")).unwrap();
+        std::os::unix::fs::symlink(program(), bin.join("corq")).unwrap();
         for (name, text) in FILES {
             fs::write(dir.path().join(name), text).unwrap();
         }
@@ -122,7 +123,7 @@ impl Scene {
         let outer = std::env::var("PATH").unwrap();
         let tool = Tool::of(&self.server)
             .env("CORQ_OUTER_PATH", &outer)
-            .env("CORQ_REPOSITORY", env!("CARGO_MANIFEST_DIR"))
+            .env("CORQ_REPOSITORY", ROOT)
             .env("HOME", self.dir.path().display());
         // The program is not what runs, but what surrounds it is the same.
         let like = tool.command::<&str>(&[]);
@@ -189,7 +190,7 @@ fn uuids(text: &str) -> Vec<String> {
 }
 
 fn repository() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    PathBuf::from(ROOT)
 }
 
 #[test]
@@ -310,5 +311,5 @@ fn canary_a_command_that_fails_and_a_name_that_is_none_are_seen() {
         (&["queue".to_owned(), "list".to_owned()][..], &["--jsn".to_owned()][..])
     );
     assert_eq!(uuids("a 01a1fc16-b9dd-7000-8000-0ae340900787, 01a1fc16-b9dd").len(), 1);
-    assert!(Path::new(env!("CARGO_BIN_EXE_corq")).exists());
+    assert!(program().exists());
 }

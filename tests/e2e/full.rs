@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::space::{SEGMENT, disk_bytes, metrics, small, text};
+use crate::e2e::space::{SEGMENT, disk_bytes, metrics, small, text};
 use crate::support::{Client, Dice, Mount, Server, Start, until};
 
 fn push(client: &mut Client, data: &str) -> Result<String, String> {

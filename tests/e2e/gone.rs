@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::space::metrics;
+use crate::e2e::space::metrics;
 use crate::support::tool::Tool;
 use crate::support::{Client, Http, Server, Start, segments, until};
 
@@ -156,7 +156,7 @@ fn a_server_that_has_lost_one_file_of_its_log_takes_no_jobs() {
 /// Files that come and go by the server's own hand are none that are missing.
 #[test]
 fn a_log_that_is_reclaimed_misses_nothing() {
-    let server = crate::space::small().start();
+    let server = crate::e2e::space::small().start();
     let mut client = server.client();
     let data = "c".repeat(100_000);
     until("the log was reclaimed while it was looked at", || {

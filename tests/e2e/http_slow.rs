@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::hostile::open_sockets;
-use crate::space::metrics;
+use crate::e2e::hostile::open_sockets;
+use crate::e2e::space::metrics;
 use crate::support::{Dice, Http, Server, Start, until};
 
 /// How long a connection may be idle where one is cut off for it: longer than a test that is not to be stands still.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value as Json, json};
 
-use crate::space::metrics;
+use crate::e2e::space::metrics;
 use crate::support::stream::WebSocket;
 use crate::support::{Client, Server, Start, encode, frame, until};
 

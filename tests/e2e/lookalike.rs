@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::space::small;
+use crate::e2e::space::small;
 use crate::support::tool::Tool;
 use crate::support::{Server, Start};
 

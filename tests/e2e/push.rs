@@ -182,7 +182,7 @@ fn a_durable_push_that_finds_a_job_in_its_place_waits_until_that_one_is_on_the_d
     let start = Start::new().env("DURABILITY", "written").env("FSYNC_INTERVAL_MS", 60_000);
     let server = start.env("SHARDS", 2).start();
     let mut client = server.client();
-    let syncs = |client: &mut Client| crate::space::metrics(client)["corq_log_syncs_total"];
+    let syncs = |client: &mut Client| crate::e2e::space::metrics(client)["corq_log_syncs_total"];
     let first = |n: usize| match n % 2 {
         0 => json!({"uniqueKey": format!("key-{n}")}),
         _ => json!({"jobId": format!("id-{n}")}),

@@ -5,7 +5,7 @@
 use corq::api::commands::{COMMANDS, CommandSpec};
 use serde_json::{Value, json};
 
-use crate::space::metrics;
+use crate::e2e::space::metrics;
 use crate::support::{Client, Server, Start};
 use crate::{client, queue};
 

@@ -118,7 +118,7 @@ fn a_file_with_mistakes_stops_the_start_with_a_line_for_each_and_check_finds_the
         "{}",
         ran.out
     );
-    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/corq.toml");
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/corq.toml");
     assert!(Tool::at(1).ok(&["config", "check", shipped]).contains("nothing is wrong"));
 }
 

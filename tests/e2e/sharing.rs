@@ -108,7 +108,7 @@ fn long_frames_that_go_to_other_shards_are_counted_until_they_are_taken() {
         }
     }
     until("all to be taken", || {
-        let bytes = crate::space::metrics(&mut watcher)["corq_commands_bytes"];
+        let bytes = crate::e2e::space::metrics(&mut watcher)["corq_commands_bytes"];
         (bytes == 0).then_some(())
     });
 }

@@ -12,7 +12,7 @@ use opentelemetry::trace::{FutureExt, SpanKind, Status, TraceContextExt, Tracer}
 use opentelemetry::{Context, KeyValue, global};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 
-use crate::spans::{Collector, one};
+use crate::e2e::spans::{Collector, one};
 use crate::support::until;
 
 /// Where all spans of this process end.

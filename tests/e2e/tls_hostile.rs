@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use rustls::version::{TLS12, TLS13};
 use serde_json::json;
 
+use crate::e2e::tls::{ping, receive};
 use crate::secure::{Authority, Tls, connect, session, socket, tunnel};
 use crate::support::{Client, Http, Server, Start, encode, frame, until};
-use crate::tls::{ping, receive};
 
 fn guarded(start: Start) -> (Server, Authority) {
     let authority = Authority::new();

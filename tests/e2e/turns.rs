@@ -219,7 +219,7 @@ fn a_turn_writes_a_parent_into_one_large_child_only() {
         assert_eq!(job["data"]["text"].as_str().map(str::len), Some(BYTES));
         assert_eq!(job["data"]["__parentId"], Value::Null);
     }
-    let waiting = crate::space::metrics(&mut client)["corq_child_patches_waiting"];
+    let waiting = crate::e2e::space::metrics(&mut client)["corq_child_patches_waiting"];
     assert_eq!(waiting, 0);
 }
 

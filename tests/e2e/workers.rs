@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::space::metrics;
+use crate::e2e::space::metrics;
 use crate::support::{Client, Server, Start, until};
 use crate::{client, queue};
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::browsers::log_in;
+use crate::interface::browsers::log_in;
 use crate::support::stream::{Sse, UPGRADE, WebSocket};
 use crate::support::{Client, Server, Start, until};
 

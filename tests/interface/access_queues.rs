@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::access::{client, forbidden, guarded};
+use crate::interface::access::{client, forbidden, guarded};
 use crate::support::stream::{UPGRADE, WebSocket};
 use crate::support::{Client, until};
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::access::{client, guarded, number};
-use crate::browsers::log_in;
+use crate::interface::access::{client, guarded, number};
+use crate::interface::browsers::log_in;
 use crate::support::stream::{UPGRADE, WebSocket};
 use crate::support::tool::Tool;
 use crate::support::{Client, Server, Start, get, until};

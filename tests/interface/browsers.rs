@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::access::{TOKENS, client, guarded, number};
+use crate::interface::access::{TOKENS, client, guarded, number};
 use crate::secure::{Authority, tunnel};
 use crate::support::stream::{Sse, UPGRADE, WebSocket};
 use crate::support::{Answer, Http, Server, Start, until};

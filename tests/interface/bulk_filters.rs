@@ -3,7 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::bulk_tasks::{figure, fill, fill_by, run};
+use crate::interface::bulk_tasks::{figure, fill, fill_by, run};
 use crate::support::Start;
 use crate::{client, queue};
 

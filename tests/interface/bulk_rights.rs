@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
-use crate::bulk_tasks::{begin, ended, figure, fill, run};
+use crate::interface::bulk_tasks::{begin, ended, figure, fill, run};
 use crate::support::{Client, Server, Start, until};
 
 fn admitted(server: &Server, token: &str) -> Client {

@@ -3,8 +3,8 @@
 
 use serde_json::{Value as Json, json};
 
-use super::support::{Client, Start, until};
 use super::{client, queue};
+use crate::support::{Client, Start, until};
 
 /// Pushes jobs, and says their ids.
 pub(crate) fn fill(

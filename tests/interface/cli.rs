@@ -33,7 +33,9 @@ fn flow(client: &mut Client, name: &str) {
 
 #[test]
 fn search_shows_the_jobs_that_it_finds_in_one_queue_or_in_all() {
-    let (mut client, queue, tool) = (client(), queue("cli-search"), tool());
+    // Of its own: a search in all queues finds the large payloads of other tests, and says that it left out some.
+    let server = Start::new().start();
+    let (mut client, queue, tool) = (server.client(), queue("cli-search"), Tool::at(server.tcp));
     let of = |n: usize| json!({"n": n, "text": format!("{queue} number {n}")});
     let ids: Vec<String> = (0..5).map(|n| client.push(&queue, of(n))).collect();
     client.push_with(&queue, "other", json!({"delay": 3_600_000, "tags": ["t"], "name": "late"}));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::job_fields::names;
+use crate::interface::job_fields::names;
 use crate::support::{Client, Start, until};
 use crate::{client, queue, shared};
 
@@ -66,7 +66,7 @@ fn storage_status_says_since_when_the_data_directory_is_gone() {
 fn the_server_tells_its_admins_what_doctor_finds_and_no_others() {
     let tokens = "boss,read:reader,admin(q):clerk";
     let server = Start::new().env("AUTH_TOKENS", tokens).start();
-    let mut boss = crate::access::client(&server, "boss");
+    let mut boss = crate::interface::access::client(&server, "boss");
     // Whether the data directory is there is known once it was looked at.
     let checks = until("all is known", || {
         let checks = boss.ok("Doctor", json!({}))["data"]["checks"].clone();
@@ -87,7 +87,7 @@ fn the_server_tells_its_admins_what_doctor_finds_and_no_others() {
     let place = of("file system")["found"].to_string();
     assert!(place.contains(&*server.data.to_string_lossy()), "{place}");
     for token in ["reader", "clerk"] {
-        let reply = crate::access::client(&server, token).call("Doctor", json!({}));
+        let reply = crate::interface::access::client(&server, token).call("Doctor", json!({}));
         assert_eq!(reply["code"], "forbidden", "{token}: {reply}");
     }
     // In memory there is no disk to look at.
@@ -113,7 +113,7 @@ fn the_server_tells_its_admins_what_doctor_finds_and_no_others() {
 fn the_server_shows_its_admins_its_settings_and_no_secret() {
     let start = Start::new().env("AUTH_TOKENS", "hunter2,read:reader,admin(q):clerk");
     let server = start.env("EVENTS_KEPT", 7).start();
-    let mut boss = crate::access::client(&server, "hunter2");
+    let mut boss = crate::interface::access::client(&server, "hunter2");
     let reply = boss.ok("GetSettings", json!({}))["data"]["settings"].clone();
     let of = |name: &str| {
         let found = reply.as_array().unwrap().iter().find(|setting| setting["name"] == name);
@@ -129,7 +129,7 @@ fn the_server_shows_its_admins_its_settings_and_no_secret() {
         assert!(!reply.to_string().contains(secret), "{secret} is shown");
     }
     for token in ["reader", "clerk"] {
-        let reply = crate::access::client(&server, token).call("GetSettings", json!({}));
+        let reply = crate::interface::access::client(&server, token).call("GetSettings", json!({}));
         assert_eq!(reply["code"], "forbidden", "{token}: {reply}");
     }
 }

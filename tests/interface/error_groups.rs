@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::bulk_tasks::{bury, figure, fill_by, metric, run};
+use crate::interface::bulk_tasks::{bury, figure, fill_by, metric, run};
 use crate::support::{Client, Start};
 use crate::{client, queue};
 

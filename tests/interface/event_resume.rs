@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use corq_client::{EventChoice, EventType, Missed};
 use serde_json::{Value, json};
 
-use crate::event_choice::metric;
+use crate::interface::event_choice::metric;
 use crate::support::stream::{Sse, WebSocket};
 use crate::support::{Client, Start, until};
 use crate::{client, queue, shared};

@@ -2,9 +2,9 @@
 
 use serde_json::{Value as Json, json};
 
-use super::support::tool::{Tool, pair};
-use super::support::{Client, Start, until};
 use super::{client, queue, shared};
+use crate::support::tool::{Tool, pair};
+use crate::support::{Client, Start, until};
 
 /// What `Explain` says of a job.
 fn explain(client: &mut Client, id: &str) -> Json {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::support::{Client, Server, Start, until};
 use super::{client, queue};
+use crate::support::{Client, Server, Start, until};
 
 /// Fields of a request with more of them.
 fn with(fields: &Json, more: &Json) -> Json {

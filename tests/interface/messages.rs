@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::support::Start;
-use super::support::stream::WebSocket;
+use crate::support::Start;
+use crate::support::stream::WebSocket;
 
 #[test]
 fn a_long_message_is_answered_to_its_req_id_whatever_kind_that_is_and_whatever_is_wrong() {

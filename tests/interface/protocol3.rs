@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::interface::versions::{speaking, speaking_to};
 use crate::support::{Client, Start, until};
-use crate::versions::{speaking, speaking_to};
 use crate::{client, queue, shared};
 
 /// Pulls a job of `queue` with a lock that no test outlives: its id and its token.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::support::{Client, Server, Start, until};
+use crate::support::{Client, Server, Start, until};
 
 /// A job as the npm client adds it with the option `parent`.
 fn child_of(parent: &str, more: &Json) -> Json {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::ROOT;
 use crate::secure::{Authority, tunnel};
 use crate::support::{Http, Start};
 
@@ -36,7 +37,7 @@ const FUNCTIONS: [&str; 17] = [
 const WORDS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
 
 fn text(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let path = Path::new(ROOT).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

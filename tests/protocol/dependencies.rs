@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+use crate::tidy::ROOT;
 
 /// The names below one heading of a manifest, such as `[dependencies]`.
 fn named(manifest: &str, heading: &str) -> Vec<String> {

@@ -2,6 +2,7 @@
 //!
 //! Requests are built and replies are read with another library's `MessagePack`, so that reader and
 //! writer cannot be wrong in the same way.
+
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bytes;

@@ -51,7 +51,7 @@ fn collect(dir: &Path, names: &mut BTreeSet<String>) {
 }
 
 fn tests() -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(crate::tidy::ROOT);
     let mut names = BTreeSet::new();
     for dir in ["tests", "shards", "io", "src", "bench"] {
         collect(&root.join(dir), &mut names);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-pub(super) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub(super) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Where code, scripts and documents are. What is built or fetched lies elsewhere.
 const PLACES: [&str; 9] =

@@ -5,11 +5,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use corq::api::error as errors;
 use rmpv::Value;
 use serde_json::{Map, Value as Json};
 
 use super::DEADLINE;
+use super::codes::check_code;
 
 /// One connection.
 pub(crate) struct Client {
@@ -210,15 +210,6 @@ impl Client {
         let reply = self.ok("GetJobCounts", serde_json::json!({"queue": queue}));
         reply["counts"][state].as_u64().unwrap_or_else(|| panic!("no count {state} in {reply}"))
     }
-}
-
-/// Beside every `error` of a reply stands a code. It is that of the table, for a text that is always the same.
-pub(crate) fn check_code(reply: &Json) {
-    let Some(error) = reply.get("error").filter(|_| reply["ok"] == false) else { return };
-    let code = reply["code"].as_str().and_then(errors::Code::named);
-    let code = code.unwrap_or_else(|| panic!("no code that is known: {reply}"));
-    let mut same = errors::ErrorKind::ALL.iter().filter(|kind| *error == kind.text()).peekable();
-    assert!(same.peek().is_none() || same.any(|kind| kind.code() == code), "{reply}");
 }
 
 fn text(value: &Json) -> String {

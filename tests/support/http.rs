@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use corq::api::error::Code;
 use serde_json::Value as Json;
 
 use super::DEADLINE;
-use super::client::check_code;
+use super::codes::{check_code, check_status};
 
 /// One connection.
 pub(crate) struct Http {
@@ -43,10 +42,7 @@ impl Answer {
         let json = self.json();
         assert_eq!(json["ok"], status < 300, "{json}");
         check_code(&json);
-        let code = json["code"].as_str().and_then(Code::named);
-        // A server that is not ready answers with 503 whatever the reason is.
-        let by_code = code.filter(|_| json.get("ready").is_none());
-        assert!(by_code.is_none_or(|code| code.status() == status), "{status}: {json}");
+        check_status(status, &json);
         json
     }
 

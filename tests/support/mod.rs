@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod client;
+mod codes;
 pub(crate) mod common;
 mod http;
 mod mount;

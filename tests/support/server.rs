@@ -203,7 +203,7 @@ impl Start {
 
 /// The program built for this test, or the one that `CORQ_BIN` names where none is.
 pub(crate) fn program() -> PathBuf {
-    let built = option_env!("CARGO_BIN_EXE_corq").map(PathBuf::from);
+    let built = option_env!("CARGO_BIN_EXE_corq-tested").map(PathBuf::from);
     built.or_else(|| std::env::var_os("CORQ_BIN").map(PathBuf::from)).expect("CORQ_BIN is set")
 }
 

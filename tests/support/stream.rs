@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value as Json};
 
 use super::DEADLINE;
-use super::client::check_code;
+use super::codes::check_code;
 
 /// Sends a GET and reads the head of the answer.
 fn request(port: u16, path: &str, headers: &str) -> (BufReader<TcpStream>, String) {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Value as Json, json};
 
-use crate::commands::QUEUES;
 use crate::support::Client;
+use crate::torture::commands::QUEUES;
 
 const PAGE: usize = 1000;
 

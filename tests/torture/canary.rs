@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::life::{Fault, Life, Plan};
 use crate::support::until;
+use crate::torture::life::{Fault, Life, Plan};
 
 fn short() -> Life {
     let plan = Plan { commands: 200, is_guarded: false, is_synced: false, ..Plan::of(1) };
@@ -63,15 +63,15 @@ fn canary_a_figure_that_does_not_agree_is_found() {
     let mut life = short();
     let mut client = life.server.client();
     let id = client.push("t-a", json!({"number": 0}));
-    let listed = until("the figures to agree", || crate::audit::agree(&mut client).ok());
+    let listed = until("the figures to agree", || crate::torture::audit::agree(&mut client).ok());
     assert!(listed.iter().any(|job| job["id"] == id.as_str()), "{listed:?}");
     // A job that lists in version 3 have and those in version 2 had not.
     let mut newer = life.server.client().speaking(3);
-    let found = crate::audit::same_in_version_3(&mut newer, "t-a", &[]).unwrap_err();
+    let found = crate::torture::audit::same_in_version_3(&mut newer, "t-a", &[]).unwrap_err();
     assert!(found.contains("t-a, version 3: waiting"), "{found}");
     // A queue that the lists leave out.
     client.push("elsewhere", json!({"number": 1}));
-    let found = crate::audit::agree(&mut client).unwrap_err();
+    let found = crate::torture::audit::agree(&mut client).unwrap_err();
     assert!(found.contains("Stats: queued"), "{found}");
     drop(client);
     life.server.kill();

@@ -3,7 +3,7 @@
 //!
 //! Names, keys and ids are few, so that commands meet; times are short, so that what they begin
 //! falls due while others work. Every value is within its bounds: a refusal is about the state of a
-//! job, and [`is_expected`](crate::refusals::is_expected) knows all of those that may come.
+//! job, and [`is_expected`](crate::torture::refusals::is_expected) knows all of those that may come.
 
 use corq::api::commands::{
     BACKOFF_FIELDS, BULK_FILTER_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DEDUP_FIELDS,
@@ -12,8 +12,8 @@ use corq::api::commands::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use crate::known::Known;
 use crate::support::Dice;
+use crate::torture::known::Known;
 
 pub(crate) const QUEUES: [&str; 4] = ["t-a", "t-b", "t-c", "t-d"];
 pub(crate) const KEYS: [&str; 4] = ["key-0", "key-1", "key-2", "key-3"];

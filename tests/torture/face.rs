@@ -5,9 +5,9 @@ use std::io::{Error, ErrorKind, Result};
 use rmpv::Value;
 use serde_json::{Value as Json, json};
 
-use crate::commands::{Command, WRONG_TOKEN};
 use crate::support::stream::{PING, PONG, TEXT, UPGRADE, WebSocket, client_frame};
 use crate::support::{Client, Http, encode};
+use crate::torture::commands::{Command, WRONG_TOKEN};
 
 /// The kinds of surface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::commands::Command;
+use crate::torture::commands::Command;
 
 /// What earlier answers have told.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
-use crate::commands::{Command, REMOVING};
+use crate::torture::commands::{Command, REMOVING};
 
 /// A difference that nothing excuses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

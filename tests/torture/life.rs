@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
-use crate::audit;
-use crate::commands::{QUEUES, Weather};
-use crate::face::{Door, Kind};
-use crate::player::{Player, Shared, listen, ping};
-use crate::settle;
 use crate::support::{Dice, Habit, Receiver, Server, Start};
+use crate::torture::audit;
+use crate::torture::commands::{QUEUES, Weather};
+use crate::torture::face::{Door, Kind};
+use crate::torture::player::{Player, Shared, listen, ping};
+use crate::torture::settle;
 
 /// How long figures may disagree at rest. Schedules and delays go on, so they do for moments.
 const PATIENCE: Duration = Duration::from_mins(5);

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::commands::{Command, Maker, QUEUES, Weather};
-use crate::face::{Door, Face, Kind, OVER_HTTP, Said, shows_wrong_token};
-use crate::known::Known;
-use crate::ledger::Ledger;
-use crate::refusals::is_expected;
 use crate::support::{Client, Dice};
-use crate::trace::Trace;
+use crate::torture::commands::{Command, Maker, QUEUES, Weather};
+use crate::torture::face::{Door, Face, Kind, OVER_HTTP, Said, shows_wrong_token};
+use crate::torture::known::Known;
+use crate::torture::ledger::Ledger;
+use crate::torture::refusals::is_expected;
+use crate::torture::trace::Trace;
 
 /// What all clients share.
 pub(crate) struct Shared {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use crate::audit::list;
-use crate::commands::{CUSTOM_IDS, KEYS, QUEUES};
-use crate::face::Door;
 use crate::support::Client;
+use crate::torture::audit::list;
+use crate::torture::commands::{CUSTOM_IDS, KEYS, QUEUES};
+use crate::torture::face::Door;
 
 /// How long a step may take in which nothing changes. All times that commands set are shorter.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);

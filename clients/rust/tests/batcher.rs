@@ -1,15 +1,12 @@
 //! The batcher against a server that answers on demand. The fear: a producer that outruns the server until
 //! memory ends, a job that is forgotten, a failure that is not reported.
-#![allow(clippy::unwrap_used)]
-
-mod fake;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::fake::start;
 use corq_client::{BatcherOptions, Client, Error};
-use fake::start;
 use rmpv::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;

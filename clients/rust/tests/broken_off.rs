@@ -1,16 +1,13 @@
 //! Calls that are broken off, answers that come late, connections that are cut, at every place where that can happen.
 //! The fear: a job that no code ever sees and that does not come back, a failure that nobody hears of.
-#![allow(clippy::unwrap_used)]
-
-mod fake;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::fake::wire::{Fault, Way, Wire, broken_off};
+use crate::fake::{Asked, DEADLINE, Fake, Peer, map, start, until};
 use corq_client::{BatcherOptions, Client, PullOptions};
-use fake::wire::{Fault, Way, Wire, broken_off};
-use fake::{Asked, DEADLINE, Fake, Peer, map, start, until};
 use rmpv::Value;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;

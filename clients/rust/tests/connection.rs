@@ -1,15 +1,12 @@
 //! One client, one connection or several, against a server that misbehaves on demand. The fear: an answer goes to the
 //! wrong question, a caller waits for ever, or gets a wrong answer about the outcome of its command.
-#![allow(clippy::unwrap_used)]
-
-mod fake;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::fake::{start, until};
 use corq_client::{Client, Error, JobOptions};
-use fake::{start, until};
 use rmpv::Value;
 use tokio::task::JoinSet;
 
@@ -399,7 +396,7 @@ async fn a_client_comes_over_a_unix_socket() {
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let mut peer = fake::Peer { stream, number: 0 };
+        let mut peer = crate::fake::Peer { stream, number: 0 };
         while let Some(one) = peer.next().await {
             peer.ok(&one, &[("count", 3.into())]).await;
         }

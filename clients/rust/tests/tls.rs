@@ -1,8 +1,4 @@
 //! TLS: whom the client believes. The fear: a client that talks to anybody, or cannot talk to its own server.
-#![cfg(feature = "tls")]
-#![allow(clippy::unwrap_used)]
-
-mod fake;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,7 +76,7 @@ async fn serve(authority: &Authority, name: &str, clients: bool) -> u16 {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
-                let mut peer = fake::Peer { stream, number: 0 };
+                let mut peer = crate::fake::Peer { stream, number: 0 };
                 while let Some(asked) = peer.next().await {
                     let data = asked.fields["data"].clone();
                     let size = data.as_str().map_or(0, str::len);

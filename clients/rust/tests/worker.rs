@@ -1,15 +1,12 @@
 //! A worker against a server that loses answers on demand. The fear: an outcome that is lost without a word, or a job
 //! that nobody gives back.
-#![allow(clippy::unwrap_used)]
-
-mod fake;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::fake::{Asked, DEADLINE, Peer, map, start, until};
 use corq_client::{ActiveJob, Client, Failure, Worker, WorkerBuilder, WorkerEvent};
-use fake::{Asked, DEADLINE, Peer, map, start, until};
 use rmpv::Value;
 use tokio::net::TcpStream;
 

@@ -16,7 +16,7 @@
 //! Then, in the same commit: a row in `kind` with all that is said; the bytes in `docs/log-format.md`; what it does, in
 //! `apply/replay.rs`, and whether compaction needs it, in `compaction/rewrite.rs`, which do not compile before (of a change of
 //! one job only what it does, in `job/change.rs`); a sample in `tests.rs`; and a log that holds it, written once and never
-//! again: `tests/compat/main.rs` says how. Logs of older versions
+//! again: `tests/compat/mod.rs` says how. Logs of older versions
 //! stay as they are.
 //!
 //! | file | responsibility |

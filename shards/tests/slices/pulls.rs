@@ -22,7 +22,7 @@ fn limits_that_a_pull_brings_are_compared_with_many_groups_in_slices_and_it_gets
         let last = bed.push("a", last);
         let group = GroupPull { active_max: Some(1), ..GroupPull::default() };
         let group = Some(&group);
-        let pull = Pull { group, timeout_ms, ..support::locked("a") };
+        let pull = Pull { group, timeout_ms, ..crate::support::locked("a") };
         let mut replies = Vec::new();
         let mut most = steps(&mut bed, |bed| replies = bed.run(2, &Command::Pull(pull)));
         while replies.is_empty() {
@@ -45,7 +45,7 @@ fn pulls_that_wait_at_a_queue_that_goes_on_are_served_in_slices_and_all_of_them(
     bed.run(1, &Command::Pause { queue: "a", paused: true });
     push_many(&mut bed, "a", MANY, &NewJob::default());
     for client in 0..200 {
-        let pull = Pull { timeout_ms: 5000, count: 100, ..support::locked("a") };
+        let pull = Pull { timeout_ms: 5000, count: 100, ..crate::support::locked("a") };
         bed.run(client, &Command::Pull(pull));
     }
     let mut most =
@@ -68,7 +68,7 @@ fn a_pull_with_new_limits_does_not_wait_for_groups_where_something_else_is_in_th
     bed.push("a", NewJob { group_id: Some("g"), ..NewJob::default() });
     bed.run(1, &Command::Pause { queue: "a", paused: true });
     let group = GroupPull { active_max: Some(1), ..GroupPull::default() };
-    let pull = Pull { group: Some(&group), ..support::locked("a") };
+    let pull = Pull { group: Some(&group), ..crate::support::locked("a") };
     let reply = bed.ask(2, &Command::Pull(pull));
     assert_eq!(reply, Some(Reply::Pulled(0..0)));
     assert!(!tick(&mut bed), "nothing is left to be done");
@@ -91,7 +91,7 @@ fn a_pull_that_came_while_something_was_in_the_way_waits_for_groups_once_it_is_g
     }
     bed.run(1, &Command::Pause { queue: "a", paused: true });
     let group = GroupPull { active_max: Some(1), ..GroupPull::default() };
-    let pull = Pull { group: Some(&group), timeout_ms: 60_000, ..support::locked("a") };
+    let pull = Pull { group: Some(&group), timeout_ms: 60_000, ..crate::support::locked("a") };
     assert_eq!(bed.ask(2, &Command::Pull(pull)), None);
     assert!(!tick(&mut bed));
     bed.run(1, &Command::Pause { queue: "a", paused: false });
@@ -113,7 +113,7 @@ fn unserved(bed: &mut Bed) -> usize {
     }
     let group = GroupPull { active_max: Some(100_000), ..GroupPull::default() };
     for client in 0..100 {
-        let pull = Pull { timeout_ms: 5000, count: 100, ..support::locked("a") };
+        let pull = Pull { timeout_ms: 5000, count: 100, ..crate::support::locked("a") };
         bed.run(client, &Command::Pull(Pull { group: Some(&group), ..pull }));
     }
     bed.run(1, &Command::Pause { queue: "a", paused: false }).len() - 1
@@ -127,7 +127,7 @@ fn a_pull_that_cannot_wait_gets_a_job_beside_those_who_are_put_off_whatever_it_s
     let mut bed = Bed::new();
     assert!(unserved(&mut bed) < 100);
     for group in [None, Some(&same), Some(&other), Some(&one)] {
-        let reply = bed.ask(200, &Command::Pull(Pull { group, ..support::locked("a") }));
+        let reply = bed.ask(200, &Command::Pull(Pull { group, ..crate::support::locked("a") }));
         assert_eq!(reply, Some(Reply::Pulled(0..1)), "{group:?}");
     }
     bed.shard.audit().unwrap();
@@ -140,7 +140,7 @@ fn a_pull_that_can_wait_comes_behind_those_who_are_put_off_whatever_it_says_of_g
     for group in [None, Some(&same), Some(&other)] {
         let mut bed = Bed::new();
         let mut served = unserved(&mut bed);
-        let pull = Pull { group, timeout_ms: 5000, ..support::locked("a") };
+        let pull = Pull { group, timeout_ms: 5000, ..crate::support::locked("a") };
         assert_eq!(bed.ask(200, &Command::Pull(pull)), None, "{group:?}");
         let own = bed.request;
         loop {
@@ -164,7 +164,7 @@ fn pulls_that_are_put_off_are_served_however_much_time_brings_to_other_queues() 
         bed.run(1, &Command::Pause { queue, paused: true });
         push_many(&mut bed, queue, MANY, &NewJob::default());
         for client in 0..200 {
-            let pull = Pull { timeout_ms: 5000, count: 100, ..support::locked(queue) };
+            let pull = Pull { timeout_ms: 5000, count: 100, ..crate::support::locked(queue) };
             bed.run(client, &Command::Pull(pull));
         }
     }
@@ -187,7 +187,7 @@ fn pulls_that_are_put_off_are_served_however_much_time_brings_to_other_queues() 
 #[test]
 fn pulls_that_wait_at_a_queue_that_is_obliterated_are_moved_in_slices() {
     let mut bed = Bed::new();
-    let wait = Pull { timeout_ms: 60_000, ..support::locked("q") };
+    let wait = Pull { timeout_ms: 60_000, ..crate::support::locked("q") };
     for client in 0..MANY as u64 {
         bed.run(client, &Command::Pull(wait));
     }
@@ -205,7 +205,7 @@ fn pulls_that_wait_at_a_queue_that_is_obliterated_are_moved_in_slices() {
 fn pulls_at_an_obliterated_queue_do_not_wait_for_what_else_is_done_to_its_jobs() {
     let mut bed = Bed::new();
     push_many(&mut bed, "q", MANY, &NewJob { delay_ms: 60_000, ..NewJob::default() });
-    let wait = Pull { timeout_ms: 60_000, ..support::locked("q") };
+    let wait = Pull { timeout_ms: 60_000, ..crate::support::locked("q") };
     for client in 0..2000 {
         bed.run(client, &Command::Pull(wait));
     }
@@ -229,7 +229,7 @@ fn pulls_at_an_obliterated_queue_do_not_wait_for_what_else_is_done_to_its_jobs()
 fn each_wait_that_ends_with_its_connection_is_a_step() {
     let mut bed = Bed::new();
     for _ in 0..100 {
-        let pull = Pull { timeout_ms: 5000, ..support::locked("a") };
+        let pull = Pull { timeout_ms: 5000, ..crate::support::locked("a") };
         bed.run(7, &Command::Pull(pull));
     }
     let mut dropped = 0;
@@ -243,7 +243,7 @@ fn of_many_queues_that_are_put_off_those_are_looked_at_that_can_be_served() {
     let mut bed = Bed::new();
     let names: Vec<String> = (0..MANY).map(|n| format!("q-{n}")).collect();
     for (client, queue) in names.iter().enumerate() {
-        let pull = Pull { timeout_ms: 60_000, ..support::locked(queue) };
+        let pull = Pull { timeout_ms: 60_000, ..crate::support::locked(queue) };
         bed.run(client as u64, &Command::Pull(pull));
     }
     // Without a step of time in between, as in one turn.

@@ -8,7 +8,7 @@ use corq::api::limits::{LIST_MAX, LISTING_MAX, PULL_COUNT_MAX};
 use serde_json::{Value, json};
 
 use crate::support::until;
-use crate::world::World;
+use crate::turns::world::World;
 use queues::{dead_letters, one_queue};
 
 /// Most lines that are kept of a job's log.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::DAY_MS;
 use crate::support::until;
-use crate::world::World;
+use crate::turns::world::World;
 
 /// Commands on a long queue.
 pub(super) fn one_queue(op: Op, world: &mut World) {

@@ -4,10 +4,6 @@
 //!
 //! `CORQ_HOSTILE_CONNECTIONS` sets how many (default 2000). `make hostile` takes 10,000, prints the figures, and with
 //! `CORQ_HOSTILE_SPEED` asks that good clients are served at the speed they had before; that takes a quiet machine.
-#![allow(clippy::unwrap_used)]
-
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -17,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::{DEADLINE, Dice, Http, Server, Start, encode, frame, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use support::{DEADLINE, Dice, Http, Server, Start, encode, frame, until};
 
 /// How long the server waits for a request here.
 const PATIENCE_MS: u64 = 20_000;
@@ -91,7 +87,7 @@ impl fmt::Display for Service {
 fn serve(server: &Server, requests: u32) -> Service {
     let mut web = server.web();
     let (before, mut took) = (cpu_us(server), Vec::new());
-    let mut timed = |call: &mut dyn FnMut() -> support::Answer| {
+    let mut timed = |call: &mut dyn FnMut() -> crate::support::Answer| {
         let start = Instant::now();
         let answer = call().expect(200);
         took.push(start.elapsed());
@@ -156,6 +152,7 @@ fn harass(port: u16, over: &AtomicBool, seed: u64) -> u64 {
 
 #[test]
 fn hostile_clients_by_the_thousand_leave_service_and_memory_as_they_were() {
+    let _alone = crate::alone();
     let count = connections();
     let server = Start::new()
         .env("HTTP_REQUEST_TIMEOUT_MS", PATIENCE_MS)
@@ -255,6 +252,7 @@ fn visit(server: &Server, kind: u64) {
 #[test]
 fn connections_that_come_and_go_leave_nothing() {
     const THREADS: u64 = 4;
+    let _alone = crate::alone();
     let wanted = std::env::var("CORQ_CONNECTIONS").ok();
     let total: u64 = wanted.map_or(5_000, |text| text.parse().unwrap());
     let server = Start::new().start();

@@ -10,14 +10,10 @@
 //!
 //! 1. let it happen in `life.rs`, next to what is like it, and show what it does in `state.rs` (a new name
 //!    there leaves old states as they are: only add it where the fact is there);
-//! 2. `cargo test --test compat write_the_next_files -- --ignored` writes the next number;
+//! 2. `cargo test -p corq-tests --test system write_the_next_files -- --ignored` writes the next number;
 //! 3. look at the difference between the last two `state.json`; commit the new directory with the change.
 //!
 //! Before a release, if anything about the log has changed since the last one, do 2 and 3 as well.
-#![allow(clippy::unwrap_used)]
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod life;
 mod state;
@@ -33,13 +29,14 @@ use serde_json::{Value as Json, json};
 
 use tempfile::TempDir;
 
+use crate::ROOT;
+use crate::support::tool::Tool;
+use crate::support::{Server, Start, until};
 use life::COMPLETED_MAX;
-use support::tool::Tool;
-use support::{Server, Start, until};
 
 /// Where the directories lie.
 fn home() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat")
+    Path::new(ROOT).join("tests/compat")
 }
 
 /// Where the directories are or will be, oldest first.

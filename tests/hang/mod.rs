@@ -4,16 +4,12 @@
 //! the other shard. The fear: a server that is up, idle and silent.
 //!
 //! `CORQ_HANG_SECONDS` sets how long (default 5); `make hang` runs five minutes.
-#![allow(clippy::unwrap_used)]
 
-#[path = "../support/mod.rs"]
-mod support;
-
+use crate::support::{Client, Start};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Client, Start};
 
 const CONNECTIONS: usize = 8;
 const WINDOW: usize = 50;
@@ -53,6 +49,7 @@ fn keep_busy(mut client: Client, number: usize, end: Instant) -> u64 {
 
 #[test]
 fn two_shards_under_full_windows_never_fall_silent() {
+    let _alone = crate::alone();
     let server = Start::new().env("SHARDS", 2).start();
     let end = Instant::now() + span();
     let busy: Vec<_> = (0..CONNECTIONS)

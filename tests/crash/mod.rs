@@ -4,10 +4,6 @@
 //!
 //! `CORQ_CRASH_ROUNDS` sets the number of kills per test (default 2), `CORQ_CRASH_SEED` the dice.
 //! The moments are chosen by the number of answers, never by the clock.
-#![allow(clippy::unwrap_used)]
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod ledger;
 mod load;
@@ -22,9 +18,9 @@ use std::thread;
 
 use serde_json::json;
 
+use crate::support::{Client, Dice, Server, Start, until};
 use ledger::{Done, Ledger, Shown};
 use load::{LOCK_TTL_MS, QUEUES, Style, Worker};
-use support::{Client, Dice, Server, Start, until};
 
 const CLIENTS: u64 = 4;
 const ANSWERS_MIN: u64 = 100;

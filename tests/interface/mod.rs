@@ -1,6 +1,5 @@
 //! The interface beyond the first contract: both versions of the protocol, roles, lists, figures and routes that pages and
 //! programs use, tried against the real program. Each test is one promise and bears its name.
-#![allow(clippy::unwrap_used)]
 
 mod access;
 mod access_queues;
@@ -36,12 +35,7 @@ mod versions;
 mod watching;
 mod webhook_looks;
 
-#[path = "../support/tls.rs"]
-mod secure;
-#[path = "../support/mod.rs"]
-mod support;
-
-use support::common::{client, queue, shared};
+use crate::{client, queue, shared};
 
 /// The harness can fail: its server answers, and refuses what it does not know.
 #[test]

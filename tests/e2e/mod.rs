@@ -3,7 +3,6 @@
 //!
 //! Most tests share one server and keep to queues of their own, so that they can run at once.
 //! Those about settings, restarts and totals start their own.
-#![allow(clippy::unwrap_used)]
 
 mod auth;
 mod bad_input;
@@ -87,12 +86,3 @@ mod waits;
 mod webhooks;
 mod websocket;
 mod workers;
-
-#[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../support/tls.rs"]
-mod secure;
-
-use support::Client;
-use support::common::{client, queue, shared};

@@ -4,10 +4,6 @@
 //! `cargo test` takes sizes that are small for a slow machine and yet several times what a turn may do, and
 //! looks at the server's own count of steps, never at time. `make turns` (`CORQ_TURNS=full`) takes the bounds
 //! themselves and a release build, prints the longest turn of each command, and fails if one is above 5 ms.
-#![allow(clippy::unwrap_used)]
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod cases;
 mod world;
@@ -15,10 +11,10 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::support::{Start, until};
 use corq::api::commands::{COMMANDS, CommandSpec, Op};
 use rustix::process::Signal;
 use serde_json::json;
-use support::{Start, until};
 use world::{Sizes, World};
 
 /// Steps of one kind of work in one turn.

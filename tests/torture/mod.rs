@@ -9,10 +9,6 @@
 //! names); `CORQ_TORTURE_COMMANDS` how many commands a round has; `CORQ_TORTURE_SKIP` names commands, fields
 //! and `odd` payloads to leave out; `CORQ_TORTURE_BIN` another build of the server, such as one with a
 //! sanitizer. A finding leaves the last commands and the server's log in a file that it names.
-#![allow(clippy::unwrap_used)]
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod audit;
 mod canary;

@@ -1,0 +1,34 @@
+//! The engine: every rule of a shard, tried by commands and time, without disk or network.
+
+#![allow(clippy::unwrap_used)]
+
+mod bulk;
+mod change;
+mod clock;
+mod cron;
+mod cron_rules;
+mod dedup;
+mod dependency;
+mod events;
+mod exact;
+mod explain;
+mod flow;
+mod groups;
+mod history;
+mod life;
+mod limits;
+mod newer;
+mod pieces;
+mod reclaim;
+mod repeat;
+mod replay;
+mod reshard;
+mod retention;
+mod rules;
+mod scan;
+mod schedule;
+mod slices;
+mod space_forecast;
+mod support;
+mod tokens;
+mod traced;
