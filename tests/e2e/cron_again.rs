@@ -136,6 +136,44 @@ fn a_step_that_is_larger_than_its_range_is_refused_wherever_an_expression_is_giv
     assert_eq!(executions(&mut client, &name), None);
 }
 
+/// As an application pushes it at each of its starts.
+#[test]
+fn a_repeated_job_with_an_id_is_one_series_however_often_it_is_pushed() {
+    let mut server = Start::new().env("SHARDS", 4).start();
+    let mut client = server.client();
+    let push = |client: &mut Client| {
+        let fields = json!({"queue": "ticks", "data": 1, "jobId": "tick", "repeat": {"every": 50},
+            "removeOnComplete": true});
+        assert_eq!(client.ok("PUSH", fields)["id"], "tick");
+    };
+    let mut due = BTreeSet::new();
+    for run in 0..6 {
+        push(&mut client);
+        let known = client.ok("GetJob", json!({"id": "tick"}))["job"].clone();
+        push(&mut client);
+        let pull = json!({"queue": "ticks", "owner": "w", "timeout": 60_000});
+        let reply = client.ok("PULL", pull);
+        assert_eq!(reply["job"]["runAt"], known["runAt"], "the id names the run that comes next");
+        assert!(due.insert(reply["job"]["runAt"].as_u64().unwrap()), "{run}: {reply}");
+        push(&mut client);
+        client.ok("ACK", json!({"id": "tick", "token": reply["token"]}));
+        let left = ["waiting", "delayed", "active"].map(|state| client.counted("ticks", state));
+        assert_eq!(left.iter().sum::<u64>(), 1, "after run {run}: {left:?}");
+        if run == 3 {
+            server.kill();
+            server.start();
+            client = server.client();
+        }
+    }
+    // The series ends with its run.
+    until("its end", || {
+        client.call("Cancel", json!({"id": "tick"}))["ok"].as_bool().filter(|ended| *ended)
+    });
+    assert_eq!(client.ok("GetState", json!({"id": "tick"}))["state"], "unknown");
+    push(&mut client);
+    assert_eq!(client.counted("ticks", "waiting"), 1, "the id is free");
+}
+
 /// A file of a zone that is so many hours from UTC and always was, as `zic` writes it.
 fn zone_file(hours: u8) -> Vec<u8> {
     let header = |counts: [u8; 6]| {
