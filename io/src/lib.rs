@@ -25,6 +25,7 @@
 //! | `tls` | certificates and keys |
 //! | `umask` | who may look at the files of the process |
 //! | `webhook` | posts to webhooks |
+//! | `zone_files` | the rules of time zones that the system keeps |
 #![warn(missing_docs)]
 
 pub mod batch_post;
@@ -49,3 +50,4 @@ pub mod signal;
 pub mod tls;
 pub mod umask;
 pub mod webhook;
+pub mod zone_files;

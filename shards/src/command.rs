@@ -152,7 +152,7 @@ pub struct DlqScanRequest<'a> {
 }
 
 /// What a schedule keeps when it is set anew.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CronStanding {
     /// Runs so far.
     pub executions: u64,
@@ -160,6 +160,14 @@ pub struct CronStanding {
     pub version: u64,
     /// Whether it does not run for now.
     pub disabled: bool,
+    /// Its next run.
+    pub next_run_ms: u64,
+    /// Whether it runs at the times that are set now.
+    pub same_times: bool,
+    /// Whether its first run was promised at once, and has not come.
+    pub is_promised: bool,
+    /// Whether it has run as often as it may.
+    pub has_ended: bool,
 }
 
 /// Sets a schedule. The registry shard of schedules keeps the name unique on the server.

@@ -115,6 +115,13 @@ pub enum Reply {
     /// The schedule that was meant, by an index that holds until the next call; none if there is no such
     /// schedule, or if it would never run.
     Cron(Option<u32>),
+    /// The schedule that was to be set has run as often as it is to.
+    CronSpent {
+        /// Runs so far.
+        executions: u64,
+        /// The schedule has ended so: this is the registration of one that is over.
+        has_ended: bool,
+    },
     /// The command waits no longer: its connection is gone.
     Dropped,
 }
@@ -173,6 +180,8 @@ pub struct Effects {
     pub names: Vec<NameChange>,
     /// Schedules that have ended by themselves.
     pub cron_ends: Vec<Box<str>>,
+    /// Schedules that are due and wait for room from now on.
+    pub crons_without_room: Vec<Box<str>>,
     /// What the shards of other jobs have to learn, each as a [`crate::command::Command::Notice`].
     pub notices: Vec<Notice>,
     /// What the shards of parents have to learn, each as a [`crate::command::Command::Report`]. The
@@ -193,6 +202,7 @@ impl Effects {
         self.deliveries.clear();
         self.names.clear();
         self.cron_ends.clear();
+        self.crons_without_room.clear();
         self.notices.clear();
         self.reports.clear();
         self.events.clear();

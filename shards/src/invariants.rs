@@ -35,7 +35,7 @@ impl Shard {
             }
         }
         facts.extend(self.facts_of_groups());
-        facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
+        facts.extend(self.crons.all().map(crate::cron::Cron::facts));
         facts.extend(self.webhooks().map(crate::webhook::Webhook::facts));
         facts.extend(
             self.unreported.iter().map(|(id, left)| format!("remains of {:x}: {left:?}", id.0)),

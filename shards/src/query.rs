@@ -95,6 +95,8 @@ pub struct Holdings {
     pub unique_keys: usize,
     /// Schedules that are known.
     pub crons: usize,
+    /// Schedules that their limit has ended and that are remembered.
+    pub crons_ended: usize,
     /// Pushes of schedules and repeats that came later than they were due since too many were.
     pub scheduled_put_off: u64,
     /// Queues that registered workers work on.
@@ -299,6 +301,7 @@ impl Shard {
                 + self.crons.deadlines(),
             unique_keys: self.unique.len(),
             crons: self.crons.len(),
+            crons_ended: self.crons.ended_len(),
             scheduled_put_off: self.scheduled.put_off(),
             attended: self.worker_presence.len(),
             watches: self.watchers.len(),

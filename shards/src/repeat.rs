@@ -25,6 +25,7 @@ struct Lent<'a> {
     queue: &'a str,
     name: Option<&'a str>,
     unique_key: Option<&'a str>,
+    custom_id: Option<&'a str>,
     group_id: Option<&'a str>,
     recurrence: Option<Box<Recurrence<'a>>>,
     trace: Option<NewTrace<'a>>,
@@ -61,6 +62,7 @@ impl Shard {
         let id = self.ids.make(now_ms, self.queues[queue].slot);
         // Out of their places while they lend their texts to the record.
         let (queue_name, key) = (self.queues[queue].name.clone(), self.unique_key_of(job));
+        let custom_id = self.jobs.options_of(job).and_then(|has| has.custom_id.clone());
         let name: Option<Box<str>> = self.name_of(job).map(Into::into);
         let group: Option<Box<str>> = self.group_name_of(job).map(Into::into);
         let trace = self.jobs.trace_of(job).cloned();
@@ -68,6 +70,7 @@ impl Shard {
             queue: &queue_name,
             name: name.as_deref(),
             unique_key: key.as_deref(),
+            custom_id: custom_id.as_deref(),
             group_id: group.as_deref(),
             recurrence: series.given_recurrence(),
             trace: trace.as_ref().map(Trace::given),
@@ -105,7 +108,13 @@ impl Shard {
             }
             self.complete(job, &repeated.ended, stored);
         }
-        self.place_kept(&repeated.next, stored);
+        let next = self.place_kept(&repeated.next, stored);
+        let is_named = repeated.next.pushed.job.custom_id.is_some();
+        if is_named && let Some(done) = self.jobs.find(repeated.ended.id) {
+            let options = self.jobs.options_of_mut(done);
+            options.into_iter().for_each(|has| has.custom_id = None);
+        }
+        self.note_name(next, true);
     }
 
     /// Makes the payload of a run one that other runs share.
@@ -146,8 +155,8 @@ impl Shard {
         about.stored
     }
 
-    /// The next run, like `job` in everything that its client asked for but the custom id, which
-    /// names one job only.
+    /// The next run, like `job` in everything that its client asked for. The custom id is its own from now on: it names the
+    /// run that is to be done.
     fn next_run<'a>(
         &mut self,
         now_ms: u64,
@@ -155,7 +164,7 @@ impl Shard {
         job: u32,
         lent: Lent<'a>,
     ) -> Option<KeptJob<'a>> {
-        let Lent { queue, name, unique_key, group_id, recurrence, trace } = lent;
+        let Lent { queue, name, unique_key, custom_id, group_id, recurrence, trace } = lent;
         let free_ms = self.scheduled.take(now_ms);
         let about = &self.jobs.slab[job];
         let given = self.jobs.options_of(job)?;
@@ -176,6 +185,7 @@ impl Shard {
             ttl_ms: (ttl_ms > 0).then_some(ttl_ms),
             timeout_ms: (given.timeout_ms > 0).then_some(given.timeout_ms),
             unique_key,
+            custom_id,
             group_id,
             repeat: Some(Repeat { every_ms, limit, count }),
             lifo: about.has(flags::LIFO),

@@ -65,7 +65,7 @@ pub fn push_bytes(queue: &str, jobs: &[NewJob<'_>]) -> u64 {
 }
 
 /// What ending a job takes in the log besides texts, at most: of a run, the next one is in it.
-pub(crate) const END_BYTES: u64 = 1024;
+pub(crate) const END_BYTES: u64 = 1280;
 
 /// What the record of a queue's setting takes besides the queue's name.
 pub(crate) const SETTING_BYTES: u64 = 48;

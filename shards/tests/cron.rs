@@ -39,13 +39,15 @@ fn set(bed: &mut Bed, cron: &SetCron<'_>) {
     assert!(matches!(reply, Some(Reply::Cron(Some(_)))), "{reply:?}");
 }
 
-/// The due times of the jobs in the queue, in order of delivery.
+/// The due times of the jobs in the queue, in order of delivery; they are done then.
 fn due_times(bed: &mut Bed) -> Vec<u64> {
     let jobs = bed.pull(1, "q", 1000);
-    let run_at = |job: corq_shards::job::id::JobId| {
-        bed.shard.view(bed.shard.find(job).unwrap()).job.run_at_ms - START_MS
+    let due = |(job, token)| {
+        let due_ms = bed.shard.view(bed.shard.find(job).unwrap()).job.run_at_ms - START_MS;
+        bed.ack(job, Some(token)).unwrap();
+        due_ms
     };
-    jobs.into_iter().map(|(job, _)| run_at(job)).collect()
+    jobs.into_iter().map(due).collect()
 }
 
 #[test]
@@ -154,7 +156,8 @@ fn setting_a_name_again_replaces_it_and_keeps_its_runs() {
     assert_eq!(bed.shard.crons().count(), 1);
     // Three runs are behind it already: a third would be no limit but an end.
     let spent = SetCron { runs_max: Some(3), ..every("c", 1000) };
-    assert_eq!(bed.ask(1, &Command::SetCron(&spent)), Some(Reply::Cron(None)));
+    let refused = Reply::CronSpent { executions: 3, has_ended: false };
+    assert_eq!(bed.ask(1, &Command::SetCron(&spent)), Some(refused));
     assert_eq!(bed.shard.cron("c").unwrap().runs_max, None, "a refusal changes nothing");
     bed.shard.audit().unwrap();
 }
@@ -329,7 +332,11 @@ fn repeated_jobs_count_among_what_is_pushed_in_a_second() {
 }
 
 fn enable(bed: &mut Bed, enabled: bool) {
-    let reply = bed.ask(1, &Command::EnableCron { name: "c", enabled });
+    enable_of(bed, "c", enabled);
+}
+
+fn enable_of(bed: &mut Bed, name: &str, enabled: bool) {
+    let reply = bed.ask(1, &Command::EnableCron { name, enabled });
     assert!(matches!(reply, Some(Reply::Cron(Some(_)))), "{reply:?}");
     bed.shard.audit().unwrap();
     assert_eq!(bed.replayed().facts(), bed.shard.facts());
@@ -348,9 +355,9 @@ fn a_disabled_schedule_runs_nothing_and_goes_on_with_its_cadence() {
     assert!(!bed.shard.cron("c").unwrap().is_enabled(), "set anew, it stays disabled");
     bed.pass(400);
     enable(&mut bed, true);
-    assert_eq!(bed.shard.cron("c").unwrap().next_run_ms, START_MS + 6500, "from its last setting");
+    assert_eq!(bed.shard.cron("c").unwrap().next_run_ms, START_MS + 6000, "on its cadence");
     bed.pass(600);
-    assert_eq!(due_times(&mut bed), [1000, 2000, 6500]);
+    assert_eq!(due_times(&mut bed), [1000, 2000, 6000]);
     let unknown = bed.ask(1, &Command::EnableCron { name: "d", enabled: true });
     assert_eq!(unknown, Some(Reply::Cron(None)));
 }
@@ -360,7 +367,7 @@ fn a_schedule_that_moves_between_shards_stays_disabled() {
     let (mut from, mut to) = (open(), open());
     set(&mut from, &every("c", 1000));
     enable(&mut from, false);
-    let moved = Some(from.shard.cron("c").unwrap().standing());
+    let moved = Some(from.shard.cron("c").unwrap().standing(&Plan::every(1000, None).unwrap()));
     from.run(1, &Command::HoldCron { name: "c", held: true });
     from.run(1, &Command::HoldCron { name: "c", held: false });
     assert!(from.pass(5000).is_empty());
@@ -368,4 +375,89 @@ fn a_schedule_that_moves_between_shards_stays_disabled() {
     set(&mut to, &SetCron { moved, ..every("c", 1000) });
     assert!(to.pass(5000).is_empty() && !to.shard.cron("c").unwrap().is_enabled());
     to.shard.audit().unwrap();
+}
+
+/// Logs have steps that are refused by now.
+#[test]
+fn a_step_that_is_larger_than_its_range_goes_on_in_a_log() {
+    let mut bed = open();
+    let schedule = Some("*/90 * * * *");
+    let plan = Plan::recorded("*/90 * * * *", None).unwrap();
+    set(&mut bed, &SetCron { schedule, repeat_every_ms: None, plan, ..every("c", 1) });
+    let next_ms = bed.shard.cron("c").unwrap().next_run_ms;
+    bed.shard = bed.replayed();
+    bed.shard.restart(bed.now_ms);
+    bed.run(1, &Command::StartCrons);
+    bed.pass(next_ms - bed.now_ms);
+    let cron = bed.shard.cron("c").unwrap();
+    assert_eq!((cron.executions, cron.next_run_ms), (1, next_ms + 3_600_000));
+}
+
+/// The rules of a zone that a log was written by, and those of the build that opens it.
+#[test]
+fn a_start_with_other_rules_of_zones_plans_next_runs_anew() {
+    /// 2026-11-28T00:00:00Z.
+    const NOV_28_MS: u64 = 1_795_824_000_000;
+    const HOUR_MS: u64 = 3_600_000;
+    for (zone, old_rules, before, after) in [
+        ("America/Vancouver", "America/Los_Angeles", 17, 16),
+        ("Africa/Casablanca", "Africa/Algiers", 8, 9),
+        ("Europe/Berlin", "Europe/Berlin", 8, 8),
+    ] {
+        let mut bed = open();
+        bed.now_ms = NOV_28_MS;
+        let (schedule, plan) = (Some("0 9 * * *"), Plan::at("0 9 * * *", Some(old_rules)).unwrap());
+        let cron = SetCron { schedule, repeat_every_ms: None, plan, ..every("c", 1) };
+        let rules = CronRules { immediately: true, ..CronRules::default() };
+        set(&mut bed, &SetCron { timezone: Some(zone), ..cron });
+        set(&mut bed, &SetCron { name: "promised", timezone: Some(zone), rules, ..cron });
+        let next = |bed: &Bed, name: &str| bed.shard.cron(name).unwrap().next_run_ms - NOV_28_MS;
+        assert_eq!(next(&bed, "c"), before * HOUR_MS);
+        bed.shard = bed.replayed();
+        // A clock that is a little behind moves nothing that was promised.
+        bed.now_ms -= 5000;
+        bed.shard.restart(bed.now_ms);
+        bed.run(1, &Command::StartCrons);
+        bed.pass(0);
+        assert_eq!((next(&bed, "c"), next(&bed, "promised")), (after * HOUR_MS, 0), "{zone}");
+        bed.pass(5000);
+        assert_eq!(due_times(&mut bed).len(), 1);
+        bed.pass(after * HOUR_MS);
+        assert_eq!(due_times(&mut bed).len(), 2);
+        assert_eq!(next(&bed, "c"), (24 + after) * HOUR_MS);
+        assert_eq!(bed.replayed().facts(), bed.shard.facts());
+    }
+}
+
+#[test]
+fn a_run_for_which_there_is_no_room_stays_due_until_there_is() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 60_000));
+    bed.pass(59_000);
+    bed.journal.full.0 = true;
+    bed.pass(1000);
+    assert_eq!(bed.effects.crons_without_room, ["c".into()]);
+    let records = bed.journal.records.len();
+    for _ in 0..30 {
+        bed.pass(1000);
+        assert!(bed.effects.crons_without_room.is_empty(), "told once");
+    }
+    assert_eq!(bed.journal.records.len(), records, "nothing is passed over");
+    let totals = bed.shard.census().totals;
+    assert_eq!((totals.crons_without_room, totals.crons_missed), (1, 0));
+    bed.journal.full.0 = false;
+    bed.pass(1000);
+    assert_eq!(due_times(&mut bed), [60_000]);
+    let cron = bed.shard.cron("c").unwrap();
+    assert_eq!((cron.executions, cron.next_run_ms), (1, START_MS + 120_000), "on its cadence");
+    bed.journal.full.0 = true;
+    bed.pass(29_000);
+    assert_eq!(bed.effects.crons_without_room, ["c".into()], "of each run");
+    // Many that it stands for are one.
+    bed.pass(600_000);
+    bed.journal.full.0 = false;
+    bed.pass(1000);
+    assert_eq!(due_times(&mut bed), [120_000]);
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
 }

@@ -80,10 +80,23 @@ fn a_schedule_that_is_to_run_immediately_does_once_and_then_on_its_cadence() {
     // Set anew, it goes on.
     bed.pass(400);
     set(&mut bed, &every(rules, None));
-    bed.pass(999);
+    bed.pass(599);
     assert_eq!(runs(&bed), 2);
     bed.pass(1);
     assert_eq!(runs(&bed), 3);
+}
+
+#[test]
+fn a_run_that_was_promised_at_once_comes_also_if_its_schedule_is_set_anew_before() {
+    let mut bed = open();
+    let rules = CronRules { immediately: true, ..NONE };
+    set(&mut bed, &every(rules, None));
+    set(&mut bed, &every(rules, None));
+    restart_after(&mut bed, 60_000);
+    assert_eq!((waiting(&mut bed), runs(&bed)), (1, 1));
+    restart_after(&mut bed, 60_000);
+    set(&mut bed, &every(rules, None));
+    assert_eq!(runs(&bed), 1);
 }
 
 #[test]
@@ -109,6 +122,22 @@ fn runs_that_fell_due_while_the_server_was_down_are_made_up_for_by_one_if_they_a
         assert_eq!(runs(&bed), expected, "once");
         bed.pass(250);
         assert_eq!(runs(&bed), expected + 1);
+    }
+}
+
+/// The process was stopped, the machine was, or there was too much to do.
+#[test]
+fn runs_that_are_late_for_whatever_reason_are_made_up_for_by_one_if_they_are_to_be() {
+    for (catch_up, expected) in [(false, 0), (true, 1)] {
+        let mut bed = open();
+        set(&mut bed, &every(CronRules { catch_up, ..NONE }, None));
+        bed.pass(60_250);
+        assert_eq!((waiting(&mut bed), runs(&bed)), (expected, expected), "{catch_up}");
+        assert_eq!(bed.shard.cron("c").unwrap().next_run_ms, START_MS + 61_000, "on its cadence");
+        bed.pass(750);
+        assert_eq!(runs(&bed), expected + 1);
+        bed.shard.audit().unwrap();
+        assert_eq!(bed.replayed().facts(), bed.shard.facts());
     }
 }
 

@@ -6,6 +6,7 @@ mod bulk;
 mod change;
 mod clock;
 mod cron;
+mod cron_again;
 mod cron_rules;
 mod dedup;
 mod dependency;

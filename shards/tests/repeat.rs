@@ -86,7 +86,7 @@ fn a_run_for_which_too_many_come_is_late_and_the_next_is_on_cadence() {
 }
 
 #[test]
-fn a_run_keeps_every_option_but_the_custom_id() {
+fn a_run_keeps_every_option_and_takes_over_the_custom_id() {
     let mut bed = Bed::new();
     let job = NewJob {
         data: b"\xa4data",
@@ -115,8 +115,46 @@ fn a_run_keeps_every_option_but_the_custom_id() {
     assert_eq!((view.data, view.job.flags & !flags::SHARED), (data, before));
     assert!(view.job.has(flags::SHARED), "with whatever other run there is");
     let options = view.options.unwrap();
-    assert_eq!((options.unique_key.as_deref(), options.custom_id.as_deref()), (Some("key"), None));
+    assert_eq!(
+        (options.unique_key.as_deref(), options.custom_id.as_deref()),
+        (Some("key"), Some("mine"))
+    );
     assert_eq!((options.expires_at_ms, options.timeout_ms), (bed.now_ms + 100_000, 5000));
+}
+
+#[test]
+fn the_custom_id_of_a_series_names_the_run_that_is_to_be_done() {
+    for remove_on_complete in [false, true] {
+        let mut bed = Bed::new();
+        let tick = NewJob {
+            repeat: Some(Repeat { limit: Some(3), ..EVERY }),
+            custom_id: Some("tick"),
+            remove_on_complete,
+            ..NewJob::default()
+        };
+        let mut current = bed.push("q", tick);
+        let named = |shard: &corq_shards::Shard| -> Vec<JobId> {
+            shard.custom_ids().filter(|(name, _)| *name == "tick").map(|(_, id)| id).collect()
+        };
+        for run in 0..3 {
+            assert_eq!(named(&bed.shard), [current], "run {run}");
+            assert_eq!(finish(&mut bed, "q"), current);
+            let told = bed.effects.names.clone();
+            let replayed = bed.replayed();
+            assert_eq!(replayed.facts(), bed.shard.facts());
+            assert_eq!(named(&replayed), named(&bed.shard));
+            if run < 2 {
+                current = named(&bed.shard)[0];
+                let change = told.last().unwrap();
+                assert_eq!((&*change.name, change.id, change.known), ("tick", current, true));
+            }
+            bed.pass(1000);
+        }
+        // The last run keeps it for as long as it is known.
+        let left = if remove_on_complete { vec![] } else { vec![current] };
+        assert_eq!(named(&bed.shard), left);
+        bed.shard.audit().unwrap();
+    }
 }
 
 #[test]

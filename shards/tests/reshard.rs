@@ -255,7 +255,7 @@ fn of_two_schedules_of_one_name_the_newer_one_is_kept() {
         plan: Plan::every(1000, None).unwrap(),
         moved,
     };
-    let standing = CronStanding { executions: 7, version: 4, disabled: false };
+    let standing = CronStanding { executions: 7, version: 4, ..CronStanding::default() };
     for newer_first in [false, true] {
         let (mut older, mut newer) = (Bed::new(), Bed::new());
         older.run(1, &Command::SetCron(&cron("a", None)));

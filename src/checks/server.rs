@@ -106,6 +106,11 @@ const COMPLAINTS: [(&str, &str, &str); 8] = [
     ),
 ];
 
+/// The rules of time zones that it goes by.
+pub fn time_zones(version: &str, source: &str) -> Finding {
+    Finding::good("time zones", format!("rules {version}, {source}"))
+}
+
 /// What its counters complain of.
 pub fn complaints(number: impl Fn(&str) -> Option<f64>) -> Vec<Finding> {
     let found = COMPLAINTS.iter().filter_map(|(family, what, advice)| {

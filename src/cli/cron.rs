@@ -63,7 +63,7 @@ struct Rules {
     /// Skip a run while the queue has no worker
     #[arg(long)]
     skip_if_no_worker: bool,
-    /// Replace the runs that fell due while the server was down by one
+    /// Replace the runs that came too late by one, as those that fell due while the server was down
     #[arg(long)]
     catch_up: bool,
     /// Deduplication key of its jobs
@@ -221,11 +221,14 @@ pub fn run(context: &mut Context, cron: &Cron) -> Result<(), Failure> {
                 add.jobs.write(fields);
             });
             context.ask(request, |out, reply| {
-                let next = show::time(reply.get("cron").get("nextRun"));
-                out.pieces(&[
-                    format!("{} runs next", add.name).into(),
-                    next.unwrap_or_else(|| "at a time of the server's".into()),
-                ])
+                let cron = reply.get("cron");
+                match show::time(cron.get("nextRun")) {
+                    Some(next) => out.pieces(&[format!("{} runs next", add.name).into(), next]),
+                    None if cron.get("enabled").is_false() => {
+                        out.line(&format!("{} is disabled", add.name))
+                    }
+                    None => out.line(&format!("{} has had its last run", add.name)),
+                }
             })
         }
         Cron::List => list(context),

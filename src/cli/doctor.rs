@@ -248,6 +248,10 @@ fn ask(client: &mut Client, address: &str, side: &mut ServerSide) -> Result<(), 
     let metrics = fetch(client, Op::Prometheus)?;
     let text = metrics.value().get("data").get("metrics").text().unwrap_or_default();
     let number = |family: &str| prometheus::number(text, &format!("corq_{family}"));
+    let of_zones = |label: &str| prometheus::label(text, "corq_time_zone_rules_info", label);
+    if let (Some(version), Some(source)) = (of_zones("version"), of_zones("source")) {
+        findings.push(checks::server::time_zones(version, source));
+    }
     findings.extend(checks::server::data(number));
     let now_s = Output::now_ms() as f64 / 1000.0;
     findings.extend(checks::server::backups(number, now_s));

@@ -18,6 +18,13 @@ pub fn number(text: &str, family: &str) -> Option<f64> {
     samples(text, family).next().map(|(_, value)| value)
 }
 
+/// Text of a label of a family's first line, where nothing in it has to be escaped.
+pub fn label<'a>(text: &'a str, family: &str, label: &str) -> Option<&'a str> {
+    let (labels, _) = samples(text, family).next()?;
+    let value = |pair: &'a str| pair.strip_prefix(label)?.strip_prefix("=\"")?.strip_suffix('"');
+    labels.split(',').find_map(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,5 +36,7 @@ mod tests {
     fn families_are_told_apart() {
         assert_eq!(number(TEXT, "corq_jobs"), Some(7.0));
         assert_eq!(number(TEXT, "corq_job"), None);
+        assert_eq!(label(TEXT, "corq_queue_jobs_dlq", "queue"), Some("a"));
+        assert_eq!(label(TEXT, "corq_queue_jobs_dlq", "que"), None);
     }
 }

@@ -25,7 +25,7 @@ use super::metrics::Durations;
 use super::multi_shard::backup_point::BackupPoints;
 use super::multi_shard::child_patches::ChildPatches;
 use super::multi_shard::child_value_read::ChildValueReads;
-use super::multi_shard::cron::CronNames;
+use super::multi_shard::cron_names::CronNames;
 use super::multi_shard::custom_ids::{ClaimProbes, WaitingClaims};
 use super::multi_shard::flow::OpenFlows;
 use super::multi_shard::long_commands::LongCommands;

@@ -112,6 +112,8 @@ fn what_is_no_schedule_is_refused_with_the_reason_and_changes_nothing() {
     assert_eq!(minute, "schedule: minute must be between 0 and 59");
     let never = refused(json!({"schedule": "0 0 31 6 *"}));
     assert_eq!(never, "schedule has no run in the future");
+    let step = refused(json!({"schedule": "*/90 * * * *"}));
+    assert_eq!(step, "schedule: minute has a step larger than its range 0-59: */90");
     let zone = refused(json!({"schedule": "* * * * *", "timezone": "Mars/Olympus"}));
     assert_eq!(zone, "timezone must be the name of an IANA time zone");
     assert!(refused(json!({"repeatEvery": 0})).starts_with("repeatEvery must be between 1 and"));

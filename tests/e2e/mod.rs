@@ -12,6 +12,7 @@ mod changes;
 mod cli;
 mod clock;
 mod cron;
+mod cron_again;
 mod cross_origin;
 mod deadlines;
 mod dependency;

@@ -114,6 +114,10 @@ impl Model {
             return;
         }
         job.state = State::Completed { at_ms: now_ms, place };
+        if job.series.is_some_and(|series| series.continued) {
+            // The next run has it.
+            job.custom_id = None;
+        }
         let queue = job.queue.clone();
         self.record = None;
         self.displace(&queue);

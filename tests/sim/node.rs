@@ -323,6 +323,7 @@ fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
         Reply::Found(jobs) => Answer::Found(jobs.to_vec()),
         Reply::FailedStats(stats) => Answer::Stats(stats.clone()),
         Reply::Dropped => Answer::Dropped,
+        Reply::CronSpent { .. } => Answer::Schedule(None),
         Reply::Cron(index) => Answer::Schedule(index.map(|index| {
             let cron = shard.cron_at(index);
             (cron.next_run_ms, cron.executions, cron.version)

@@ -65,7 +65,6 @@ impl Model {
             run_at_ms,
             state,
             expires_at_ms: series.ttl_ms.map(|ttl_ms| at.now_ms + ttl_ms),
-            custom_id: None,
             extras,
             attempts: 0,
             stalls: 0,

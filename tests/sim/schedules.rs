@@ -53,8 +53,13 @@ impl Rhythm {
 }
 
 impl Schedule {
+    /// Whether it has run as often as it may: then it is only remembered.
+    pub fn has_ended(&self) -> bool {
+        self.runs_max.is_some_and(|most| self.executions >= most)
+    }
+
     /// Whether its next run is further away than its rhythm can put it: a clock that was ahead has.
-    fn is_too_far(&self, now_ms: u64) -> bool {
+    pub fn is_too_far(&self, now_ms: u64) -> bool {
         let soon_ms = now_ms + LATE_MS_MAX;
         let furthest_ms = match self.rhythm {
             Rhythm::Every(step_ms) => soon_ms + step_ms,
@@ -105,14 +110,8 @@ impl Model {
         self.must(Check::Schedule, ran.next_run_ms == next, || {
             format!("{schedule:?}\n  runs again at {:?}, not {next:?}", ran.next_run_ms)
         });
-        match next {
-            Some(next_run_ms) => {
-                self.set_schedule(ran.name, Schedule { executions, next_run_ms, ..schedule });
-            }
-            None => {
-                self.end_schedule(ran.name);
-            }
-        }
+        let next_run_ms = next.unwrap_or(due_ms);
+        self.set_schedule(ran.name, Schedule { executions, next_run_ms, ..schedule });
         let new = Job::new(pushed.id, pushed.queue, pushed.job.data);
         self.come(at.now_ms, Job { run_at_ms: due_ms, priority: pushed.job.priority, ..new });
         self.fresh.insert(pushed.id, LAST);
@@ -148,7 +147,7 @@ impl Model {
         if self.schedules_since_ms.is_none() {
             return;
         }
-        for (name, schedule) in &self.schedules {
+        for (name, schedule) in self.schedules.iter().filter(|(_, has)| !has.has_ended()) {
             self.must(Check::Overdue, !schedule.enabled || schedule.next_run_ms > now_ms, || {
                 format!("at {now_ms}, {name} has not run: {schedule:?}")
             });
@@ -160,12 +159,12 @@ impl Model {
 
     /// The schedules of the shard are those of the model.
     pub fn compare_schedules(&self, shard: &Shard) {
-        let count = shard.crons().count();
+        let count = shard.crons().chain(shard.ended_crons()).count();
         self.must(Check::Schedule, count == self.schedules.len(), || {
             format!("{count} schedules, not {}", self.schedules.len())
         });
         for (name, model) in &self.schedules {
-            let found = shard.cron(name).map(|cron| {
+            let found = shard.cron(name).or_else(|| shard.ended_cron(name)).map(|cron| {
                 let queue = cron.queue.to_string();
                 let runs = (cron.executions, cron.next_run_ms, cron.runs_max);
                 (queue, cron.version, cron.is_enabled(), runs)

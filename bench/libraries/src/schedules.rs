@@ -4,6 +4,7 @@ use crate::Task;
 use chrono::{DateTime, TimeZone};
 use chrono_tz::Tz;
 use corq_shards::cron::expression::Plan;
+use corq_shards::cron::zones::Zone;
 use croner::parser::{CronParser, Seconds, Year};
 use std::hint::black_box;
 use std::str::FromStr;
@@ -53,7 +54,9 @@ pub struct Ours(Plan);
 impl Due for Ours {
     fn next(&self, after_ms: u64, zone: Tz) -> Option<u64> {
         let plan = match self.0 {
-            Plan::At(expression, _) => Plan::At(expression, zone),
+            Plan::At(expression, _) => {
+                Plan::At(expression, Zone::find(Some(zone.name())).unwrap_or(Zone::UTC))
+            }
             every @ Plan::Every(_) => every,
         };
         plan.next(after_ms, after_ms)

@@ -201,7 +201,7 @@ record! {
         schedule: Option<String> = "schedule",
         /// Its interval, in milliseconds.
         repeat_every_ms: Option<u64> = "repeatEvery",
-        /// When it runs next; 0 if it is disabled.
+        /// When it runs next; 0 if it is disabled, or its limit has ended it.
         next_run_ms: u64 = "nextRun",
         /// Whether it runs: `Some(false)` if it is disabled.
         enabled: Option<bool> = "enabled",

@@ -347,7 +347,7 @@ impl Shard {
     }
 
     /// Reports custom ids to their directory as they come and go; at recovery it asks for all at once.
-    fn note_name(&mut self, job: u32, known: bool) {
+    pub(crate) fn note_name(&mut self, job: u32, known: bool) {
         if self.recovering {
             return;
         }

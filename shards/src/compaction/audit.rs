@@ -32,7 +32,7 @@ impl Shard {
         self.unreported.iter().for_each(|(_, left)| counted.add(&left.stored));
         self.flows.records().for_each(|stored| counted.add(&stored));
         self.shares.records().for_each(|shared| counted.add(&shared));
-        self.crons.iter().for_each(|cron| counted.add(&cron.set_in));
+        self.crons.all().for_each(|cron| counted.add(&cron.set_in));
         self.webhooks().for_each(|webhook| counted.add(&webhook.set_in));
         let groups = self.groups.indices().filter_map(|at| self.groups.slab[at].own.as_deref());
         groups.for_each(|own| counted.add(&own.set_in));

@@ -284,12 +284,14 @@ impl Reshard {
     /// Writes what was held. Returns how much the new shards have together, once they have replayed
     /// their logs.
     pub fn end<J: Journal>(mut self, logs: &mut [J]) -> Result<Contents, Malformed> {
+        // Schedules that are held count: of some names there may have been two.
+        self.contents.crons = 0;
         for held in self.crons.values() {
             let record = Record::decode(&held.record)?;
             let Record::CronSet(set) = &record else { continue };
+            self.contents.crons += u64::from(!set.has_ended());
             logs[self.owner(Slot::of_name(set.queue))].append(&record);
         }
-        self.contents.crons = self.crons.len() as u64;
         for (shard, log) in logs.iter_mut().enumerate() {
             let mut bytes = Vec::new();
             for ids in self.completed_of(shard).chunks(COMPLETED_ID_BATCH) {

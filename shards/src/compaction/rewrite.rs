@@ -167,8 +167,8 @@ impl Shard {
                 needs.setting = set.is_some_and(|stored| stored.position == position);
             }
             Record::CronSet(set) => {
-                let cron = self.crons.find(set.name).map(|index| self.cron_at(index));
-                needs.setting = cron.is_some_and(|cron| cron.set_in.position == position);
+                let set_in = self.crons.set_in(set.name);
+                needs.setting = set_in.is_some_and(|stored| stored.position == position);
             }
             Record::WebhookAdded(added) => {
                 let webhook = self.webhook(added.id);
@@ -410,7 +410,10 @@ impl Shard {
     }
 
     fn keep_cron<J: Journal>(&mut self, set: &CronSet<'_>, journal: &mut J) {
-        let Some(index) = self.crons.find(set.name) else { return };
+        let Some(index) = self.crons.find(set.name) else {
+            self.tell_ended(set.name, journal);
+            return;
+        };
         let cron = self.cron_at(index);
         let (executions, next_run_ms) = (cron.executions, cron.next_run_ms);
         let now = CronSet { executions, next_run_ms, ..*set };

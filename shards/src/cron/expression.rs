@@ -2,15 +2,15 @@
 //! times it is given; jobs and records are not known here.
 //!
 //! An expression is kept as one bit per allowed value, so a schedule is a few words and its next run
-//! a few bit scans. Clients send expressions, so a search that finds nothing ends after nine years. Why no
+//! a few bit scans. Clients send expressions, so a search that finds nothing ends after thirteen years. Why no
 //! crate does it: `docs/decisions/0040-cron-expressions.md`.
 //!
-//! Daylight saving: a local time that does not exist stands for the first
+//! Where clocks are set, an expression with `*` or a step in its minutes or hours runs whenever clocks show a time that
+//! fits. Any other one names times of the day, each of which comes once: one that does not exist stands for the first
 //! instant after the gap, one that exists twice for the first of the two.
 
-use chrono::{DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveDateTime, Offset};
-use chrono::{TimeDelta, TimeZone, Timelike};
-use chrono_tz::Tz;
+use crate::cron::zones::{Zone, local_of, seconds_of};
+use jiff::civil::{Date, DateTime};
 
 /// When something is due, again and again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub enum Plan {
     /// Once per so many milliseconds, at least 1.
     Every(u64),
     /// At the local times of an expression.
-    At(Expression, Tz),
+    At(Expression, Zone),
 }
 
 impl Default for Plan {
@@ -31,13 +31,22 @@ impl Default for Plan {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadPlan(pub String);
 
-/// Days looked at before an expression counts as never due: a leap day is at most eight years away.
-const DAYS_AHEAD: u32 = 9 * 366;
+/// Days looked at before an expression counts as never due: a leap day is at most eight years away, and a day of the year
+/// that has to be a Monday at most twelve.
+const DAYS_AHEAD: i64 = 13 * 366;
+const DAY_SECONDS: i64 = 86_400;
 
 impl Plan {
     /// The plan of a cron expression in a zone, by its IANA name; UTC if none is given.
     pub fn at(expression: &str, zone: Option<&str>) -> Result<Self, BadPlan> {
-        Ok(Self::At(Expression::parse(expression)?, parse_zone(zone)?))
+        Ok(Self::At(Expression::parse(expression, Origin::Client)?, parse_zone(zone)?))
+    }
+
+    /// The plan of an expression that was taken once, which is understood for ever: steps might be larger than their
+    /// ranges, and the name of the zone might be one that only newer rules of the system had.
+    pub fn recorded(expression: &str, zone: Option<&str>) -> Result<Self, BadPlan> {
+        let zone = Zone::find(zone).unwrap_or(Zone::UTC);
+        Ok(Self::At(Expression::parse(expression, Origin::Log)?, zone))
     }
 
     /// The plan of an interval, at least 1 ms. A zone changes nothing about it, but must exist.
@@ -61,9 +70,9 @@ impl Plan {
 
 /// A time in a zone, as people read it: local date and time with their distance from UTC.
 pub fn local_text(at_ms: u64, zone: Option<&str>) -> Option<String> {
-    let at = DateTime::from_timestamp_millis(i64::try_from(at_ms).ok()?)?;
-    let local = at.with_timezone(&parse_zone(zone).ok()?).fixed_offset();
-    let offset = local.offset().local_minus_utc();
+    let instant = i64::try_from(at_ms / 1000).ok()?;
+    let zone = Zone::find(zone)?;
+    let (offset, local) = (zone.offset_at(instant)?, zone.local_at(instant)?);
     let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs() / 60);
     let date = format!("{:04}-{:02}-{:02}", local.year(), local.month(), local.day());
     let time = format!("{:02}:{:02}:{:02}", local.hour(), local.minute(), local.second());
@@ -72,9 +81,16 @@ pub fn local_text(at_ms: u64, zone: Option<&str>) -> Option<String> {
     Some(format!("{date}T{time}{fraction}{sign}{:02}:{:02}", minutes / 60, minutes % 60))
 }
 
-fn parse_zone(name: Option<&str>) -> Result<Tz, BadPlan> {
-    let unknown = |_| BadPlan("timezone must be the name of an IANA time zone".into());
-    name.map_or(Ok(Tz::UTC), |name| name.parse().map_err(unknown))
+fn parse_zone(name: Option<&str>) -> Result<Zone, BadPlan> {
+    let unknown = || BadPlan("timezone must be the name of an IANA time zone".into());
+    Zone::find(name).ok_or_else(unknown)
+}
+
+/// Where an expression comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Client,
+    Log,
 }
 
 /// The local times of a cron expression: one bit per allowed value of each field.
@@ -82,10 +98,15 @@ fn parse_zone(name: Option<&str>) -> Result<Tz, BadPlan> {
 pub struct Expression {
     seconds: u64,
     minutes: u64,
-    hours: u64,
-    days: u64,
-    months: u64,
-    weekdays: u64,
+    hours: u32,
+    days: u32,
+    months: u16,
+    weekdays: u8,
+    /// A day has to fit both day fields: one of them begins with `*`, which restricts nothing by itself. Else
+    /// either will do.
+    fits_both_days: bool,
+    /// Minutes or hours have `*` or a step: it follows clocks wherever they are set to.
+    follows_clocks: bool,
 }
 
 /// What one field may hold.
@@ -111,8 +132,7 @@ const DAY: Field = field("day of month", 1, 31, &[]);
 const MONTH: Field = field("month", 1, 12, MONTHS);
 const WEEKDAY: Field = field("day of week", 0, 7, WEEKDAYS);
 
-const ALL_DAYS: u64 = 0xffff_fffe;
-const ALL_WEEKDAYS: u64 = 0x7f;
+const ALL_WEEKDAYS: u8 = 0x7f;
 
 const NICKNAMES: &[(&str, &str)] = &[
     ("@yearly", "0 0 1 1 *"),
@@ -127,9 +147,9 @@ const NICKNAMES: &[(&str, &str)] = &[
 impl Expression {
     /// Reads five fields (minute, hour, day of month, month, day of week), six with leading seconds,
     /// or a nickname such as `@daily`. Each field is a list of `*`, `n`, `n-m`, with `/step` behind any
-    /// of them; months and weekdays have English names, Sunday is 0 and 7. Where both day fields are
-    /// restricted, a day that fits either of them counts.
-    pub fn parse(text: &str) -> Result<Self, BadPlan> {
+    /// of them; months and weekdays have English names, Sunday is 0 and 7. A day field that begins with `*` does not
+    /// restrict by itself; where neither does so, a day that fits either of them counts.
+    fn parse(text: &str, origin: Origin) -> Result<Self, BadPlan> {
         let text = text.trim();
         let nickname = NICKNAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
         if nickname.is_none() && text.starts_with('@') {
@@ -143,70 +163,91 @@ impl Expression {
             6 => (fields[0], &fields[1..]),
             _ => return Err(BadPlan("schedule must have 5 or 6 fields".into())),
         };
-        let weekdays = WEEKDAY.parse(rest[4])?;
+        let [minute, hour, day, month, weekday] = [rest[0], rest[1], rest[2], rest[3], rest[4]];
+        let weekdays = WEEKDAY.parse(weekday, origin)?;
         Ok(Self {
-            seconds: SECOND.parse(second)?,
-            minutes: MINUTE.parse(rest[0])?,
-            hours: HOUR.parse(rest[1])?,
-            days: DAY.parse(rest[2])?,
-            months: MONTH.parse(rest[3])?,
-            weekdays: (weekdays | weekdays >> 7) & ALL_WEEKDAYS,
+            seconds: SECOND.parse(second, origin)?,
+            minutes: MINUTE.parse(minute, origin)?,
+            hours: HOUR.parse(hour, origin)? as u32,
+            days: DAY.parse(day, origin)? as u32,
+            months: MONTH.parse(month, origin)? as u16,
+            weekdays: (weekdays | weekdays >> 7) as u8 & ALL_WEEKDAYS,
+            fits_both_days: [day, weekday].iter().any(|field| field.starts_with(['*', '?'])),
+            follows_clocks: [minute, hour].iter().any(|field| field.contains(['*', '?', '/'])),
         })
     }
 
-    fn next(&self, zone: Tz, after_ms: u64) -> Option<u64> {
+    fn next(&self, zone: Zone, after_ms: u64) -> Option<u64> {
         let after = i64::try_from(after_ms / 1000).ok()?;
-        let mut from = local_of(zone, after)?.checked_add_signed(TimeDelta::seconds(1))?;
+        let next = if self.follows_clocks {
+            self.next_shown(zone, after)
+        } else {
+            self.next_once(zone, after)
+        };
+        u64::try_from(next?).ok()?.checked_mul(1000)
+    }
+
+    /// The next instant at which clocks show a local time that fits.
+    fn next_shown(&self, zone: Zone, after: i64) -> Option<i64> {
+        let mut from = after.checked_add(1)?;
+        // Each time that was found so far is one that clocks do not show, or a change comes before it.
+        while from - after <= DAYS_AHEAD * DAY_SECONDS {
+            let offset = zone.offset_at(from)?;
+            let local = self.first_from(local_of(from + offset)?)?;
+            let instant = seconds_of(local)? - offset;
+            match zone.next_change(from) {
+                Some(change) if change <= instant => from = change,
+                _ => return Some(instant),
+            }
+        }
+        None
+    }
+
+    /// The next instant that a local time stands for which fits.
+    fn next_once(&self, zone: Zone, after: i64) -> Option<i64> {
+        let mut from = local_of(seconds_of(zone.local_at(after)?)? + 1)?;
         loop {
-            let local = self.first_from(from)?;
-            let instant = instant_of(zone, local)?;
+            let instant = zone.instant_of(self.first_from(from)?)?;
             if instant > after {
-                return u64::try_from(instant).ok()?.checked_mul(1000);
+                return Some(instant);
             }
             // `after` lies in the second pass of an hour that exists twice, and this local time had
             // its run in the first. All others of that hour have, too.
-            from = end_of_first_pass(zone, instant, after)?;
+            from = zone.end_of_first_pass(instant, after)?;
         }
     }
 
     /// The first local time at or after `from` that fits.
-    fn first_from(&self, from: NaiveDateTime) -> Option<NaiveDateTime> {
+    fn first_from(&self, from: DateTime) -> Option<DateTime> {
         let mut date = from.date();
-        let mut time = (from.hour(), from.minute(), from.second());
+        let mut time = (from.hour() as u32, from.minute() as u32, from.second() as u32);
         for _ in 0..DAYS_AHEAD {
             if self.months & (1 << date.month()) == 0 {
-                let (year, month) = match date.month() {
-                    12 => (date.year() + 1, 1),
-                    month => (date.year(), month + 1),
-                };
-                date = NaiveDate::from_ymd_opt(year, month, 1)?;
+                date = date.last_of_month().tomorrow().ok()?;
             } else {
                 if self.fits_day(date)
                     && let Some((hour, minute, second)) = self.time_from(time)
                 {
-                    return date.and_hms_opt(hour, minute, second);
+                    return Some(date.at(hour as i8, minute as i8, second as i8, 0));
                 }
-                date = date.checked_add_days(Days::new(1))?;
+                date = date.tomorrow().ok()?;
             }
             time = (0, 0, 0);
         }
         None
     }
 
-    fn fits_day(&self, date: NaiveDate) -> bool {
+    fn fits_day(&self, date: Date) -> bool {
         let day = self.days & (1 << date.day()) != 0;
-        let weekday = self.weekdays & (1 << date.weekday().num_days_from_sunday()) != 0;
-        if self.days == ALL_DAYS || self.weekdays == ALL_WEEKDAYS {
-            day && weekday
-        } else {
-            day || weekday
-        }
+        let weekday = self.weekdays & (1 << date.weekday().to_sunday_zero_offset()) != 0;
+        if self.fits_both_days { day && weekday } else { day || weekday }
     }
 
     /// The first time of day at or after `from` that fits, as hour, minute and second.
     fn time_from(&self, (hour, minute, second): (u32, u32, u32)) -> Option<(u32, u32, u32)> {
         let first = |mask: u64| mask.trailing_zeros();
-        if self.hours & (1 << hour) != 0 {
+        let hours = u64::from(self.hours);
+        if hours & (1 << hour) != 0 {
             if self.minutes & (1 << minute) != 0
                 && let Some(second) = bit_from(self.seconds, second)
             {
@@ -216,7 +257,7 @@ impl Expression {
                 return Some((hour, minute, first(self.seconds)));
             }
         }
-        let hour = bit_from(self.hours, hour + 1)?;
+        let hour = bit_from(hours, hour + 1)?;
         Some((hour, first(self.minutes), first(self.seconds)))
     }
 }
@@ -228,11 +269,11 @@ fn bit_from(mask: u64, from: u32) -> Option<u32> {
 }
 
 impl Field {
-    fn parse(&self, text: &str) -> Result<u64, BadPlan> {
-        text.split(',').try_fold(0, |mask, item| Ok(mask | self.parse_item(item)?))
+    fn parse(&self, text: &str, origin: Origin) -> Result<u64, BadPlan> {
+        text.split(',').try_fold(0, |mask, item| Ok(mask | self.parse_item(item, origin)?))
     }
 
-    fn parse_item(&self, item: &str) -> Result<u64, BadPlan> {
+    fn parse_item(&self, item: &str, origin: Origin) -> Result<u64, BadPlan> {
         let (range, step) = match item.split_once('/') {
             None => (item, None),
             Some((range, step)) => {
@@ -258,7 +299,13 @@ impl Field {
                 self.name
             )));
         }
-        let values = (low..=high).step_by(step.unwrap_or(1) as usize);
+        let step = step.unwrap_or(1);
+        // Such a step leaves the first value only, which is not what it says.
+        if step > (high - low).max(1) && origin == Origin::Client {
+            let (name, text) = (self.name, "has a step larger than its range");
+            return Err(BadPlan(format!("schedule: {name} {text} {low}-{high}: {item}")));
+        }
+        let values = (low..=high).step_by(step as usize);
         Ok(values.fold(0, |mask, value| mask | 1 << value))
     }
 
@@ -282,60 +329,4 @@ impl Field {
 fn number(text: &str) -> Option<u32> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
-}
-
-/// Seconds east of Greenwich at an instant, in seconds since the epoch.
-fn offset_at(zone: Tz, instant: i64) -> Option<i64> {
-    let utc = DateTime::from_timestamp(instant, 0)?.naive_utc();
-    Some(i64::from(zone.offset_from_utc_datetime(&utc).fix().local_minus_utc()))
-}
-
-fn local_of(zone: Tz, instant: i64) -> Option<NaiveDateTime> {
-    let local = instant.checked_add(offset_at(zone, instant)?)?;
-    Some(DateTime::from_timestamp(local, 0)?.naive_utc())
-}
-
-/// Two offsets are never further apart than this.
-const OFFSET_SECONDS_MAX: i64 = 16 * 3600;
-
-/// The instant a local time stands for. Later local times never stand for earlier instants.
-fn instant_of(zone: Tz, local: NaiveDateTime) -> Option<i64> {
-    let as_utc = local.and_utc().timestamp();
-    let behind = |offset: i32| as_utc - i64::from(offset);
-    match zone.offset_from_local_datetime(&local) {
-        MappedLocalTime::Single(one) => Some(behind(one.fix().local_minus_utc())),
-        MappedLocalTime::Ambiguous(one, other) => {
-            let (one, other) = (one.fix().local_minus_utc(), other.fix().local_minus_utc());
-            Some(behind(one.max(other)))
-        }
-        MappedLocalTime::None => {
-            let (low, high) = (as_utc - OFFSET_SECONDS_MAX, as_utc + OFFSET_SECONDS_MAX);
-            first_instant(low, high, |instant| local_of(zone, instant).is_some_and(|at| at > local))
-        }
-    }
-}
-
-/// Where a clock that was set back between `instant` and `after` had got to before.
-fn end_of_first_pass(zone: Tz, instant: i64, after: i64) -> Option<NaiveDateTime> {
-    let offset = offset_at(zone, instant)?;
-    let set_back = |at: i64| offset_at(zone, at).is_some_and(|now| now < offset);
-    let end = first_instant(instant, after, set_back)?;
-    Some(DateTime::from_timestamp(end + offset, 0)?.naive_utc())
-}
-
-/// The first instant behind `low`, up to `high`, from which on `holds` is true; `None` if it is not
-/// so even at `high`.
-fn first_instant(mut low: i64, mut high: i64, holds: impl Fn(i64) -> bool) -> Option<i64> {
-    if !holds(high) {
-        return None;
-    }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if holds(middle) {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    Some(high)
 }

@@ -10,12 +10,14 @@
 //! | `schedule` | one schedule: its next runs, what its jobs are pushed with |
 //! | `runs` | what is due: runs, put off, passed over or made up for |
 //! | `worker_presence` | whether a worker attends to a queue |
+//! | `zones` | the rules of time zones |
 
 pub mod expression;
 pub(crate) mod push_rate;
 pub(crate) mod runs;
 pub(crate) mod schedule;
 pub(crate) mod worker_presence;
+pub mod zones;
 
 pub use crate::cron::schedule::{Cron, LATE_MS_MAX, job_of};
 
@@ -33,6 +35,10 @@ use crate::log_record::cron::{CronRules, CronSet, template_of};
 use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
+use std::collections::BTreeMap;
+
+/// The payload of none: nil.
+const NO_DATA: &[u8] = b"\xc0";
 
 impl Timed for Slab<Cron> {
     fn place(&mut self, key: u32, place: u32) {
@@ -46,6 +52,10 @@ pub(crate) struct Crons {
     slab: Slab<Cron>,
     by_name: Table<u32>,
     timers: Timers,
+    /// Schedules that their limit has ended, by name, without what their jobs were pushed with. They are remembered, so that a
+    /// client that registers the same again, as at each of its starts, does not begin it anew, and are in no count. How many
+    /// there are is bounded where names are kept, by the registry shard.
+    ended: BTreeMap<Box<str>, Box<Cron>>,
     /// From when on they run; not yet, if `None`.
     started_at_ms: Option<u64>,
     /// The next one whose next run is looked at, at a start.
@@ -63,6 +73,7 @@ impl Crons {
             slab: Slab::new(),
             by_name: Table::default(),
             timers: Timers::default(),
+            ended: BTreeMap::new(),
             started_at_ms: None,
             unchecked: None,
         }
@@ -86,6 +97,21 @@ impl Crons {
 
     pub(crate) fn len(&self) -> usize {
         self.slab.len()
+    }
+
+    pub(crate) fn ended_len(&self) -> usize {
+        self.ended.len()
+    }
+
+    /// The record that says what a name stands for.
+    pub(crate) fn set_in(&self, name: &str) -> Option<LogRef> {
+        let cron = self.find(name).map(|index| &self.slab[index]);
+        cron.or_else(|| self.ended.get(name).map(|cron| &**cron)).map(|cron| cron.set_in)
+    }
+
+    /// All that are known, those that have ended included.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Cron> {
+        self.iter().chain(self.ended.values().map(|cron| &**cron))
     }
 
     pub(crate) fn deadlines(&self) -> usize {
@@ -155,13 +181,25 @@ impl Shard {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
-        let known = self.crons.find(command.name).map(|index| &self.crons.slab[index]);
-        let before = known.map(Cron::standing).max(command.moved);
-        let CronStanding { executions, version, disabled } = before.unwrap_or_default();
-        let spent = command.runs_max.is_some_and(|most| executions >= most);
-        let immediately = command.rules.immediately && before.is_none();
-        let next = command.plan.next(now_ms, now_ms).filter(|_| !spent);
+        let known = self.cron(command.name).or_else(|| self.ended_cron(command.name));
+        let known = known.map(|cron| cron.standing(&command.plan));
+        let known = known.into_iter().chain(command.moved).max_by_key(|known| known.version);
+        let version = known.map_or(0, |known| known.version);
+        // A schedule that its limit has ended begins anew if it is to run at other times.
+        let before = known.filter(|known| !known.has_ended || known.same_times);
+        let CronStanding { executions, disabled, .. } = before.unwrap_or_default();
+        if command.runs_max.is_some_and(|most| executions >= most) {
+            let has_ended = before.is_some_and(|before| before.has_ended);
+            out.effects.replies.push((caller.request, Reply::CronSpent { executions, has_ended }));
+            return;
+        }
+        let immediately =
+            command.rules.immediately && before.is_none_or(|before| before.is_promised);
+        let kept_ms = before.and_then(|before| kept_run_ms(&before, now_ms, command.plan));
+        let put_off = self.crons.find(command.name).map(|index| self.crons.slab[index].put_off);
+        let next = command.plan.next(now_ms, now_ms);
         let next = next.map(|next_run_ms| if immediately { now_ms } else { next_run_ms });
+        let next = next.map(|next_run_ms| kept_ms.unwrap_or(next_run_ms));
         let index = next.map(|next_run_ms| {
             let set = CronSet {
                 template: &template,
@@ -179,7 +217,10 @@ impl Shard {
                 next_run_ms,
             };
             let stored = out.journal.append(&Record::CronSet(set));
-            self.set_cron(&set, command.plan, stored)
+            let index = self.set_cron(&set, command.plan, stored);
+            // The time that was put off is still kept for the run that is.
+            self.crons.slab[index].put_off = kept_ms.is_some() && put_off.unwrap_or(false);
+            index
         });
         if index.is_some() {
             let extra = if before.is_some() { Extra::CronUpdated } else { Extra::CronCreated };
@@ -261,7 +302,12 @@ impl Shard {
             }
             self.drop_cron(index);
         }
-        out.effects.replies.push((caller.request, Reply::Count(u64::from(index.is_some()))));
+        let had_ended = index.is_none() && self.forget_ended(name);
+        if had_ended {
+            out.journal.append(&Record::CronRemoved { name });
+        }
+        let count = u64::from(index.is_some() || had_ended);
+        out.effects.replies.push((caller.request, Reply::Count(count)));
     }
 
     pub(crate) fn start_crons(&mut self, now_ms: u64) {
@@ -308,6 +354,7 @@ impl Shard {
         stored: LogRef,
     ) -> Result<(), Malformed> {
         match record {
+            Record::CronSet(set) if set.has_ended() => self.set_ended(set, set.plan()?, stored),
             Record::CronSet(set) => {
                 self.set_cron(set, set.plan()?, stored);
             }
@@ -325,6 +372,8 @@ impl Shard {
             Record::CronRemoved { name } => {
                 if let Some(index) = self.crons.find(name) {
                     self.drop_cron(index);
+                } else {
+                    self.forget_ended(name);
                 }
             }
             _ => {}
@@ -334,26 +383,8 @@ impl Shard {
 
     /// [`Record::CronSet`]. The plan is the one of its schedule.
     pub(crate) fn set_cron(&mut self, set: &CronSet<'_>, plan: Plan, stored: LogRef) -> u32 {
-        let cron = Cron {
-            name: set.name.into(),
-            queue: set.queue.into(),
-            data: set.data.into(),
-            schedule: set.schedule.map(Into::into),
-            repeat_every_ms: set.repeat_every_ms,
-            timezone: set.timezone.map(Into::into),
-            priority: set.priority,
-            runs_max: set.runs_max,
-            executions: set.executions,
-            version: set.version,
-            next_run_ms: set.next_run_ms,
-            template: set.template.into(),
-            rules: set.rules,
-            set_in: stored,
-            plan,
-            held: false,
-            put_off: false,
-            timer: NONE,
-        };
+        self.forget_ended(set.name);
+        let cron = Cron::of(set, plan, stored);
         let index = match self.crons.find(set.name) {
             Some(index) => {
                 self.crons.clear_timer(index);
@@ -384,6 +415,10 @@ impl Shard {
         self.crons.slab[index].executions += 1;
         match next_run_ms {
             Some(next_run_ms) => self.move_cron(index, next_run_ms),
+            None if self.crons.slab[index].has_ended() => {
+                let cron = self.take_cron(index);
+                self.remember_ended(cron);
+            }
             None => self.drop_cron(index),
         }
     }
@@ -396,11 +431,70 @@ impl Shard {
 
     /// Applies [`Record::CronRemoved`].
     pub(crate) fn drop_cron(&mut self, index: u32) {
+        let cron = self.take_cron(index);
+        self.live.sub(&cron.set_in);
+    }
+
+    fn take_cron(&mut self, index: u32) -> Cron {
         self.crons.clear_timer(index);
         let Crons { key, slab, by_name, .. } = &mut self.crons;
         let hash_of = |&other: &u32| hash(*key, slab, other);
         by_name.remove(hash_of(&index), |&other| other == index, hash_of);
-        let cron = self.crons.slab.remove(index);
-        self.live.sub(&cron.set_in);
+        self.crons.slab.remove(index)
     }
+}
+
+/// Schedules that their limit has ended.
+impl Shard {
+    /// A schedule that its limit has ended, as far as it is remembered.
+    pub fn ended_cron(&self, name: &str) -> Option<&Cron> {
+        self.crons.ended.get(name).map(|cron| &**cron)
+    }
+
+    /// All schedules that are remembered so.
+    pub fn ended_crons(&self) -> impl Iterator<Item = &Cron> {
+        self.crons.ended.values().map(|cron| &**cron)
+    }
+
+    /// A schedule has had its last run. Its record is counted as before.
+    fn remember_ended(&mut self, cron: Cron) {
+        let (data, template) = (NO_DATA.into(), Box::default());
+        let cron = Cron { data, template, held: false, timer: NONE, ..cron };
+        let before = self.crons.ended.insert(cron.name.clone(), Box::new(cron));
+        before.iter().for_each(|before| self.live.sub(&before.set_in));
+    }
+
+    /// [`Record::CronSet`] of one that has ended.
+    fn set_ended(&mut self, set: &CronSet<'_>, plan: Plan, stored: LogRef) {
+        if let Some(index) = self.crons.find(set.name) {
+            self.drop_cron(index);
+        }
+        self.live.add(&stored);
+        self.remember_ended(Cron::of(set, plan, stored));
+    }
+
+    /// True if the name was one of them.
+    fn forget_ended(&mut self, name: &str) -> bool {
+        let ended = self.crons.ended.remove(name);
+        ended.iter().for_each(|cron| self.live.sub(&cron.set_in));
+        ended.is_some()
+    }
+
+    /// Writes what is remembered of one, instead of the record that holds the payload of its jobs as well.
+    pub(crate) fn tell_ended<J: Journal>(&mut self, name: &str, journal: &mut J) {
+        let Some(cron) = self.crons.ended.get_mut(name) else { return };
+        let stored = journal.append(&Record::CronSet(cron.told()));
+        let before = std::mem::replace(&mut cron.set_in, stored);
+        self.live.replace(Some(before), Some(stored));
+    }
+}
+
+/// The next run that a schedule keeps when it is set anew: at the same times the one that it has, else the one that is due. Not
+/// one that is further away than its plan puts it, which is of a clock that was ahead.
+fn kept_run_ms(before: &CronStanding, now_ms: u64, plan: Plan) -> Option<u64> {
+    let soon_ms = now_ms.saturating_add(LATE_MS_MAX);
+    let is_due = !before.disabled && before.next_run_ms <= now_ms;
+    let is_kept = !before.has_ended && (before.same_times || is_due);
+    let furthest_ms = plan.next(soon_ms, soon_ms)?;
+    Some(before.next_run_ms).filter(|&next_run_ms| is_kept && next_run_ms <= furthest_ms)
 }

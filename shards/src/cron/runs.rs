@@ -1,4 +1,4 @@
-//! What the time of schedules brings: jobs that are pushed, runs that are put off, passed over or made up for.
+//! What the time of schedules brings: jobs that are pushed, runs that are put off, wait for room, are passed over or made up for.
 
 use crate::cron::schedule::LATE_MS_MAX;
 use crate::dedup::Met;
@@ -8,33 +8,38 @@ use crate::log_record::cron::CronRan;
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{JOB_BYTES, Out, SLICE, Shard};
 
+/// How soon a run that waits for room is tried again.
+const ROOM_WAIT_MS: u64 = 1000;
+
 impl Shard {
     /// Runs what is due, at most a slice of it.
     pub(crate) fn run_crons<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         let Some(started_at_ms) = self.crons.started_at_ms else { return };
-        self.bring_back_crons(now_ms, out);
+        self.replan_crons(now_ms, out);
         for _ in 0..SLICE {
             let Some(index) = self.crons.timers.due(now_ms) else { return };
             self.steps += 1;
             let cron = &self.crons.slab[index];
             let waited = cron.put_off;
             let due_ms = cron.next_run_ms;
-            let in_time = due_ms >= started_at_ms && (waited || due_ms + LATE_MS_MAX >= now_ms);
-            let made_up = due_ms < started_at_ms && cron.makes_up();
+            // A run that waited for its turn or for room is not late.
+            let late = due_ms < started_at_ms || !waited && due_ms + LATE_MS_MAX < now_ms;
             let attended = !cron.rules.skip_if_no_worker || self.is_attended(&cron.queue);
-            let wanted = (in_time || made_up) && attended;
+            let wanted = (!late || cron.makes_up()) && attended;
             // One run is enough to make up for any number of them.
-            let after_ms = if made_up || waited { now_ms } else { due_ms };
+            let after_ms = if late || waited { now_ms } else { due_ms };
             let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
-            let bytes = texts + cron.job().bytes() + JOB_BYTES;
+            let bytes = texts + cron.job().bytes() + JOB_BYTES + cron.end_bytes();
             if wanted && !waited && self.puts_off(now_ms, index) {
                 continue;
             }
-            self.crons.slab[index].put_off = false;
-            if wanted
-                && out.journal.can_append_new(bytes, || self.space_forecast())
-                && self.run_cron(now_ms, index, after_ms, out)
-            {
+            if wanted && !out.journal.can_append_new(bytes, || self.space_forecast()) {
+                self.wait_for_room(now_ms, index, out);
+                continue;
+            }
+            let cron = &mut self.crons.slab[index];
+            (cron.put_off, cron.lacks_room) = (false, false);
+            if wanted && self.run_cron(now_ms, index, after_ms, out) {
                 continue;
             }
             if wanted && !waited {
@@ -64,9 +69,21 @@ impl Shard {
         later
     }
 
+    /// Leaves a run due for which there is no room.
+    fn wait_for_room<J: Journal>(&mut self, now_ms: u64, index: u32, out: &mut Out<'_, J>) {
+        let cron = &mut self.crons.slab[index];
+        if !cron.lacks_room {
+            self.totals.crons_without_room += 1;
+            out.effects.crons_without_room.push(cron.name.clone());
+        }
+        (cron.put_off, cron.lacks_room) = (true, true);
+        self.crons.set_timer(index, now_ms.saturating_add(ROOM_WAIT_MS));
+    }
+
     /// Looks once at each schedule after a start. One whose next run is further away than it can be was set
-    /// by a clock that was ahead: it would not run for as long.
-    fn bring_back_crons<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+    /// by a clock that was ahead: it would not run for as long. One that is not at a time of its schedule was set
+    /// by other rules of its zone.
+    fn replan_crons<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         let Some(first) = self.crons.unchecked else { return };
         let end = self.crons.slab.end();
         let last = end.min(first.saturating_add(SLICE as u32));
@@ -75,7 +92,7 @@ impl Shard {
             if cron.name.is_empty() || !cron.runs() {
                 continue;
             }
-            if let Some(next_run_ms) = cron.brought_back_ms(now_ms) {
+            if let Some(next_run_ms) = cron.replanned_ms(now_ms) {
                 out.journal.append(&Record::CronMissed { name: &cron.name, next_run_ms });
                 self.move_cron(index, next_run_ms);
             }
@@ -96,7 +113,7 @@ impl Shard {
         // Out of the table while it lends its texts to the record.
         let cron = std::mem::take(&mut self.crons.slab[index]);
         let due_ms = cron.next_run_ms;
-        let last = cron.runs_max.is_some_and(|most| cron.executions + 1 >= most);
+        let last = cron.is_last_run();
         let interval_min_ms = self.config.interval_min_ms;
         let next_run_ms = cron.next_after(due_ms, after_ms, interval_min_ms).filter(|_| !last);
         let queue = self.queues.find_or_insert(&cron.queue);
@@ -123,11 +140,13 @@ impl Shard {
         }
         self.totals.pushed += 1;
         self.queues.count_push(queue, now_ms);
-        if next_run_ms.is_none() {
-            out.effects.cron_ends.push(cron.name.clone());
-        }
+        let ends = next_run_ms.is_none().then(|| cron.name.clone());
         self.crons.slab[index] = cron;
         self.count_run(index, next_run_ms);
+        if let Some(name) = ends {
+            self.tell_ended(&name, out.journal);
+            out.effects.cron_ends.push(name);
+        }
         self.remove_replaced(now_ms, replaced, out);
         self.serve(now_ms, queue, out);
         true

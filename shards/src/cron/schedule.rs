@@ -4,12 +4,16 @@ use crate::collections::slab::NONE;
 use crate::command::CronStanding;
 use crate::cron::expression::Plan;
 use crate::job::new_job::NewJob;
+use crate::log_record::Record;
 use crate::log_record::cron::{CronRules, CronSet, job_of_template};
 use crate::log_record::location::LogRef;
 
-/// A run that is later than this, because the machine was stopped or the shard could not keep up, is
-/// passed over, as is one that the log has no room for, like those that fell due while the server was down.
+/// A run that is later than this, because the machine was stopped or the shard could not keep up, is passed over like those
+/// that fell due while the server was down, unless the schedule makes up for them.
 pub const LATE_MS_MAX: u64 = 10_000;
+
+/// Bytes that the record of the end of a schedule takes beside what it says.
+const END_BYTES: u64 = 16;
 
 /// One schedule.
 #[derive(Debug)]
@@ -45,8 +49,11 @@ pub struct Cron {
     pub(super) plan: Plan,
     /// On its way to another shard: it runs no more here.
     pub(super) held: bool,
-    /// It was due when too many were, and its time has been put off: that is kept for it.
+    /// A run was due when too many were or when there was no room for its job, and its time has been put off: that is
+    /// kept for it.
     pub(super) put_off: bool,
+    /// A run is due and waits for room.
+    pub(super) lacks_room: bool,
     pub(super) timer: u32,
 }
 
@@ -70,6 +77,7 @@ impl Default for Cron {
             plan: Plan::default(),
             held: false,
             put_off: false,
+            lacks_room: false,
             timer: NONE,
         }
     }
@@ -82,6 +90,28 @@ pub fn job_of(template: &[u8]) -> NewJob<'_> {
 }
 
 impl Cron {
+    /// As a record sets it.
+    pub(super) fn of(set: &CronSet<'_>, plan: Plan, stored: LogRef) -> Self {
+        Self {
+            name: set.name.into(),
+            queue: set.queue.into(),
+            data: set.data.into(),
+            schedule: set.schedule.map(Into::into),
+            repeat_every_ms: set.repeat_every_ms,
+            timezone: set.timezone.map(Into::into),
+            priority: set.priority,
+            runs_max: set.runs_max,
+            executions: set.executions,
+            version: set.version,
+            next_run_ms: set.next_run_ms,
+            template: set.template.into(),
+            rules: set.rules,
+            set_in: stored,
+            plan,
+            ..Self::default()
+        }
+    }
+
     /// The run after the one at `due_ms`: on its cadence, after `after_ms`, and not sooner than runs may follow each
     /// other. One that was set when they might follow sooner leaves some out.
     pub(super) fn next_after(
@@ -97,8 +127,9 @@ impl Cron {
         self.plan.next(due_ms, after_ms.max(soonest_ms))
     }
 
-    /// When the next run is to be instead, if it is further away than any rule of this schedule puts it.
-    pub(super) fn brought_back_ms(&self, now_ms: u64) -> Option<u64> {
+    /// When the next run is to be instead, if it is further away than any rule of this schedule puts it, or at a time
+    /// that its expression does not name by the rules of its zone, which may have been others when it was set.
+    pub(super) fn replanned_ms(&self, now_ms: u64) -> Option<u64> {
         // Clocks are set back by this much all the time: a run that has been is not to come again.
         let soon_ms = now_ms.saturating_add(LATE_MS_MAX);
         let next_run_ms = match self.repeat_every_ms {
@@ -110,13 +141,18 @@ impl Cron {
             }
             None => {
                 let furthest_ms = self.plan.next(soon_ms, soon_ms)?;
-                if self.next_run_ms <= furthest_ms {
+                let is_ahead = self.next_run_ms > now_ms && !self.is_promised();
+                let is_named = || {
+                    let before_ms = self.next_run_ms.saturating_sub(1000);
+                    self.plan.next(before_ms, before_ms) == Some(self.next_run_ms)
+                };
+                if self.next_run_ms <= furthest_ms && (!is_ahead || is_named()) {
                     return None;
                 }
                 self.plan.next(now_ms, now_ms)?
             }
         };
-        (next_run_ms < self.next_run_ms).then_some(next_run_ms.max(now_ms))
+        Some(next_run_ms.max(now_ms)).filter(|&next_run_ms| next_run_ms != self.next_run_ms)
     }
 
     /// The first run that is left when it runs again: on its cadence.
@@ -163,10 +199,22 @@ impl Cron {
         !self.rules.disabled
     }
 
-    /// What it keeps when it is set anew.
-    pub fn standing(&self) -> CronStanding {
-        let (executions, version) = (self.executions, self.version);
-        CronStanding { executions, version, disabled: self.rules.disabled }
+    /// What it keeps when it is set anew, with this plan.
+    pub fn standing(&self, plan: &Plan) -> CronStanding {
+        CronStanding {
+            executions: self.executions,
+            version: self.version,
+            disabled: self.rules.disabled,
+            next_run_ms: self.next_run_ms,
+            same_times: self.plan == *plan,
+            is_promised: self.is_promised(),
+            has_ended: self.has_ended(),
+        }
+    }
+
+    /// Whether it has run as often as it may.
+    pub fn has_ended(&self) -> bool {
+        self.runs_max.is_some_and(|most| self.executions >= most)
     }
 
     /// All of it, as its record says it.
@@ -188,10 +236,26 @@ impl Cron {
         }
     }
 
-    /// Whether it makes up for runs that fell due while the server was down. That which was promised at once
-    /// comes in any case.
+    /// Whether its next run is its last.
+    pub(super) fn is_last_run(&self) -> bool {
+        self.runs_max.is_some_and(|most| self.executions + 1 >= most)
+    }
+
+    /// Bytes that its end takes of the log beside its last run.
+    pub(super) fn end_bytes(&self) -> u64 {
+        let told = || Record::CronSet(CronSet { data: &[], template: &[], ..self.told() });
+        if self.is_last_run() { told().encoded_len() as u64 + END_BYTES } else { 0 }
+    }
+
+    /// Whether it makes up for runs that are late, whatever made them so: a server that was down or stopped, or had too much
+    /// to do. That which was promised at once comes in any case.
     pub(super) fn makes_up(&self) -> bool {
-        self.rules.catch_up || self.rules.immediately && self.executions == 0
+        self.rules.catch_up || self.is_promised()
+    }
+
+    /// Whether its first run was promised at once, and has not come.
+    fn is_promised(&self) -> bool {
+        self.rules.immediately && self.executions == 0
     }
 
     /// What its jobs are pushed with, beside payload and priority.

@@ -34,13 +34,18 @@ impl<'a> Recurrence<'a> {
         self.pattern.map(|pattern| Plan::at(pattern, self.timezone)).transpose()
     }
 
+    /// Reads an expression that was taken once.
+    fn recorded_plan(&self) -> Option<Plan> {
+        Plan::recorded(self.pattern?, self.timezone).ok()
+    }
+
     /// How long the first run of a series that is pushed at `now_ms` waits, if its push does not say.
     pub(crate) fn first_delay_ms(&self, now_ms: u64) -> u64 {
         if self.immediately {
             return 0;
         }
-        let due_ms = match self.plan() {
-            Ok(Some(plan)) => plan.next(0, now_ms.max(self.from_ms.saturating_sub(1))),
+        let due_ms = match self.recorded_plan() {
+            Some(plan) => plan.next(0, now_ms.max(self.from_ms.saturating_sub(1))),
             _ => Some(self.from_ms),
         };
         due_ms.unwrap_or(now_ms).saturating_sub(now_ms)
@@ -98,8 +103,7 @@ impl KeptRecurrence {
             pattern: given.pattern.map(Into::into),
             timezone: given.timezone.map(Into::into),
             until_ms: given.until_ms,
-            // An expression that was taken once is one.
-            plan: given.plan().ok().flatten(),
+            plan: given.recorded_plan(),
         }
     }
 

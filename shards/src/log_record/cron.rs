@@ -120,6 +120,11 @@ impl<'a> CronSet<'a> {
         job_of_template(self.template).unwrap_or_default()
     }
 
+    /// Whether it has run as often as it may: it is only remembered.
+    pub fn has_ended(&self) -> bool {
+        self.runs_max.is_some_and(|most| self.executions >= most)
+    }
+
     pub(crate) fn kind(&self) -> u8 {
         match (self.rules == CronRules::default(), self.template) {
             (true, []) => kind::CRON_SET,
@@ -132,11 +137,11 @@ impl<'a> CronSet<'a> {
         [self.name.as_bytes(), self.queue.as_bytes(), text(self.schedule), text(self.timezone)]
     }
 
-    /// The plan of its schedule. An expression that was understood once is understood for ever.
+    /// The plan of its schedule.
     pub(crate) fn plan(&self) -> Result<Plan, Malformed> {
         let plan = match (self.schedule, self.repeat_every_ms) {
-            (Some(expression), _) => Plan::at(expression, self.timezone),
-            (None, every) => Plan::every(every.unwrap_or(1), self.timezone),
+            (Some(expression), _) => Plan::recorded(expression, self.timezone),
+            (None, every) => Plan::every(every.unwrap_or(1), None),
         };
         plan.map_err(|_| Malformed("a schedule is not understood by this release"))
     }

@@ -35,6 +35,8 @@ pub struct Totals {
     pub stalled: u64,
     /// Runs of schedules that were due and did not take place.
     pub crons_missed: u64,
+    /// Runs of schedules that were due when there was no room for their jobs, and came later.
+    pub crons_without_room: u64,
 }
 
 impl std::ops::Sub for Totals {
@@ -51,6 +53,7 @@ impl std::ops::Sub for Totals {
             leases_expired: self.leases_expired - earlier.leases_expired,
             stalled: self.stalled - earlier.stalled,
             crons_missed: self.crons_missed - earlier.crons_missed,
+            crons_without_room: self.crons_without_room - earlier.crons_without_room,
         }
     }
 }
@@ -67,6 +70,7 @@ impl std::ops::AddAssign for Totals {
         self.leases_expired += other.leases_expired;
         self.stalled += other.stalled;
         self.crons_missed += other.crons_missed;
+        self.crons_without_room += other.crons_without_room;
     }
 }
 

@@ -10,6 +10,7 @@ use crate::server::shard_server::ShardServer;
 use corq_io::machine_facts;
 use corq_io::net::Connections;
 use corq_io::tls::CertificateStatus;
+use corq_shards::cron::zones::zone_rules;
 
 impl ShardServer {
     /// Answers `Doctor`, once the metrics of all shards are known.
@@ -46,6 +47,8 @@ impl ShardServer {
         }
         findings.extend(machine::clock());
         let number = |family: &str| metrics.figure(family);
+        let zones = zone_rules();
+        findings.push(checks::server::time_zones(zones.version(), zones.source()));
         findings.extend(checks::server::data(number));
         findings.extend(checks::server::backups(number, self.now_ms as f64 / 1000.0));
         findings.extend(checks::server::complaints(number));

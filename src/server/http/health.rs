@@ -12,6 +12,7 @@ use corq_io::clock;
 use corq_io::log::Lack;
 use corq_io::memory::{self, Memory};
 use corq_io::tls::CertificateStatus;
+use corq_shards::cron::zones::zone_rules;
 use corq_shards::stats::Census;
 
 /// The most types of objects that are listed.
@@ -194,6 +195,11 @@ impl Figures {
         if let Some(standing) = of_server.tls {
             certificate::write_health(&mut reply, standing);
         }
+        let zones = zone_rules();
+        let mut rules = reply.map("timeZoneRules");
+        rules.key("version").str(zones.version());
+        rules.key("source").str(zones.source());
+        drop(rules);
         if ahead_ms > 0 {
             reply.key("clockAheadMs").uint(ahead_ms);
         }

@@ -20,6 +20,7 @@
 //! | `start` | settings to running shards to the end of the process |
 //! | `start_report` | how far a start is |
 //! | `startup_http` | answers `/health` and `/ready` while the log is recovered |
+//! | `time_zones` | which rules of time zones count |
 //! | `warnings` | what settings and files let others do |
 //! | `watchdog` | signs of life for a service manager |
 
@@ -41,5 +42,6 @@ pub(super) mod signals;
 pub(super) mod start;
 mod start_report;
 pub(super) mod startup_http;
+mod time_zones;
 pub(super) mod warnings;
 mod watchdog;

@@ -16,6 +16,7 @@ use super::reshard::{Halt, Progress, reshard};
 use super::signals::{Reloads, SignalHandler};
 use super::start_report::StartReport;
 use super::startup_http::StartupHttp;
+use super::time_zones;
 use super::warnings;
 use super::watchdog::Watchdog;
 use crate::backups::scheduler::{Scheduler, Surroundings};
@@ -149,6 +150,7 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
     let shards = config.shards.map_or_else(|| shards_of(&host), usize::from);
     config.check(shards).map_err(StartError::Other)?;
     config.origins.notes.iter().for_each(|note| tracing::warn!("{note}"));
+    time_zones::take_up();
     let live = Arc::new(LiveSettings::new(config, layers, shards));
     let config = live.config();
     let manager = ServiceManager::of_environment().map_err(|e| other("NOTIFY_SOCKET", e))?;

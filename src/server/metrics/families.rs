@@ -81,10 +81,16 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ),
     ("flows_open", Kind::Gauge, "Committed flows whose jobs are not visible on all shards yet"),
     ("crons", Kind::Gauge, "Schedules"),
+    ("crons_ended", Kind::Gauge, "Schedules that their maxLimit has ended and that are remembered"),
     (
         "crons_missed_total",
         Kind::Counter,
-        "Runs of schedules that were due and passed over: too late, overlapping, without a worker or room",
+        "Runs of schedules that were due and passed over: too late, overlapping, or without a worker",
+    ),
+    (
+        "crons_without_room_total",
+        Kind::Counter,
+        "Runs of schedules that were due when there was no room for their jobs, and waited for it",
     ),
     (
         "crons_waiting",

@@ -31,6 +31,7 @@ use super::metrics::second_prefix::renamed;
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use corq_io::clock;
 use corq_io::tls::CertificateStatus;
+use corq_shards::cron::zones::zone_rules;
 use corq_shards::stats::Totals;
 use corq_shards::stats::latency::{EDGES_US, Timing};
 use std::fmt::Write;
@@ -309,6 +310,11 @@ impl Metrics {
             std::env::consts::ARCH
         );
         sample(&mut text, "build_info", &label, "1");
+        let help = "1; its labels say which rules of time zones are in use, and whether they are the system's";
+        head(&mut text, "time_zone_rules_info", "gauge", help);
+        let rules = zone_rules();
+        let label = format!("{{version=\"{}\",source=\"{}\"}}", rules.version(), rules.source());
+        sample(&mut text, "time_zone_rules_info", &label, "1");
         let of_process: [(&str, &str, String); 5] = [
             ("shards", "Shards of the process", shards.to_string()),
             ("memory_bytes", "Resident memory of the process", memory_bytes.to_string()),

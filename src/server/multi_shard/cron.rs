@@ -9,8 +9,7 @@
 //! A crash between Set and Remove leaves two; the registry shard finds them at the start and drops the older.
 //! What it knows is derived from the schedules, as a directory is, and never logged by itself.
 
-use super::cron_backlog::CronBacklog;
-use super::cron_view::write_cron;
+use super::cron_view::{write_cron, write_ended_cron};
 use super::messages::{Act, CronMessage};
 use super::task::Task;
 use crate::api::error::{Error, ErrorKind};
@@ -28,17 +27,10 @@ use corq_shards::Caller;
 use corq_shards::command::{Command, CronStanding, SetCron};
 use corq_shards::cron::expression::Plan;
 use corq_shards::effect::Reply;
-use std::collections::BTreeMap;
 
 /// The shard that keeps the names of all schedules, and all webhooks. One is enough for what changes
 /// so rarely, and lets the limits be those of the server.
 pub const REGISTRY_SHARD: usize = 0;
-
-/// Schedules of the server.
-pub const CRONS_MAX: usize = 10_000;
-
-/// Payloads of all schedules together: they stay in memory.
-pub const CRON_DATA_BYTES_MAX: u64 = 64 << 20;
 
 /// Commands that waited for a name and are taken up in a turn, if the first of them are refused.
 const TAKEN_UP_PER_TURN: usize = 16;
@@ -58,75 +50,6 @@ pub struct CronTask {
     /// Why it could not be set. The client gets it last, when what was held goes on: a schedule
     /// that is held is in no listing, and one that comes right behind the refusal must find it.
     refused: Option<Error>,
-}
-
-/// One name.
-#[derive(Debug)]
-struct Entry {
-    owner: usize,
-    version: u64,
-    data_bytes: u64,
-    /// A command is at work on it.
-    busy: bool,
-    /// It ended by itself while one was.
-    ended: bool,
-}
-
-/// What the registry shard knows; empty on all other shards.
-#[derive(Debug, Default)]
-pub struct CronNames {
-    entries: BTreeMap<Box<str>, Entry>,
-    /// Payloads of all, those that are being set included.
-    data_bytes: u64,
-    /// Schedules found twice: the shard of the older, and the name.
-    older: Vec<(usize, Box<str>)>,
-    /// Commands that wait for a name that is busy.
-    pub backlog: CronBacklog,
-}
-
-impl CronNames {
-    /// Notes a schedule that a shard has found in its log.
-    fn found(&mut self, owner: usize, name: &str, version: u64, data_bytes: u64) {
-        let entry = Entry { owner, version, data_bytes, busy: false, ended: false };
-        match self.entries.get_mut(name) {
-            Some(known) if known.version >= version => self.older.push((owner, name.into())),
-            Some(known) => {
-                self.older.push((known.owner, name.into()));
-                self.data_bytes = self.data_bytes - known.data_bytes + data_bytes;
-                *known = entry;
-            }
-            None => {
-                self.data_bytes += data_bytes;
-                self.entries.insert(name.into(), entry);
-            }
-        }
-    }
-
-    /// Room for a schedule of this name, or why there is none.
-    fn reserve(&mut self, name: &str, owner: usize, data_bytes: u64) -> Result<(), Error> {
-        let before = self.entries.get(name).map(|entry| entry.data_bytes);
-        if before.is_none() && self.entries.len() >= CRONS_MAX {
-            return Err(Error::too_many_schedules(CRONS_MAX));
-        }
-        if self.data_bytes - before.unwrap_or(0) + data_bytes > CRON_DATA_BYTES_MAX {
-            return Err(Error::schedules_too_large(CRON_DATA_BYTES_MAX));
-        }
-        self.data_bytes += data_bytes;
-        let entry = self.entries.entry(name.into()).or_insert_with(|| Entry {
-            owner,
-            version: 0,
-            data_bytes: 0,
-            busy: true,
-            ended: false,
-        });
-        entry.busy = true;
-        Ok(())
-    }
-
-    /// Whether a command is at work on a name.
-    fn is_busy(&self, name: &str) -> bool {
-        self.entries.get(name).is_some_and(|entry| entry.busy)
-    }
 }
 
 /// The plan of a schedule, or why it has none.
@@ -184,7 +107,7 @@ impl ShardServer {
                 plan_of(cron.every, cron.timezone, self.now_ms)?;
                 let to = self.slots.of_queue(cron.queue);
                 let data_bytes = cron.data.len() as u64;
-                let owner = self.crons.entries.get(cron.name).map(|entry| entry.owner);
+                let owner = self.crons.owner(cron.name);
                 self.crons.reserve(cron.name, to, data_bytes)?;
                 let from = owner.filter(|&owner| owner != to);
                 let act = if from.is_some() { Act::Hold } else { Act::Set { moved: None } };
@@ -196,13 +119,10 @@ impl ShardServer {
             | Body::CronTrigger { name }
             | Body::SetCronEnabled { name, .. }
             | Body::CronPreview { name: Some(name), .. } => {
-                let entry = self.crons.entries.get_mut(*name).ok_or(ErrorKind::CronNotFound)?;
-                entry.busy = true;
-                let (name, to) = ((*name).into(), entry.owner);
-                let act = match ctx.body {
-                    Body::CronDelete { .. } => Act::Delete,
-                    _ => Act::Answer,
-                };
+                let deletes = matches!(ctx.body, Body::CronDelete { .. });
+                let to = self.crons.occupy(name, deletes).ok_or(ErrorKind::CronNotFound)?;
+                let name = (*name).into();
+                let act = if deletes { Act::Delete } else { Act::Answer };
                 let (from, refused) = (None, None);
                 Ok(CronTask { origin, frame, name, from, to, data_bytes: 0, act, refused })
             }
@@ -240,21 +160,8 @@ impl ShardServer {
             (Act::Set { .. }, None) if task.from.is_some() => Some(Act::LetGo),
             _ => None,
         };
-        if let Act::Set { .. } = task.act
-            && let Some(entry) = self.crons.entries.get_mut(&task.name)
-        {
-            // The space that was reserved is now either the new payload's or free.
-            let freed = match state {
-                Some(standing) => {
-                    entry.owner = task.to;
-                    entry.version = standing.version;
-                    // Whatever ended before was not this one.
-                    entry.ended = false;
-                    std::mem::replace(&mut entry.data_bytes, task.data_bytes)
-                }
-                None => task.data_bytes,
-            };
-            self.crons.data_bytes -= freed;
+        if let Act::Set { .. } = task.act {
+            self.crons.settle(&task.name, task.to, task.data_bytes, state);
         }
         if let Some(act) = next {
             task.act = act;
@@ -272,14 +179,17 @@ impl ShardServer {
             self.refuse(conns, task.origin, req_id, error);
             self.answered(task.origin);
         }
-        let Some(entry) = self.crons.entries.get_mut(&task.name) else { return };
-        entry.busy = false;
-        if task.act == Act::Delete || entry.ended || entry.version == 0 {
-            self.crons.data_bytes -= entry.data_bytes;
-            entry.data_bytes = 0;
-            self.crons.entries.remove(&task.name);
-        }
+        self.crons.release(&task.name, task.act == Act::Delete);
+        self.forget_ended_cron();
         self.go_on_with(conns, &task.name);
+    }
+
+    /// Has a name forgotten that need not be remembered any longer.
+    fn forget_ended_cron(&mut self) {
+        let Some((owner, name)) = self.crons.forget_oldest() else { return };
+        let batch = self.outbox.after_commit(owner);
+        let name = batch.keep(name.as_bytes());
+        batch.messages.push(Message::Cron(CronMessage::Drop { name }));
     }
 
     /// Starts the next of the commands that waited for a name. If many are refused, the rest of them goes on with the
@@ -313,22 +223,12 @@ impl ShardServer {
         }
     }
 
-    fn cron_ended(&mut self, owner: usize, name: &str) {
-        let Some(entry) = self.crons.entries.get_mut(name) else { return };
-        if entry.busy {
-            entry.ended = true;
-        } else if entry.owner == owner {
-            self.crons.data_bytes -= entry.data_bytes;
-            self.crons.entries.remove(name);
-        }
-    }
-
     /// All shards have told what they have.
     pub(crate) fn all_crons_are_known(&mut self) {
         if self.me != REGISTRY_SHARD {
             return;
         }
-        for (owner, name) in std::mem::take(&mut self.crons.older) {
+        for (owner, name) in self.crons.take_older() {
             let batch = self.outbox.after_commit(owner);
             let name = batch.keep(name.as_bytes());
             batch.messages.push(Message::Cron(CronMessage::Drop { name }));
@@ -355,11 +255,16 @@ impl ShardServer {
             CronMessage::Acted { step, state, refused } => {
                 self.cron_acted(conns, *step, *state, refused.as_ref());
             }
-            CronMessage::Known { owner, name, version, data_bytes } => {
-                self.crons.found(usize::from(*owner), batch.text(name), *version, *data_bytes);
+            CronMessage::Known { owner, name, version, data_bytes, has_ended } => {
+                let (owner, name) = (usize::from(*owner), batch.text(name));
+                self.crons.found(owner, name, *version, *data_bytes);
+                if *has_ended {
+                    self.crons.ended(owner, name, true);
+                }
             }
-            CronMessage::Ended { owner, name } => {
-                self.cron_ended(usize::from(*owner), batch.text(name));
+            CronMessage::Ended { owner, name, is_remembered } => {
+                self.crons.ended(usize::from(*owner), batch.text(name), *is_remembered);
+                self.forget_ended_cron();
             }
             CronMessage::Drop { name } => {
                 let command = Command::RemoveCron { name: batch.text(name) };
@@ -389,11 +294,14 @@ impl ShardServer {
             return;
         };
         let caller = Caller { client: origin.client, request: CURRENT };
-        let mut refused = None;
+        let (mut state, mut refused) = (None, None);
         match (act, &body) {
-            (Act::Hold | Act::LetGo, _) => {
-                let held = act == Act::Hold;
-                self.apply(conns, caller, &Command::HoldCron { name, held });
+            (Act::Hold, Body::Cron { cron }) => {
+                self.apply(conns, caller, &Command::HoldCron { name, held: true });
+                state = self.cron_standing(cron);
+            }
+            (Act::LetGo, _) => {
+                self.apply(conns, caller, &Command::HoldCron { name, held: false });
             }
             (Act::Answer, _) => {
                 self.answer_about_cron(conns, (origin, req_id), name, &body);
@@ -403,11 +311,18 @@ impl ShardServer {
                 let outcome = self.set_cron(conns, caller, cron, moved);
                 match outcome {
                     Ok(index) => {
+                        // A schedule that has ended stays so, where it is.
+                        state = index.and_then(|_| self.cron_standing(cron));
                         self.respond(conns, origin, |engine, sink| {
                             framed(sink, req_id, |sink| {
                                 let mut reply = reply::begin(sink.out, true, req_id);
-                                let cron = engine.shard.cron_at(index);
-                                write_cron(&mut reply.key("cron"), cron, false);
+                                let mut row = reply.key("cron");
+                                match index {
+                                    Some(index) => {
+                                        write_cron(&mut row, engine.shard.cron_at(index), false);
+                                    }
+                                    None => write_ended_cron(&mut row, cron),
+                                }
                             });
                         });
                         self.answered(origin);
@@ -427,27 +342,27 @@ impl ShardServer {
                 }
             }
         }
-        let cron = self.engine.shard.cron(name);
-        let state = cron.map(corq_shards::cron::Cron::standing);
-        // A setting that was refused leaves what was there, but nothing of it is what was set.
-        let state = state.filter(|_| refused.is_none());
         let batch = self.outbox.after_commit(usize::from(step.shard));
         batch.messages.push(Message::Cron(CronMessage::Acted { step, state, refused }));
     }
 
+    /// How the schedule stands that is to be set anew.
+    fn cron_standing(&self, cron: &Cron<'_>) -> Option<CronStanding> {
+        let plan = plan_of(cron.every, cron.timezone, self.now_ms).ok()?;
+        let shard = &self.engine.shard;
+        let known = shard.cron(cron.name).or_else(|| shard.ended_cron(cron.name));
+        known.map(|known| known.standing(&plan))
+    }
+
+    /// Sets a schedule; `None` if it is the registration of one that has ended.
     fn set_cron(
         &mut self,
         conns: &mut Connections,
         caller: Caller,
         cron: &Cron<'_>,
         moved: Option<CronStanding>,
-    ) -> Result<u32, Error> {
+    ) -> Result<Option<u32>, Error> {
         let plan = plan_of(cron.every, cron.timezone, self.now_ms)?;
-        let known = self.engine.shard.cron(cron.name).map(|cron| cron.executions);
-        let runs = known.or(moved.map(|kept| kept.executions)).unwrap_or(0);
-        if cron.runs_max.is_some_and(|most| runs >= most) {
-            return Err(Error::runs_are_done(runs));
-        }
         let (schedule, repeat_every_ms) = match cron.every {
             Cadence::Expression(expression) => (Some(expression), None),
             Cadence::Interval(interval_ms) => (None, Some(interval_ms)),
@@ -468,65 +383,47 @@ impl ShardServer {
         };
         self.apply(conns, caller, &Command::SetCron(&set));
         match self.own_reply() {
-            Some(Reply::Cron(Some(index))) => Ok(index),
+            Some(Reply::Cron(Some(index))) => Ok(Some(index)),
+            Some(Reply::CronSpent { has_ended: true, .. }) => Ok(None),
+            Some(Reply::CronSpent { executions, .. }) => Err(Error::runs_are_done(executions)),
             Some(Reply::Refused { .. }) => Err(self.no_room().into()),
             _ => Err(ErrorKind::NoRunAhead.into()),
         }
     }
 
-    /// Tells the registry shard which schedules have ended by themselves.
+    /// Tells the registry shard which schedules have ended by themselves, and the log which wait for room.
     pub(crate) fn send_cron_ends(&mut self) {
+        if let Some(name) = self.effects.crons_without_room.first() {
+            let count = self.effects.crons_without_room.len();
+            tracing::warn!(
+                "schedule {name}: no room for the job of a run ({count} schedules in this turn), it stays due until there is some"
+            );
+            self.effects.crons_without_room.clear();
+        }
         if self.effects.cron_ends.is_empty() {
             return;
         }
         let owner = self.me as u16;
         for name in std::mem::take(&mut self.effects.cron_ends) {
+            let is_remembered = self.engine.shard.ended_cron(&name).is_some();
             let batch = self.outbox.after_commit(REGISTRY_SHARD);
             let name = batch.keep(name.as_bytes());
-            batch.messages.push(Message::Cron(CronMessage::Ended { owner, name }));
+            let ended = CronMessage::Ended { owner, name, is_remembered };
+            batch.messages.push(Message::Cron(ended));
         }
     }
 
     /// Tells the registry shard all schedules, after recovery.
     pub(crate) fn send_all_crons(&mut self) {
         let owner = self.me as u16;
-        for cron in self.engine.shard.crons() {
+        let shard = &self.engine.shard;
+        for cron in shard.crons().chain(shard.ended_crons()) {
             let batch = self.outbox.after_commit(REGISTRY_SHARD);
             let (version, data_bytes) = (cron.version, cron.data.len() as u64);
             let name = batch.keep(cron.name.as_bytes());
-            let known = CronMessage::Known { owner, name, version, data_bytes };
+            let has_ended = cron.has_ended();
+            let known = CronMessage::Known { owner, name, version, data_bytes, has_ended };
             batch.messages.push(Message::Cron(known));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_two_schedules_with_one_name_the_older_goes() {
-        let mut names = CronNames::default();
-        names.found(1, "c", 4, 10);
-        names.found(2, "c", 5, 20);
-        names.found(3, "c", 3, 30);
-        assert_eq!(names.older, [(1, "c".into()), (3, "c".into())]);
-        assert_eq!((names.entries["c"].owner, names.data_bytes), (2, 20));
-    }
-
-    #[test]
-    fn schedules_and_their_payloads_have_a_limit() {
-        let mut names = CronNames::default();
-        for n in 0..CRONS_MAX {
-            assert_eq!(names.reserve(&n.to_string(), 0, 1), Ok(()));
-        }
-        let refused = names.reserve("one more", 0, 1).expect_err("no more names");
-        assert_eq!(refused.text(), "Too many schedules: at most 10000");
-        assert_eq!(names.reserve("7", 0, 1), Ok(()), "what is there can be set anew");
-        let text = "data of all schedules together must be at most 67108864 bytes";
-        assert_eq!(
-            names.reserve("7", 0, CRON_DATA_BYTES_MAX).expect_err("no more data").text(),
-            text
-        );
     }
 }

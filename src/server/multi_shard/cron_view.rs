@@ -1,6 +1,7 @@
 //! A schedule as clients see it: its row, and what it was set with.
 
 use crate::api::commands::GROWTHS;
+use crate::api::request::{self, Cadence};
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use crate::server::commands::given_options::write_traceparent;
 use corq_shards::cron::Cron;
@@ -10,6 +11,26 @@ use corq_shards::job::overrides::Extras;
 /// A schedule as clients see it; in a list with its runs.
 pub(crate) fn write_cron(writer: &mut Writer<'_>, cron: &Cron, listed: bool) {
     write_row(&mut writer.begin_map(), cron, listed);
+}
+
+/// A registration of a schedule that has ended, as a schedule without a next run.
+pub(crate) fn write_ended_cron(writer: &mut Writer<'_>, cron: &request::Cron<'_>) {
+    let (schedule, every_ms) = match cron.every {
+        Cadence::Expression(expression) => (Some(expression), None),
+        Cadence::Interval(every_ms) => (None, Some(every_ms)),
+    };
+    let mut row = writer.begin_map();
+    row.key("name").str(cron.name);
+    row.key("queue").str(cron.queue);
+    row.key("schedule").str_or_nil(schedule);
+    row.key("repeatEvery").uint_or_nil(every_ms);
+    row.key("nextRun").nil();
+    if let Some(timezone) = cron.timezone {
+        row.key("timezone").str(timezone);
+    }
+    if let Some(name) = cron.job.as_deref().and_then(|job| job.name) {
+        row.key("jobName").str(name);
+    }
 }
 
 /// As in a list, and with the payload of its jobs.

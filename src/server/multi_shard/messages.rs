@@ -253,10 +253,12 @@ pub enum CronMessage {
         /// Bytes of its payload.
         data_bytes: u64,
         owner: u16,
+        /// The limit has ended it.
+        has_ended: bool,
     },
-    /// A schedule of the sender has ended by itself.
-    Ended { owner: u16, name: Span },
-    /// The receiver's schedule of this name is older than another.
+    /// A schedule of the sender has ended by itself. By its limit, and it is remembered, or because it has no time left.
+    Ended { owner: u16, name: Span, is_remembered: bool },
+    /// The receiver's schedule of this name is older than another, or need not be remembered any longer.
     Drop { name: Span },
     /// More commands wait for this name than were taken up.
     GoOn { name: Span },

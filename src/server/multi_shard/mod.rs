@@ -12,6 +12,7 @@
 //! | `cron_asks` | a schedule is shown, run now, enabled, previewed |
 //! | `cron_backlog` | commands on schedules that wait for another on the same |
 //! | `cron_interval` | how often schedules may run |
+//! | `cron_names` | which schedules there are, and where |
 //! | `cron_view` | a schedule as clients see it |
 //! | `custom_ids` | claims custom ids before a push |
 //! | `dependencies` | looks up what jobs of a push depend on |
@@ -50,6 +51,7 @@ pub(super) mod cron;
 mod cron_asks;
 pub(super) mod cron_backlog;
 pub(super) mod cron_interval;
+pub(super) mod cron_names;
 pub(super) mod cron_view;
 pub(super) mod custom_ids;
 pub(super) mod dependencies;

@@ -63,9 +63,21 @@ impl Call for SetSchedule {
 
     fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let known = model.schedules.get(&self.name);
-        let (executions, version) = known.map_or((0, 0), |has| (has.executions, has.version));
+        let version = known.map_or(0, |has| has.version);
+        // A schedule that has ended begins anew at other times.
+        let same = known.filter(|has| has.rhythm == self.rhythm);
+        let goes_on = known.filter(|has| !has.has_ended() || same.is_some());
+        let executions = goes_on.map_or(0, |has| has.executions);
         let spent = self.runs_max.is_some_and(|most| executions >= most);
-        let next_run_ms = self.rhythm.next(at.now_ms, at.now_ms);
+        let planned_ms = self.rhythm.next(at.now_ms, at.now_ms);
+        let kept = goes_on.filter(|has| {
+            let is_due = has.enabled && has.next_run_ms <= at.now_ms;
+            let next_run_ms = has.next_run_ms;
+            let as_planned = Schedule { rhythm: self.rhythm, next_run_ms, ..(*has).clone() };
+            !has.has_ended() && (same.is_some() || is_due) && !as_planned.is_too_far(at.now_ms)
+        });
+        let next_run_ms = kept.map_or(planned_ms, |has| has.next_run_ms);
+        let enabled = goes_on.is_none_or(|has| has.enabled);
         let expected = Answer::Schedule((!spent).then_some((next_run_ms, executions, version + 1)));
         model.must(Check::Schedule, answer == Some(&expected), || {
             format!("{self:?} was answered {answer:?}, not {expected:?}")
@@ -82,7 +94,7 @@ impl Call for SetSchedule {
             executions,
             version: version + 1,
             next_run_ms,
-            enabled: known.is_none_or(|has| has.enabled),
+            enabled,
         };
         model.set_schedule(&self.name, schedule);
     }
@@ -94,7 +106,7 @@ impl Call for EnableSchedule {
     }
 
     fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
-        let known = model.schedules.get(&self.name).cloned();
+        let known = model.schedules.get(&self.name).filter(|has| !has.has_ended()).cloned();
         let schedule = known.clone().map(|has| {
             let comes_back = self.enabled && !has.enabled;
             let resumed_ms = has.rhythm.resume(has.next_run_ms, at.now_ms);
