@@ -44,11 +44,11 @@ impl ZoneFiles {
 
     /// Reads the files, without those that cannot be read.
     pub fn read(&self) -> Vec<ZoneFile> {
-        let file = |name: &Box<str>| {
-            let bytes = read(&self.directory.join(&**name), ZONE_BYTES_MAX).ok()?;
-            Some((name.clone(), bytes.into()))
+        let file = |name: &str| {
+            let bytes = read(&self.directory.join(name), ZONE_BYTES_MAX).ok()?;
+            Some((name.into(), bytes.into()))
         };
-        self.names.iter().filter_map(file).collect()
+        self.names.iter().filter_map(|name| file(name)).collect()
     }
 }
 

@@ -372,6 +372,7 @@ fn bodies_on_their_way_count_as_rendered_and_wait_for_room() {
         (load.backlog_bytes.load(Ordering::Relaxed) == 8 + BODY as u64).then_some(())
     });
     until("all of them", || (load.backlog.load(Ordering::Relaxed) == 8).then_some(()));
+    until("one to be rendered", || (rendered.load(Ordering::Relaxed) > 0).then_some(()));
     // A quarter of the memory is for those that have yet to show that they answer.
     assert_eq!((rendered.load(Ordering::Relaxed), load.threads.load(Ordering::Relaxed)), (1, 1));
 }

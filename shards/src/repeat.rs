@@ -112,7 +112,9 @@ impl Shard {
         let is_named = repeated.next.pushed.job.custom_id.is_some();
         if is_named && let Some(done) = self.jobs.find(repeated.ended.id) {
             let options = self.jobs.options_of_mut(done);
-            options.into_iter().for_each(|has| has.custom_id = None);
+            if let Some(has) = options {
+                has.custom_id = None;
+            }
         }
         self.note_name(next, true);
     }

@@ -461,7 +461,9 @@ impl Shard {
         let (data, template) = (NO_DATA.into(), Box::default());
         let cron = Cron { data, template, held: false, timer: NONE, ..cron };
         let before = self.crons.ended.insert(cron.name.clone(), Box::new(cron));
-        before.iter().for_each(|before| self.live.sub(&before.set_in));
+        if let Some(before) = before {
+            self.live.sub(&before.set_in);
+        }
     }
 
     /// [`Record::CronSet`] of one that has ended.
@@ -476,7 +478,9 @@ impl Shard {
     /// True if the name was one of them.
     fn forget_ended(&mut self, name: &str) -> bool {
         let ended = self.crons.ended.remove(name);
-        ended.iter().for_each(|cron| self.live.sub(&cron.set_in));
+        if let Some(cron) = &ended {
+            self.live.sub(&cron.set_in);
+        }
         ended.is_some()
     }
 
