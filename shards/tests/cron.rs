@@ -396,7 +396,7 @@ fn a_step_that_is_larger_than_its_range_goes_on_in_a_log() {
 /// The rules of a zone that a log was written by, and those of the build that opens it.
 #[test]
 fn a_start_with_other_rules_of_zones_plans_next_runs_anew() {
-    /// 2026-11-28T00:00:00Z.
+    /// The start of 2026-11-28, in UTC.
     const NOV_28_MS: u64 = 1_795_824_000_000;
     const HOUR_MS: u64 = 3_600_000;
     for (zone, old_rules, before, after) in [

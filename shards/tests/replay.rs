@@ -225,8 +225,13 @@ fn events_tell_what_became_of_every_job() {
                 let view = bed.shard.view(bed.shard.find(job).unwrap());
                 let name = view.options.and_then(|has| has.custom_id.clone());
                 let job = name.map_or(KnownAs::Id(job), KnownAs::Custom);
-                let told = known[&format!("{job:?}")];
                 let state = view.job.state;
+                let Some(&told) = known.get(&format!("{job:?}")) else {
+                    // An ended run of a series, whose custom id the next run has taken over.
+                    let is_past_run = matches!(job, KnownAs::Id(_)) && state.is_end();
+                    assert!(is_past_run, "seed {seed}, round {round}: {job:?} {state:?}");
+                    continue;
+                };
                 found += usize::from(!state.is_end());
                 let agree = told == state || !told.is_end() && !state.is_end();
                 assert!(agree, "seed {seed}, round {round}: {job:?} {told:?} {state:?}");
