@@ -174,6 +174,8 @@ fn live_many_lives(lives: u64, eager: u64) -> BTreeSet<&'static str> {
 /// anywhere.
 fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), String> {
     let Some(job) = &event.job else { return Ok(()) };
+    // An ended run of a series bears its own id once the next run has taken over its custom id.
+    let ended = matches!(job, KnownAs::Id(_)).then_some(State::Completed);
     let job = format!("{job:?}");
     let before = known.get(&job).copied();
     let open = before.is_some_and(|state| !state.is_end());
@@ -187,7 +189,7 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
         Step::Completed { .. } => (before == Some(State::Active), State::Completed),
         Step::Failed { .. } => (before.is_some_and(|it| it != State::Failed), State::Failed),
         // Of a failed attempt, `failed` came before.
-        Step::Retried { prev } => (before == Some(prev), State::Waiting),
+        Step::Retried { prev } => (before.or(ended) == Some(prev), State::Waiting),
         Step::Progress(_) => (before == Some(State::Active), State::Active),
         // It waits again if no failure follows: either is still open.
         Step::Stalled => (before == Some(State::Active), State::Waiting),
@@ -195,7 +197,7 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
         Step::Drained | Step::Paused | Step::Resumed | Step::Extra(_) => (false, State::Vacant),
         Step::Removed { prev } => {
             known.remove(&job);
-            let fits = if prev.is_end() { before == Some(prev) } else { open };
+            let fits = if prev.is_end() { before.or(ended) == Some(prev) } else { open };
             return fits.then_some(()).ok_or(format!("{event:?} after {before:?}"));
         }
     };
