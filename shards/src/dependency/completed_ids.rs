@@ -1,9 +1,10 @@
 //! Completed jobs that are forgotten: a bounded memory of their ids, so that a job pushed a little too
 //! late may still name one as its dependency. Derived from the log like the jobs themselves.
 //!
-//! Every job may pass through here, so remembering costs a few stores and moves nothing: ids lie in a ring, and
-//! those of one hash are linked from the newest to the oldest. What a ring has written over ends the walk, so
-//! nothing is ever taken out.
+//! Every job may pass through here, so remembering costs one store in a row and nothing else: ids lie in a ring. Few
+//! servers have dependencies, so an id is put into the index only when the next one is asked for: by then those of one
+//! hash are linked from the newest to the oldest. What the ring has written over ends the walk, so nothing is ever
+//! taken out.
 //!
 //! When the beginning of the log goes, ids of which only that told are told again. Which those are is
 //! known by ranges of them, each with the lowest address from which a replay would learn of all.
@@ -19,18 +20,26 @@ pub const COMPLETED_IDS_MAX: usize = 100_000;
 /// Hashes that are told apart.
 const HASHES: usize = 1 << 16;
 
+/// Ids that one question puts into the index. What is left is looked through, one by one.
+const INDEXED_PER_LOOK: u64 = 4096;
+
 /// Ids told again by one record.
 const BATCH: u64 = 256;
 
 /// The ids of completed jobs, within a bound.
 pub struct CompletedIds {
     /// The number of an id, modulo [`COMPLETED_IDS_MAX`], is its place.
-    ring: Vec<Noted>,
+    ring: Vec<JobId>,
     /// Ids noted so far; the number of the next one.
     noted: u64,
     key: HashKey,
-    /// By hash, the number of the newest id, its lowest 32 bits.
+    /// Ids below this number are in the index.
+    indexed: u64,
+    /// By hash, the number of the newest id in the index, its lowest 32 bits. Empty before the first question.
     newest: Vec<u32>,
+    /// By place in the ring, how far behind its id the one before of its hash is; as far as the very first of all, if
+    /// there is none.
+    before: Vec<u32>,
     /// The custom ids of those that had any.
     pub names: CompletedNames,
     /// Ids below this number are told from `closed_from` on, the others from `open_from` on.
@@ -41,13 +50,6 @@ pub struct CompletedIds {
     retelling: Range<u64>,
 }
 
-/// One id that is remembered.
-struct Noted {
-    id: JobId,
-    /// How far behind it the one before of its hash is; as far as the very first of all, if there is none.
-    before: u32,
-}
-
 impl CompletedIds {
     /// Nothing is remembered.
     pub fn new(key: HashKey) -> Self {
@@ -55,7 +57,9 @@ impl CompletedIds {
             ring: Vec::new(),
             noted: 0,
             key,
+            indexed: 0,
             newest: Vec::new(),
+            before: Vec::new(),
             names: CompletedNames::new(),
             closed: 0,
             closed_from: u64::MAX,
@@ -71,40 +75,57 @@ impl CompletedIds {
         if self.ring.capacity() == 0 {
             // Once for all: nothing is allocated or moved while jobs are being completed.
             self.ring.reserve_exact(COMPLETED_IDS_MAX);
-            self.newest = vec![0; HASHES];
         }
-        let newest = &mut self.newest[self.key.number(folded(id)) as usize % HASHES];
-        let before = (self.noted as u32).wrapping_sub(*newest);
-        *newest = self.noted as u32;
-        let noted = Noted { id, before };
-        let place = self.noted as usize % COMPLETED_IDS_MAX;
-        match self.ring.get_mut(place) {
-            Some(oldest) => *oldest = noted,
-            None => self.ring.push(noted),
+        match self.ring.get_mut(place_of(self.noted)) {
+            Some(oldest) => *oldest = id,
+            None => self.ring.push(id),
         }
         self.noted += 1;
     }
 
     /// Whether the job was completed, as far as is remembered.
-    pub fn has(&self, id: JobId) -> bool {
-        self.walk(id).any(|noted| noted.id == id)
+    pub fn has(&mut self, id: JobId) -> bool {
+        self.index_some();
+        self.walk(id).any(|known| known == id)
+            || self.numbers(self.indexed).any(|other| other == id)
     }
 
-    /// Those that are remembered of the hash of an id, the newest first.
-    fn walk(&self, id: JobId) -> impl Iterator<Item = &Noted> {
+    /// Puts ids into the index that have come since it was asked last.
+    fn index_some(&mut self) {
+        self.indexed = self.indexed.max(self.oldest());
+        let until = self.noted.min(self.indexed + INDEXED_PER_LOOK);
+        if self.newest.is_empty() && self.indexed < until {
+            (self.newest, self.before) = (vec![0; HASHES], vec![0; COMPLETED_IDS_MAX]);
+        }
+        for number in self.indexed..until {
+            let place = place_of(number);
+            let newest =
+                &mut self.newest[self.key.number(folded(self.ring[place])) as usize % HASHES];
+            self.before[place] = (number as u32).wrapping_sub(*newest);
+            *newest = number as u32;
+        }
+        self.indexed = until;
+    }
+
+    /// Those in the index of the hash of an id, the newest first.
+    fn walk(&self, id: JobId) -> impl Iterator<Item = JobId> {
         let newest = self.newest.get(self.key.number(folded(id)) as usize % HASHES);
         let behind = newest.map(|&newest| (self.noted as u32).wrapping_sub(newest));
         let at = move |behind: u32| {
             let number = self.noted.checked_sub(u64::from(behind))?;
-            let is_there = behind > 0 && number >= self.oldest();
-            is_there.then(|| (behind, &self.ring[number as usize % COMPLETED_IDS_MAX]))
+            (behind > 0 && number >= self.oldest()).then(|| (behind, place_of(number)))
         };
-        let first = behind.and_then(at);
-        let before = move |&(behind, noted): &(u32, &Noted)| {
+        let before = move |&(behind, place): &(u32, usize)| {
             // Distances grow, so the walk ends; zero is that of the very first id.
-            at(behind.checked_add(noted.before).filter(|_| noted.before > 0)?)
+            let before = self.before[place];
+            at(behind.checked_add(before).filter(|_| before > 0)?)
         };
-        std::iter::successors(first, before).map(|(_, noted)| noted)
+        std::iter::successors(behind.and_then(at), before).map(|(_, place)| self.ring[place])
+    }
+
+    /// Those that are remembered and have this number or a higher one, in order.
+    fn numbers(&self, from: u64) -> impl DoubleEndedIterator<Item = JobId> {
+        (from.max(self.oldest())..self.noted).map(|number| self.ring[place_of(number)])
     }
 
     /// The number of the oldest id that is remembered.
@@ -132,7 +153,7 @@ impl CompletedIds {
         let start = self.retelling.start.max(self.oldest());
         let end = (start + BATCH).min(self.retelling.end);
         self.retelling.start = end;
-        (start..end).map(|number| self.ring[number as usize % COMPLETED_IDS_MAX].id).collect()
+        (start..end).map(|number| self.ring[place_of(number)]).collect()
     }
 
     /// The record that tells of the ids of the last [`CompletedIds::recorded_before`] lies there.
@@ -142,14 +163,18 @@ impl CompletedIds {
 
     /// Those that are remembered, the newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = JobId> {
-        let numbers = (self.oldest()..self.noted).rev();
-        numbers.map(|number| self.ring[number as usize % COMPLETED_IDS_MAX].id)
+        self.numbers(0).rev()
     }
 
     /// How many are remembered.
     pub fn len(&self) -> usize {
         self.ring.len()
     }
+}
+
+/// Where the id of a number lies.
+fn place_of(number: u64) -> usize {
+    number as usize % COMPLETED_IDS_MAX
 }
 
 /// An id in 64 bits, among which all those are that differ between the ids of a shard.
@@ -175,9 +200,35 @@ mod tests {
                 assert!(id < reach || !completed_ids.has(JobId(id - reach)), "{id}");
             }
         }
+        completed_ids.has(JobId(0));
         assert!(completed_ids.len() == COMPLETED_IDS_MAX && completed_ids.newest.len() == HASHES);
         let longest = (0..6 * reach).map(|id| completed_ids.walk(JobId(id)).count()).max();
         assert!(longest < Some(20), "{longest:?}");
+    }
+
+    /// Guards against an index that is kept where nobody asks, a first question that costs as much as all of it, and
+    /// ids that are in neither the index nor the rest.
+    #[test]
+    fn ids_are_indexed_when_they_are_asked_for_so_many_at_a_time_and_found_all_along() {
+        let mut completed_ids = CompletedIds::new(KEY);
+        let reach = COMPLETED_IDS_MAX as u128;
+        assert!(!completed_ids.has(JobId(0)) && completed_ids.newest.is_empty());
+        for (first, last) in [(0, 10), (10, reach), (reach, 4 * reach), (4 * reach, 4 * reach + 7)]
+        {
+            for id in first..last {
+                completed_ids.note(JobId(id), 0);
+            }
+            let oldest = last.saturating_sub(reach);
+            let asked = [oldest, oldest + 1, u128::midpoint(oldest, last), last - 1];
+            for ask in 0..120 {
+                let before = completed_ids.indexed.max(completed_ids.oldest());
+                assert!(completed_ids.has(JobId(asked[ask % asked.len()])), "{last}, {ask}");
+                assert!(completed_ids.indexed - before <= INDEXED_PER_LOOK);
+                assert!(!completed_ids.has(JobId(last)));
+                assert!(oldest == 0 || !completed_ids.has(JobId(oldest - 1)));
+            }
+            assert_eq!(completed_ids.indexed, completed_ids.noted, "all that is left is nothing");
+        }
     }
 
     /// Tells what has to be told again, as the end of the log at `head`; returns the ids.

@@ -63,14 +63,17 @@ pub(crate) struct JobIndex {
     pages: Slab<Page>,
     /// More than one of a run only where ids of several shards have the same sequence.
     by_run: Table<u32>,
-    /// The pages of the last job that was found and of the last that came. They may have gone since.
+    /// The pages of the last job that was found, of the last that came and of the last that went: who acknowledges new
+    /// jobs has old ones removed, and each of both goes its way. Pages may have gone since.
     found: Cell<u32>,
     added: u32,
+    removed: u32,
 }
 
 impl JobIndex {
     pub(crate) fn new(key: HashKey) -> Self {
-        Self { key, pages: Slab::new(), by_run: Table::default(), found: Cell::new(0), added: 0 }
+        let (pages, by_run) = (Slab::new(), Table::default());
+        Self { key, pages, by_run, found: Cell::new(0), added: 0, removed: 0 }
     }
 
     /// A page, which may be gone.
@@ -78,28 +81,21 @@ impl JobIndex {
         (page < self.pages.end()).then(|| self.pages.peek(page))
     }
 
-    /// The page that has a job, and the job.
+    /// The place of a job.
     #[inline]
-    fn look_up(&self, id: JobId, jobs: &Slab<Job>) -> Option<(u32, u32)> {
+    pub(crate) fn find(&self, id: JobId, jobs: &Slab<Job>) -> Option<u32> {
         let (run, place) = (run_of(id), place_of(id));
         let job_of = |about: &Page| {
             let job = about.jobs[place];
             (about.run == run && job != NONE && jobs[job].id == id).then_some(job)
         };
-        let last = self.found.get();
-        if let Some(job) = self.page(last).and_then(job_of) {
-            return Some((last, job));
+        if let Some(job) = self.page(self.found.get()).and_then(job_of) {
+            return Some(job);
         }
         let has = |&page: &u32| job_of(&self.pages[page]).is_some();
         let page = *self.by_run.find(hash(self.key, run), has)?;
         self.found.set(page);
-        Some((page, self.pages[page].jobs[place]))
-    }
-
-    /// The place of a job.
-    #[inline]
-    pub(crate) fn find(&self, id: JobId, jobs: &Slab<Job>) -> Option<u32> {
-        self.look_up(id, jobs).map(|(_, job)| job)
+        Some(self.pages[page].jobs[place])
     }
 
     /// Adds a job, which is not there.
@@ -124,15 +120,23 @@ impl JobIndex {
         page
     }
 
-    /// Takes a job out.
+    /// Takes a job out, which is there.
     #[inline]
-    pub(crate) fn remove(&mut self, id: JobId, jobs: &Slab<Job>) {
-        let Some((page, _)) = self.look_up(id, jobs) else { return };
-        let about = &mut self.pages[page];
-        about.jobs[place_of(id)] = NONE;
+    pub(crate) fn remove(&mut self, id: JobId, job: u32) {
+        let (run, place) = (run_of(id), place_of(id));
+        // The place of a job is its own as long as it is there, so the job need not be looked at.
+        let has = |about: &Page| about.run == run && about.jobs[place] == job;
+        if !self.page(self.removed).is_some_and(has) {
+            let pages = &self.pages;
+            let known = self.by_run.find(hash(self.key, run), |&page| has(&pages[page]));
+            let Some(&page) = known else { return };
+            self.removed = page;
+        }
+        let about = &mut self.pages[self.removed];
+        about.jobs[place] = NONE;
         about.used -= 1;
         if about.used == 0 {
-            self.remove_page(page);
+            self.remove_page(self.removed);
         }
     }
 
@@ -179,7 +183,7 @@ mod tests {
                 } else {
                     let first = chance.draw() as usize % 64;
                     let Some((&id, &job)) = model.iter().nth(first) else { continue };
-                    index.remove(id, &jobs);
+                    index.remove(id, job);
                     jobs.remove(job);
                     model.remove(&id);
                     gone.push(id);
@@ -217,23 +221,22 @@ mod tests {
     fn it_takes_few_bytes_of_each_job_and_gives_them_back() {
         const JOBS: usize = 200_000;
         let mut maker = IdMaker::new(1, JobId::default());
-        let (mut jobs, mut index) = (Slab::new(), JobIndex::new(KEY));
+        let mut index = JobIndex::new(KEY);
         let ids: Vec<JobId> =
             (0..JOBS).map(|_| maker.make(1_700_000_000_000, Slot::default())).collect();
-        for &id in &ids {
-            let job = jobs.insert(Job { id, ..Job::default() });
+        for (job, &id) in (0..).zip(&ids) {
             index.insert(id, job);
         }
         assert!(index.bytes() < 6 * JOBS, "{} bytes for {JOBS} jobs", index.bytes());
-        for (place, &id) in ids.iter().enumerate() {
+        for (job, &id) in (0_u32..).zip(&ids) {
             // One in 16 stays, each in a page of its own.
-            if !place.is_multiple_of(PAGE) {
-                index.remove(id, &jobs);
+            if !job.is_multiple_of(PAGE as u32) {
+                index.remove(id, job);
             }
         }
         assert!(index.bytes() < 96 * (JOBS / PAGE), "{} bytes", index.bytes());
-        for &id in &ids {
-            index.remove(id, &jobs);
+        for (job, &id) in (0..).zip(&ids) {
+            index.remove(id, job);
         }
         assert!(index.bytes() < 3 * 1024 * size_of::<Page>(), "{} bytes", index.bytes());
     }

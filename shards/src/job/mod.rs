@@ -369,7 +369,7 @@ impl Jobs {
 
     /// Forgets a job, which must be in no list, queue or heap any more.
     pub fn remove(&mut self, index: u32) {
-        self.by_id.remove(self.slab[index].id, &self.slab);
+        self.by_id.remove(self.slab[index].id, index);
         let job = self.slab.remove(index);
         assert!(job.timer == NONE && job.detail == NONE, "a removed job leaves nothing behind");
         if job.options != NONE {

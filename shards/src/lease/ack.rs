@@ -125,16 +125,21 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let checked = match acks {
-            [one] => self
-                .held(now_ms, one.job, one.token)
-                .map(|_| ())
-                .map_err(|refusal| Reply::Refused { place: 0, refusal }),
-            many => self.check_acks(now_ms, many).map(drop),
+            // The place of the only one is handed on.
+            [one] => match self.held(now_ms, one.job, one.token) {
+                Ok(job) => Ok(Some((job, one))),
+                Err(refusal) => Err(Reply::Refused { place: 0, refusal }),
+            },
+            many => self.check_acks(now_ms, many).map(|_| None),
         };
-        let checked = checked.and_then(|()| self.takes_acks(acks, out).then_some(()).ok_or(FULL));
-        match checked {
+        let fits = |checked| if self.takes_acks(acks, out) { Ok(checked) } else { Err(FULL) };
+        match checked.and_then(fits) {
             Err(refused) => out.effects.replies.push((caller.request, refused)),
-            Ok(()) => self.complete_held(now_ms, caller, acks, false, out),
+            Ok(Some((job, ack))) => {
+                self.complete_one(now_ms, job, ack, out);
+                out.effects.replies.push((caller.request, Reply::Done));
+            }
+            Ok(None) => self.complete_held(now_ms, caller, acks, false, out),
         }
     }
 
@@ -155,35 +160,46 @@ impl Shard {
                 continue;
             }
             let Some(job) = self.jobs.find(ack.job) else { continue };
-            if ack.remove {
-                self.flag(job, flags::REMOVE_ON_COMPLETE, out);
-            }
-            let lease = self.lease_of(job);
-            let (started_at_ms, puller) = (lease.started_at_ms, lease.puller);
-            if let Some(held) = puller.and_then(|puller| self.clients.get_mut(puller)) {
-                held.activity.processed += 1;
-            }
-            let taken_ms = now_ms.saturating_sub(started_at_ms);
-            self.timings.processing.record(taken_ms.saturating_mul(1000), 1);
-            let (id, result, evicts) = (ack.job, ack.result, self.evicts(job));
-            let ended = Ended { id, at_ms: now_ms, started_at_ms, evicts, result };
-            self.totals.completed += 1;
-            let queue = self.jobs.slab[job].queue;
-            self.queues.count_done(queue, now_ms, false);
-            self.queues.count_run(queue, taken_ms);
-            if self.has_run_due(now_ms, job) {
-                self.complete_run(now_ms, job, ended, out);
-                self.write_unreported(ack.job, ack.result, out);
-                continue;
-            }
-            let stored = out.journal.append(&Record::Completed(ended));
-            self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
-            self.trace_settled(now_ms, job, || Settled::Completed, out.effects);
-            self.complete(job, &ended, stored);
-            self.write_unreported(ack.job, ack.result, out);
+            self.complete_one(now_ms, job, ack, out);
         }
         let reply = if late.is_empty() { Reply::Done } else { Reply::Late(late.into()) };
         out.effects.replies.push((caller.request, reply));
+    }
+
+    /// Completes a job that is held.
+    fn complete_one<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        ack: &Ack<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        if ack.remove {
+            self.flag(job, flags::REMOVE_ON_COMPLETE, out);
+        }
+        let lease = self.lease_of(job);
+        let (started_at_ms, puller) = (lease.started_at_ms, lease.puller);
+        if let Some(held) = puller.and_then(|puller| self.clients.get_mut(puller)) {
+            held.activity.processed += 1;
+        }
+        let taken_ms = now_ms.saturating_sub(started_at_ms);
+        self.timings.processing.record(taken_ms.saturating_mul(1000), 1);
+        let (id, result, evicts) = (ack.job, ack.result, self.evicts(job));
+        let ended = Ended { id, at_ms: now_ms, started_at_ms, evicts, result };
+        self.totals.completed += 1;
+        let queue = self.jobs.slab[job].queue;
+        self.queues.count_done(queue, now_ms, false);
+        self.queues.count_run(queue, taken_ms);
+        if self.has_run_due(now_ms, job) {
+            self.complete_run(now_ms, job, ended, out);
+            self.write_unreported(ack.job, ack.result, out);
+            return;
+        }
+        let stored = out.journal.append(&Record::Completed(ended));
+        self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
+        self.trace_settled(now_ms, job, || Settled::Completed, out.effects);
+        self.complete(job, &ended, stored);
+        self.write_unreported(ack.job, ack.result, out);
     }
 
     /// Sets a flag of a job that it does not have yet.

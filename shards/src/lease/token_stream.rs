@@ -34,50 +34,81 @@ impl fmt::Debug for SecretKey {
     }
 }
 
+/// Blocks made at once: each step takes one word of all of them, which is one instruction of a vector.
+const BLOCKS: usize = 4;
+
+/// A word of each block.
+type Words = [u32; BLOCKS];
+
 /// Makes lock tokens from a secret key.
 pub(crate) struct Secrets {
     key: SecretKey,
     /// The number of the next block.
     next: u64,
-    /// What is left of the last block.
-    left: [u128; 4],
+    /// What is left of the last blocks; the next number is the last one.
+    left: [u128; 4 * BLOCKS],
     count: usize,
 }
 
 impl Secrets {
     pub(crate) fn new(key: SecretKey) -> Self {
-        Self { key, next: 0, left: [0; 4], count: 0 }
+        Self { key, next: 0, left: [0; 4 * BLOCKS], count: 0 }
     }
 
     /// The next 128 bits.
+    #[inline]
     pub(crate) fn draw(&mut self) -> u128 {
         if self.count == 0 {
-            let stream = block(self.key, [self.next as u32, (self.next >> 32) as u32, 0, 0]);
-            for (number, words) in self.left.iter_mut().zip(stream.as_chunks::<4>().0) {
-                *number = words.iter().fold(0, |bits, &word| bits << 32 | u128::from(word));
-            }
-            self.next += 1;
-            self.count = self.left.len();
+            self.refill();
         }
         self.count -= 1;
         // A number that was handed out is not kept here.
         std::mem::take(&mut self.left[self.count])
     }
-}
 
-fn quarter(state: &mut [u32; 16], [a, b, c, d]: [usize; 4]) {
-    for (add, to, turn, bits) in [(b, a, d, 16), (d, c, b, 12), (b, a, d, 8), (d, c, b, 7)] {
-        state[to] = state[to].wrapping_add(state[add]);
-        state[turn] = (state[turn] ^ state[to]).rotate_left(bits);
+    fn refill(&mut self) {
+        let numbers: [u64; BLOCKS] = std::array::from_fn(|block| self.next + block as u64);
+        let (low, high) =
+            (numbers.map(|number| number as u32), numbers.map(|number| (number >> 32) as u32));
+        let stream = blocks(self.key, [low, high, [0; BLOCKS], [0; BLOCKS]]);
+        for block in 0..BLOCKS {
+            // The first block is handed out first, and of each the last number.
+            let left = self.left[4 * (BLOCKS - 1 - block)..].iter_mut();
+            for (number, words) in left.zip(stream.as_chunks::<4>().0) {
+                *number = words.iter().fold(0, |bits, word| bits << 32 | u128::from(word[block]));
+            }
+        }
+        self.next += BLOCKS as u64;
+        self.count = self.left.len();
     }
 }
 
-/// One block of the key stream.
-fn block(SecretKey(key): SecretKey, counter_and_nonce: [u32; 4]) -> [u32; 16] {
-    let mut first = [0; 16];
-    first[..4].copy_from_slice(&[0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]);
-    first[4..12].copy_from_slice(&key);
-    first[12..].copy_from_slice(&counter_and_nonce);
+#[inline(always)]
+#[allow(
+    clippy::inline_always,
+    reason = "eighty times per call of the only caller, whose words stay in registers"
+)]
+fn quarter(state: &mut [Words; 16], [a, b, c, d]: [usize; 4]) {
+    for (add, to, turn, bits) in [(b, a, d, 16), (d, c, b, 12), (b, a, d, 8), (d, c, b, 7)] {
+        let added = state[add];
+        for (word, more) in state[to].iter_mut().zip(added) {
+            *word = word.wrapping_add(more);
+        }
+        let mixed = state[to];
+        for (word, with) in state[turn].iter_mut().zip(mixed) {
+            *word = (*word ^ with).rotate_left(bits);
+        }
+    }
+}
+
+/// Blocks of the key stream. What differs between them is the counter and the nonce.
+fn blocks(SecretKey(key): SecretKey, counters_and_nonces: [Words; 4]) -> [Words; 16] {
+    let constants = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+    let mut first = [[0; BLOCKS]; 16];
+    for (words, word) in first.iter_mut().zip(constants.into_iter().chain(key)) {
+        *words = [word; BLOCKS];
+    }
+    first[12..].copy_from_slice(&counters_and_nonces);
     let mut state = first;
     for _ in 0..10 {
         for column in 0..4 {
@@ -88,7 +119,10 @@ fn block(SecretKey(key): SecretKey, counter_and_nonce: [u32; 4]) -> [u32; 16] {
             quarter(&mut state, [at(0), at(1), at(2), at(3)]);
         }
     }
-    std::array::from_fn(|word| state[word].wrapping_add(first[word]))
+    for (words, first) in state.iter_mut().zip(first) {
+        words.iter_mut().zip(first).for_each(|(word, first)| *word = word.wrapping_add(first));
+    }
+    state
 }
 
 #[cfg(test)]
@@ -117,7 +151,32 @@ mod tests {
             0xe883_d0cb,
             0x4e3c_50a2,
         ];
-        assert_eq!(block(key, [1, 0x0900_0000, 0x4a00_0000, 0]), expected);
+        for place in 0..BLOCKS {
+            let mut ends = [[7; BLOCKS]; 4];
+            for (words, end) in ends.iter_mut().zip([1, 0x0900_0000, 0x4a00_0000, 0]) {
+                words[place] = end;
+            }
+            assert_eq!(blocks(key, ends).map(|words| words[place]), expected, "{place}");
+        }
+    }
+
+    /// What a number is has to stay, since runs that are repeated follow from it. From another implementation of the
+    /// standard: a nonce of zeros, block by block, and of each block the last number first.
+    #[test]
+    fn numbers_are_those_of_the_standard_in_their_order() {
+        let mut secrets = Secrets::new(SecretKey::new(&std::array::from_fn(|byte| byte as u8)));
+        let drawn: Vec<u128> = (0..24).map(|_| secrets.draw()).collect();
+        let expected = [
+            (0, 0xea35_8225_2da3_f7b1_a062_27c2_0c41_5b48),
+            (3, 0x7d2b_fd39_6a19_c5d9_7703_bd8d_494a_dcb8),
+            (4, 0x5ef6_a09b_ce59_5dde_7f4a_2a0d_cd5a_9531),
+            (15, 0xc011_abe7_7e3b_3cf7_5039_98b0_a0c4_e2b3),
+            (16, 0x1a94_fa1d_f476_4f3d_9120_9ef9_6555_a0e5),
+            (23, 0xa5ff_e70b_3c29_90fa_9db1_a7ed_d141_972a),
+        ];
+        for (place, number) in expected {
+            assert_eq!(drawn[place], number, "{place}");
+        }
     }
 
     #[test]

@@ -62,13 +62,15 @@ pub struct Meter {
     /// All steps when the current work began.
     since: u64,
     of_turn: [u32; KINDS],
+    /// The kinds that have steps in this turn: few of all.
+    kinds: Vec<Work>,
     longest: [Longest; KINDS],
 }
 
 impl Default for Meter {
     fn default() -> Self {
         let (of_turn, longest) = ([0; KINDS], [Longest::default(); KINDS]);
-        Self { steps: 0, current: Work::OTHER, since: 0, of_turn, longest }
+        Self { steps: 0, current: Work::OTHER, since: 0, of_turn, kinds: Vec::new(), longest }
     }
 }
 
@@ -94,7 +96,7 @@ impl Meter {
     #[inline]
     pub fn begin(&mut self, work: Work, engine_steps: u64) -> Work {
         let all = self.steps(engine_steps);
-        self.of_turn[usize::from(self.current.0)] += all.saturating_sub(self.since) as u32;
+        self.add(self.current, all.saturating_sub(self.since) as u32);
         self.since = all;
         std::mem::replace(&mut self.current, work)
     }
@@ -106,28 +108,35 @@ impl Meter {
 
     /// So many of the last steps were those of other work than the current.
     pub fn credit(&mut self, work: Work, steps: u64) {
-        self.of_turn[usize::from(work.0)] += steps as u32;
+        self.add(work, steps as u32);
         self.since += steps;
+    }
+
+    #[inline]
+    fn add(&mut self, work: Work, steps: u32) {
+        let of_turn = &mut self.of_turn[usize::from(work.0)];
+        if *of_turn == 0 && steps > 0 {
+            self.kinds.push(work);
+        }
+        *of_turn += steps;
     }
 
     /// A turn is over. Returns the work that it counts for.
     pub fn end_turn(&mut self, engine_steps: u64, length_us: u64) -> Work {
         self.begin(Work::OTHER, engine_steps);
-        let mut first = usize::from(Work::OTHER.0);
-        for (kind, steps) in self.of_turn.iter_mut().enumerate().filter(|(_, steps)| **steps > 0) {
+        let mut most = (0, Work::OTHER);
+        for work in self.kinds.drain(..) {
+            let kind = usize::from(work.0);
+            let steps = std::mem::take(&mut self.of_turn[kind]);
             let longest = &mut self.longest[kind];
-            longest.steps = longest.steps.max(u64::from(*steps));
+            longest.steps = longest.steps.max(u64::from(steps));
+            if (steps, most.1.0) > (most.0, work.0) {
+                most = (steps, work);
+            }
         }
-        if let Some((most, _)) =
-            self.of_turn.iter().enumerate().max_by_key(|(kind, steps)| (**steps, KINDS - kind))
-            && self.of_turn[most] > 0
-        {
-            first = most;
-        }
-        self.of_turn.fill(0);
-        let longest = &mut self.longest[first];
+        let longest = &mut self.longest[usize::from(most.1.0)];
         longest.length_us = longest.length_us.max(length_us);
-        Work(first as u8)
+        most.1
     }
 
     /// The work that has been done since the start, with its longest turns.
