@@ -29,7 +29,7 @@ for round in $(seq "$rounds"); do
         if [ $others -gt 0 ]; then
             bench push-batch "${load[@]}" --jobs $others --delay-ms 3600000 --queue-prefix flat --keep
         fi
-        bench drain "${load[@]}" --jobs 400000 --queue-prefix flat --keep
+        bench drain "${load[@]}" --jobs 400000 --queue-prefix flat --use-existing --keep
         take "delays.drain.$others" "$(figure cpu_us_per_job)"
         bench push-batch "${load[@]}" --jobs 400000 --delay-ms 3600000
         take "delays.push.$others" "$(figure cpu_us_per_job)"

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rmp::encode as mp;
 
-use crate::socket::Socket;
+use crate::socket::{self, Socket};
 
 /// A blocking connection for one command after the other.
 pub(crate) struct Control {
@@ -39,7 +39,10 @@ impl Control {
     /// Sends a command and answers its reply, which must be `ok`.
     pub(crate) fn call(&mut self, cmd: &str, fields: &[Field]) -> Result<Vec<u8>, String> {
         let frame = encode(cmd, fields);
-        let body = self.exchange(&frame).map_err(|error| format!("{cmd}: {error}"))?;
+        let body = self.exchange(&frame).map_err(|error| match socket::lost(cmd, &error) {
+            closed if closed == socket::CLOSED => format!("{closed} at {cmd}"),
+            text => text,
+        })?;
         let reply = crate::reply::parse(&body, &mut crate::reply::Scratch::default())
             .map_err(|e| format!("{cmd}: {}", e.0))?;
         if reply.ok {
@@ -59,6 +62,27 @@ impl Control {
     pub(crate) fn count(&mut self, queue: &str) -> Result<u64, String> {
         let body = self.call("Count", &[Field::Text("queue", queue)])?;
         find(&body, "count").and_then(as_number).ok_or_else(|| "Count: no count".to_owned())
+    }
+
+    /// How many shards the server says that it has, if it knows the command.
+    pub(crate) fn shards(&mut self) -> Option<usize> {
+        let body = self.call("Shards", &[]).ok()?;
+        let count = body.windows(6).filter(|window| window == b"\xa5shard").count();
+        (count > 0).then_some(count)
+    }
+
+    /// The first of some queues that the server has.
+    pub(crate) fn existing<'q>(
+        &mut self,
+        queues: &'q [String],
+    ) -> Result<Option<&'q String>, String> {
+        let body = self.call("ListQueues", &[])?;
+        Ok(queues.iter().find(|queue| holds_text(&body, queue)))
+    }
+
+    /// The process that serves this connection, if it is on this machine.
+    pub(crate) fn process(&self) -> Option<u32> {
+        crate::peer::process_of(&self.socket)
     }
 
     fn exchange(&mut self, frame: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -103,6 +127,13 @@ fn find<'a>(body: &'a [u8], key: &str) -> Option<&'a [u8]> {
     needle.extend_from_slice(key.as_bytes());
     let at = body.windows(needle.len()).position(|window| window == needle)?;
     body.get(at + needle.len()..)
+}
+
+/// Whether a text is among those of the reply.
+fn holds_text(body: &[u8], text: &str) -> bool {
+    let mut needle = Vec::new();
+    mp::write_str(&mut needle, text).expect("a Vec takes every write");
+    body.windows(needle.len()).any(|window| window == needle)
 }
 
 fn as_text(bytes: &[u8]) -> Option<&str> {

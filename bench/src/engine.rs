@@ -19,6 +19,8 @@ use crate::wire::Templates;
 
 /// Requests waiting for replies beyond which an open loop has lost its server.
 const OPEN_LOOP_BACKLOG_MAX: usize = IN_FLIGHT_MAX - 1;
+/// Seconds of jobs that may wait in an open loop before it is given up.
+const BEHIND_S_MAX: f64 = 5.0;
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// How long a turn may wait when nothing is due: deadlines and patience are looked at then.
 const TURN_NS_MAX: u64 = 50_000_000;
@@ -63,34 +65,39 @@ impl Engine {
     }
 
     /// Runs one phase to its end. What went wrong on the way is in the tally.
-    pub(crate) fn run(&mut self, plan: &Plan) -> Result<Tally, String> {
-        let born = self.now();
-        let mut phase = Phase::new(plan, born);
-        let mut shown = born;
+    pub(crate) fn run(&mut self, plan: &Plan) -> Tally {
+        let mut shown = self.now();
+        let mut phase = Phase::new(plan, shown);
+        let outcome = self.drive(&mut phase, &mut shown);
+        phase.tally.cut_short = outcome.err();
+        self.show(&phase, &mut shown, phase.progressed_ns, true);
+        phase.finish()
+    }
+
+    fn drive(&mut self, phase: &mut Phase, shown: &mut u64) -> Result<(), String> {
+        let born = *shown;
         for index in 0..self.connections.len() {
             let pipeline = &mut self.connections[index].pipeline;
             phase.begin(index, pipeline, &mut self.ledger, born);
-            self.flush(index)?;
+            self.flush(index, phase)?;
         }
         phase.all_have_begun(self.now());
         let mut events = Vec::with_capacity(self.connections.len().max(16));
         let mut scratch = Scratch::default();
         loop {
             let now = self.now();
-            self.release_due_pushes(&mut phase, now)?;
+            self.release_due_pushes(phase, now)?;
             if phase.is_over(now) {
-                break;
+                return Ok(());
             }
             if phase.lost_patience(now) {
                 let stuck = phase.describe_wait();
                 phase.tally.fail(|| stuck);
-                break;
+                return Ok(());
             }
-            self.show(&phase, &mut shown, now, false);
-            self.turn(&mut phase, &mut events, &mut scratch)?;
+            self.show(phase, shown, now, false);
+            self.turn(phase, &mut events, &mut scratch)?;
         }
-        self.show(&phase, &mut shown, phase.progressed_ns, true);
-        Ok(phase.finish())
     }
 
     fn turn(
@@ -115,7 +122,7 @@ impl Engine {
             if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
                 self.receive(index, phase, scratch)?;
             }
-            self.flush(index)?;
+            self.flush(index, phase)?;
         }
         Ok(())
     }
@@ -128,7 +135,8 @@ impl Engine {
         scratch: &mut Scratch,
     ) -> Result<(), String> {
         loop {
-            self.connections[index].receive()?;
+            let received = self.connections[index].receive();
+            received.map_err(|text| self.locate(index, phase, text))?;
             let now = self.now();
             let connection = &mut self.connections[index];
             while let Some((begin, end)) = connection.input.next_frame()? {
@@ -144,9 +152,18 @@ impl Engine {
         }
     }
 
-    fn flush(&mut self, index: usize) -> Result<(), String> {
+    /// Adds to the text of a connection that is gone which command it left unanswered.
+    fn locate(&self, index: usize, phase: &Phase, text: String) -> String {
+        match self.connections[index].pipeline.oldest() {
+            Some(kind) => format!("{text} at {}", phase.command(kind)),
+            None => text,
+        }
+    }
+
+    fn flush(&mut self, index: usize, phase: &Phase) -> Result<(), String> {
+        let sent = self.connections[index].send();
+        let left = sent.map_err(|text| self.locate(index, phase, text))?;
         let connection = &mut self.connections[index];
-        let left = connection.send()?;
         if left != connection.wants_write {
             connection.wants_write = left;
             let flags = if left { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
@@ -159,12 +176,15 @@ impl Engine {
 
     /// Open loop: sends what is due by now, whatever the server is doing.
     fn release_due_pushes(&mut self, phase: &mut Phase, now: u64) -> Result<(), String> {
+        if phase.behind_s() >= BEHIND_S_MAX {
+            return Err(phase.give_up_rate(now));
+        }
         // A turn that is late owes each connection many pushes; all of one go out together.
         let mut touched = (0, 0);
         while let Some((index, due)) = phase.take_due(now) {
             let pipeline = &mut self.connections[index].pipeline;
             if pipeline.in_flight() >= OPEN_LOOP_BACKLOG_MAX {
-                return Err("the server is too far behind the rate".to_owned());
+                return Err(phase.give_up_rate(now));
             }
             phase.push_due(pipeline, &mut self.ledger, due, now);
             touched = (touched.0 + 1, index + 1);
@@ -173,7 +193,7 @@ impl Engine {
         let producers = phase.plan.producers;
         let (count, end) = (touched.0.min(producers), touched.1);
         (end + producers - count..end + producers)
-            .try_for_each(|index| self.flush(index % producers))
+            .try_for_each(|index| self.flush(index % producers, phase))
     }
 
     fn show(&self, phase: &Phase, shown: &mut u64, now: u64, last: bool) {

@@ -40,8 +40,9 @@ impl Listeners {
             } else {
                 "/events".to_owned()
             };
-            let socket = begin(options, &path)
-                .map_err(|error| format!("cannot listen on port {}: {error}", options.http_port))?;
+            let socket = begin(options, &path).map_err(|error| {
+                format!("cannot listen on port {}: {error}", options.target.http_port)
+            })?;
             let ender = socket.ender().map_err(|error| error.to_string())?;
             let heard = Arc::clone(&listeners.heard);
             listeners.enders.push(ender);
@@ -70,12 +71,12 @@ impl Listeners {
 
 /// Asks for a stream and waits for its first message.
 fn begin(options: &Options, path: &str) -> std::io::Result<Socket> {
-    let mut socket = Socket::http(options).map_err(std::io::Error::other)?;
+    let mut socket = Socket::http(&options.target).map_err(std::io::Error::other)?;
     socket.set_patience(Some(PATIENCE))?;
-    let token = options.token.as_ref();
+    let token = options.target.token.as_ref();
     let token =
         token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
-    let host = &options.host;
+    let host = &options.target.host;
     socket.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{token}\r\n").as_bytes())?;
     let mut text = Vec::new();
     while !text.ends_with(b"}\n\n") {

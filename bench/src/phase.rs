@@ -13,6 +13,14 @@ use crate::tally::Tally;
 /// After so many errors there is nothing left to learn.
 const ERRORS_MAX: u64 = 10_000;
 
+/// The text of a missed rate.
+pub(crate) fn missed_rate(reached: f64, rate: f64, behind_s: f64) -> String {
+    format!(
+        "the server reached {reached:.0} of {rate:.0} jobs/s: {behind_s:.1} s of jobs wait; lower \
+         --rate"
+    )
+}
+
 /// Where a worker's pull waits when there is nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
@@ -36,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) stop_after_ns: Option<u64>,
     /// Pushes per second of an open loop.
     pub(crate) rate: Option<f64>,
+    /// Whether jobs wait for a delay of their own.
+    pub(crate) delayed: bool,
     /// How long the workers of an open loop wait before the first push.
     pub(crate) settle_ns: u64,
     pub(crate) patience_ns: u64,
@@ -143,7 +153,38 @@ impl<'p> Phase<'p> {
         )
     }
 
+    /// The command that requests of a kind are sent as.
+    pub(crate) fn command(&self, kind: Kind) -> &'static str {
+        match (kind, self.plan.batch.is_some()) {
+            (Kind::Push, false) => "PUSH",
+            (Kind::Push, true) => "PUSHB",
+            (Kind::Pull, false) => "PULL",
+            (Kind::Pull, true) => "PULLB",
+            (Kind::Ack, false) => "ACK",
+            (Kind::Ack, true) => "ACKB",
+        }
+    }
+
     // Open loop.
+
+    /// Jobs of an open loop that were due and are not done.
+    fn behind(&self) -> u64 {
+        let done = if self.plan.delayed { self.tally.pushed } else { self.tally.acked };
+        self.next_due.saturating_sub(done)
+    }
+
+    /// How many seconds of jobs of an open loop wait.
+    pub(crate) fn behind_s(&self) -> f64 {
+        self.plan.rate.map_or(0.0, |rate| self.behind() as f64 / rate)
+    }
+
+    /// Gives up an open loop; answers why.
+    pub(crate) fn give_up_rate(&mut self, now: u64) -> String {
+        self.tally.rate_missed = true;
+        let elapsed_s = now.saturating_sub(self.start_ns).max(1) as f64 / 1e9;
+        let reached = (self.next_due - self.behind()) as f64 / elapsed_s;
+        missed_rate(reached, self.plan.rate.unwrap_or_default(), self.behind_s())
+    }
 
     fn due_ns(&self, number: u64, rate: f64) -> u64 {
         self.start_ns + (number as f64 * 1e9 / rate) as u64

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 
-use crate::socket::Socket;
+use crate::socket::{CLOSED, Socket, lost};
 
 /// A frame may be this long; one byte more and the reply is refused.
 const FRAME_BYTES_MAX: usize = 64 << 20;
@@ -65,6 +65,12 @@ impl Pipeline {
 
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// What the request was for that has been in flight for longest.
+    pub(crate) fn oldest(&self) -> Option<Kind> {
+        let busy = self.slots.iter().filter(|slot| slot.busy);
+        busy.min_by_key(|slot| slot.sent_ns).map(|slot| slot.kind)
     }
 
     /// Takes a slot for a request; answers the number that goes on the wire.
@@ -159,13 +165,13 @@ impl Connection {
         self.input.make_room();
         let input = &mut self.input;
         match self.socket.read(&mut input.bytes[input.end..]) {
-            Ok(0) => Err("the server closed a connection".to_owned()),
+            Ok(0) => Err(CLOSED.to_owned()),
             Ok(bytes) => {
                 input.end += bytes;
                 Ok(())
             }
             Err(error) if is_not_yet(&error) => Ok(()),
-            Err(error) => Err(format!("reading from the server: {error}")),
+            Err(error) => Err(lost("reading from the server", &error)),
         }
     }
 
@@ -184,7 +190,7 @@ impl Connection {
         match outcome {
             Ok(bytes) => pipeline.written += bytes,
             Err(error) if is_not_yet(&error) => {}
-            Err(error) => return Err(format!("writing to the server: {error}")),
+            Err(error) => return Err(lost("writing to the server", &error)),
         }
         if pipeline.written == pipeline.out.len() {
             pipeline.out.clear();

@@ -8,7 +8,9 @@ use rustix::time::{ClockId, clock_gettime};
 /// A reading of the server's process.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Usage {
-    /// utime + stime, in the kernel's ticks of 10 ms.
+    /// utime, in the kernel's ticks of 10 ms.
+    pub(crate) user_us: f64,
+    /// utime + stime, in the same ticks.
     cpu_ticks_us: f64,
     /// The sum over its threads, in nanoseconds, where the kernel keeps it.
     cpu_threads_us: f64,
@@ -27,6 +29,7 @@ impl Usage {
         };
         let tick_us = 1e6 / rustix::param::clock_ticks_per_second() as f64;
         Ok(Self {
+            user_us: user * tick_us,
             cpu_ticks_us: (user + system) * tick_us,
             cpu_threads_us: threads_us(pid),
             rss_bytes: rss_bytes(pid)?,
@@ -39,6 +42,36 @@ impl Usage {
         let ticks = self.cpu_ticks_us - before.cpu_ticks_us;
         let threads = self.cpu_threads_us - before.cpu_threads_us;
         if threads + 20_000.0 < ticks { ticks } else { threads }
+    }
+}
+
+/// What a server used in the measured spans of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Spent {
+    pub(crate) user_us: f64,
+    pub(crate) cpu_us: f64,
+    pub(crate) rss_bytes_before: u64,
+    pub(crate) rss_bytes_after: u64,
+}
+
+impl Spent {
+    pub(crate) fn between(before: &Usage, after: &Usage) -> Self {
+        Self {
+            user_us: after.user_us - before.user_us,
+            cpu_us: after.cpu_us_since(before),
+            rss_bytes_before: before.rss_bytes,
+            rss_bytes_after: after.rss_bytes,
+        }
+    }
+
+    /// Adds a later span.
+    pub(crate) fn and(self, later: Self) -> Self {
+        Self {
+            user_us: self.user_us + later.user_us,
+            cpu_us: self.cpu_us + later.cpu_us,
+            rss_bytes_after: later.rss_bytes_after,
+            ..self
+        }
     }
 }
 

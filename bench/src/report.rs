@@ -6,16 +6,24 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::options::Workload;
-use crate::phase::{Plan, Waiting};
-use crate::process::Usage;
+use crate::peer;
+use crate::phase::{Plan, Waiting, missed_rate};
+use crate::process::Spent;
 use crate::seen::Seen;
 use crate::tally::Tally;
+
+/// An open loop may end later than its last push was due by this part of its time, and by this many seconds.
+const LATE_PART_MAX: f64 = 0.05;
+const LATE_S_MIN: f64 = 0.5;
+/// Part of the time that the generator's thread may work before it is what limits the rate.
+const BUSY_MAX: f64 = 0.9;
 
 /// What one run was and what came of it.
 pub(crate) struct Report {
     pub(crate) server: String,
     pub(crate) own_cpu_us: f64,
-    pub(crate) server_usage: Option<(Usage, Usage)>,
+    /// The server's process and what it used, where it was found.
+    pub(crate) process: Option<(u32, Spent)>,
     /// Why the figures must not be believed; empty for a sound run.
     pub(crate) problems: Vec<String>,
     workload: &'static str,
@@ -23,6 +31,8 @@ pub(crate) struct Report {
     prefill: u64,
     tally: Tally,
     verified: Option<String>,
+    /// How an open loop missed its rate.
+    rate_missed: Option<String>,
     /// What listeners have heard, where there were any.
     heard: Option<Value>,
 }
@@ -47,19 +57,26 @@ impl Report {
         Self {
             server: String::new(),
             own_cpu_us: 0.0,
-            server_usage: None,
+            process: None,
             problems: Vec::new(),
             workload: workload.name(),
             settings,
             prefill,
             tally,
             verified: None,
+            rate_missed: None,
             heard: None,
         }
     }
 
     /// Compares what was pushed with what came back.
     pub(crate) fn check(&mut self, seen: &Seen, plan: &Plan) {
+        if let Some(text) = self.tally.cut_short.clone() {
+            // Jobs that were on their way then are not lost.
+            self.rate_missed = self.tally.rate_missed.then(|| text.clone());
+            self.problems.push(text);
+            return;
+        }
         if self.tally.errors > 0 {
             let first = self.tally.first_error.as_deref().unwrap_or("without a text");
             self.problems.push(format!("{} errors, the first: {first}", self.tally.errors));
@@ -96,6 +113,35 @@ impl Report {
         if self.problems.is_empty() {
             self.verified = Some(format!("{} jobs, each received exactly once", seen.received));
         }
+        // Jobs that came late came nevertheless.
+        self.check_rate(plan);
+    }
+
+    /// An open loop that ended late has missed its rate.
+    fn check_rate(&mut self, plan: &Plan) {
+        let Some(rate) = plan.rate.filter(|_| !plan.delayed) else { return };
+        let due_s = self.tally.pushed as f64 / rate;
+        let late_s = self.tally.span_ns as f64 / 1e9 - due_s;
+        if late_s > (due_s * LATE_PART_MAX).max(LATE_S_MIN) {
+            let text = missed_rate(self.jobs_per_second(), rate, late_s);
+            self.rate_missed = Some(text.clone());
+            self.problems.push(text);
+        }
+    }
+
+    /// Whether the run ended before its time.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.tally.cut_short.is_some()
+    }
+
+    /// Compares what was pushed beforehand with what was received and what still waits, where time ended the taking.
+    pub(crate) fn check_left(&mut self, seen: &Seen, waiting: u64) {
+        let there = seen.received + waiting;
+        if there < self.prefill {
+            let (missing, prefill) = (self.prefill - there, self.prefill);
+            self.verified = None;
+            self.problems.push(format!("{missing} of {prefill} jobs neither came nor wait"));
+        }
     }
 
     /// Compares what was pushed with what the queues hold.
@@ -116,8 +162,40 @@ impl Report {
         self.heard = heard;
     }
 
-    fn jobs_per_second(&self) -> f64 {
+    pub(crate) fn jobs_per_second(&self) -> f64 {
         self.tally.done() as f64 / (self.tally.span_ns as f64 / 1e9)
+    }
+
+    /// Server CPU time per job, in microseconds.
+    pub(crate) fn cpu_us_per_job(&self) -> Option<f64> {
+        self.process.as_ref().map(|(_, spent)| self.per_job(spent.cpu_us))
+    }
+
+    pub(crate) fn own_us_per_job(&self) -> f64 {
+        self.per_job(self.own_cpu_us)
+    }
+
+    /// What a reader of the figures should know.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let seconds = self.tally.span_ns as f64 / 1e9;
+        if seconds < 1.0 {
+            notes.push(format!("a run of {seconds:.2} s: figures vary below 1 s, see --seconds"));
+        }
+        notes.extend(self.limit());
+        notes
+    }
+
+    /// Says so if the generator could do no more.
+    pub(crate) fn limit(&self) -> Option<String> {
+        let busy = self.own_cpu_us / (self.tally.span_ns as f64 / 1e3);
+        let percent = (busy * 100.0).min(100.0);
+        (busy > BUSY_MAX).then(|| {
+            format!(
+                "the generator was busy for {percent:.0} % of the time: it is the limit of jobs/s, \
+                 not the server"
+            )
+        })
     }
 
     fn per_job(&self, amount: f64) -> f64 {
@@ -166,10 +244,13 @@ impl Report {
         for (key, histogram) in self.histograms() {
             line(&self.label(key), quantiles_text(histogram));
         }
-        if let Some((before, after)) = &self.server_usage {
-            let cpu = self.per_job(after.cpu_us_since(before));
-            line("server CPU", format!("{cpu:.3} us per job"));
-            line("server memory", memory_text(before, after, self.rss_per_job(before, after)));
+        if let Some((pid, spent)) = &self.process {
+            line("server process", format!("{pid} ({})", peer::name_of(*pid)));
+            let (cpu, user) = (self.per_job(spent.cpu_us), self.per_job(spent.user_us));
+            line("server CPU", format!("{cpu:.3} us per job, of which {user:.3} in user space"));
+            line("server memory", memory_text(spent, self.rss_per_job(spent)));
+        } else {
+            line("server CPU", "unknown: its process was not found here, see --pid".to_owned());
         }
         line("generator CPU", format!("{:.3} us per job", self.per_job(self.own_cpu_us)));
         if let Some(heard) = &self.heard {
@@ -181,14 +262,17 @@ impl Report {
         if let Some(verified) = &self.verified {
             line("verified", verified.clone());
         }
+        for note in self.notes() {
+            line("note", note);
+        }
         for problem in &self.problems {
             line("PROBLEM", problem.clone());
         }
         out
     }
 
-    fn rss_per_job(&self, before: &Usage, after: &Usage) -> f64 {
-        self.per_job(after.rss_bytes as f64 - before.rss_bytes as f64)
+    fn rss_per_job(&self, spent: &Spent) -> f64 {
+        self.per_job(spent.rss_bytes_after as f64 - spent.rss_bytes_before as f64)
     }
 
     /// For scripts.
@@ -200,12 +284,14 @@ impl Report {
             .into_iter()
             .map(|(key, histogram)| (format!("{key}_us"), quantiles_json(histogram)))
             .collect();
-        let server = self.server_usage.as_ref().map(|(before, after)| {
+        let server = self.process.as_ref().map(|(pid, spent)| {
             json!({
-                "cpu_us_per_job": self.per_job(after.cpu_us_since(before)),
-                "rss_bytes_before": before.rss_bytes,
-                "rss_bytes_after": after.rss_bytes,
-                "rss_bytes_per_job": self.rss_per_job(before, after),
+                "pid": pid,
+                "cpu_us_per_job": self.per_job(spent.cpu_us),
+                "user_us_per_job": self.per_job(spent.user_us),
+                "rss_bytes_before": spent.rss_bytes_before,
+                "rss_bytes_after": spent.rss_bytes_after,
+                "rss_bytes_per_job": self.rss_per_job(spent),
             })
         });
         json!({
@@ -224,6 +310,8 @@ impl Report {
             "errors": self.tally.errors,
             "first_error": self.tally.first_error,
             "verified": self.verified,
+            "rate_missed": self.rate_missed,
+            "notes": self.notes(),
             "problems": self.problems,
         })
     }
@@ -253,11 +341,11 @@ fn quantiles_json(histogram: &Histogram<u64>) -> Value {
     Value::Object(times)
 }
 
-fn memory_text(before: &Usage, after: &Usage, per_job: f64) -> String {
+fn memory_text(spent: &Spent, per_job: f64) -> String {
     let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     format!(
         "{:.1} MB before, {:.1} MB after, {per_job:.0} B per job",
-        megabytes(before.rss_bytes),
-        megabytes(after.rss_bytes)
+        megabytes(spent.rss_bytes_before),
+        megabytes(spent.rss_bytes_after)
     )
 }

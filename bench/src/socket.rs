@@ -2,7 +2,7 @@
 //! what is said.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use crate::options::{Options, Privacy};
+use crate::target::Target;
 
 /// A connection to the server: TCP, a unix socket, or TLS over one of them.
 pub(crate) enum Socket {
@@ -36,17 +36,17 @@ pub(crate) enum Ender {
 
 impl Socket {
     /// Connects to the server's port for frames, or to its socket.
-    pub(crate) fn frames(options: &Options) -> Result<Self, String> {
-        Self::open(options, options.port, options.socket.as_deref())
+    pub(crate) fn frames(target: &Target) -> Result<Self, String> {
+        Self::open(target, target.port, target.socket.as_deref())
     }
 
-    /// The same for HTTP.
-    pub(crate) fn http(options: &Options) -> Result<Self, String> {
-        Self::open(options, options.http_port, options.http_socket.as_deref())
+    /// Connects to the server's port for HTTP, or to its socket.
+    pub(crate) fn http(target: &Target) -> Result<Self, String> {
+        Self::open(target, target.http_port, target.http_socket.as_deref())
     }
 
-    fn open(options: &Options, port: u16, path: Option<&Path>) -> Result<Self, String> {
-        let host = options.host.as_str();
+    fn open(target: &Target, port: u16, path: Option<&Path>) -> Result<Self, String> {
+        let host = target.host.as_str();
         if let Some(path) = path {
             let socket = UnixStream::connect(path);
             let failed = |error| format!("cannot connect to {}: {error}", path.display());
@@ -56,7 +56,7 @@ impl Socket {
             |error: &dyn std::fmt::Display| format!("cannot connect to {host}:{port}: {error}");
         let mut socket = TcpStream::connect((host, port)).map_err(|error| failed(&error))?;
         socket.set_nodelay(true).map_err(|error| failed(&error))?;
-        let Some(config) = config(&options.privacy)? else { return Ok(Self::Tcp(socket)) };
+        let Some(config) = config(target)? else { return Ok(Self::Tcp(socket)) };
         let name = match host.parse::<IpAddr>() {
             Ok(address) => ServerName::from(address),
             Err(_) => ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?,
@@ -103,6 +103,16 @@ impl Socket {
         matches!(self, Self::Tls(secure) if secure.tls.wants_write())
     }
 
+    /// The addresses of both ends, this one first, unless it is a unix socket.
+    pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let socket = match self {
+            Self::Tcp(socket) => socket,
+            Self::Unix(_) => return None,
+            Self::Tls(secure) => &secure.socket,
+        };
+        Some((socket.local_addr().ok()?, socket.peer_addr().ok()?))
+    }
+
     pub(crate) fn ender(&self) -> std::io::Result<Ender> {
         Ok(match self {
             Self::Tcp(socket) => Ender::Tcp(socket.try_clone()?),
@@ -111,6 +121,20 @@ impl Socket {
         })
     }
 }
+
+/// What it means that a connection failed while something was `doing`.
+pub(crate) fn lost(doing: &str, error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::UnexpectedEof
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe => CLOSED.to_owned(),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("{doing}: no answer"),
+        _ => format!("{doing}: {error}"),
+    }
+}
+
+pub(crate) const CLOSED: &str = "the server closed the connection";
 
 impl Ender {
     pub(crate) fn end(&self) {
@@ -122,8 +146,8 @@ impl Ender {
     }
 }
 
-fn config(options: &Privacy) -> Result<Option<Arc<ClientConfig>>, String> {
-    let Privacy { tls, tls_ca, tls_cert, tls_key } = options;
+fn config(target: &Target) -> Result<Option<Arc<ClientConfig>>, String> {
+    let Target { tls, tls_ca, tls_cert, tls_key, .. } = target;
     if !tls && tls_ca.is_none() && tls_cert.is_none() {
         return Ok(None);
     }

@@ -12,6 +12,10 @@ pub(crate) struct Tally {
     pub(crate) empty_pulls: u64,
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
+    /// Whether an open loop was given up because the server is too slow for its rate.
+    pub(crate) rate_missed: bool,
+    /// Why the phase ended before its time: the server is gone or too slow, and what it left is no error of its own.
+    pub(crate) cut_short: Option<String>,
     pub(crate) span_ns: u64,
     /// Request to reply. In a closed loop this is what the window makes it.
     pub(crate) push_trip: Histogram<u64>,
@@ -35,6 +39,8 @@ impl Tally {
             empty_pulls: 0,
             errors: 0,
             first_error: None,
+            rate_missed: false,
+            cut_short: None,
             span_ns: 0,
             push_trip: histogram(),
             pull_trip: histogram(),
@@ -57,6 +63,34 @@ impl Tally {
         if self.first_error.is_none() {
             self.first_error = Some(text());
         }
+    }
+
+    /// Adds the counts and times of a later span of the same work.
+    pub(crate) fn add(&mut self, later: &Self) {
+        let counts = [
+            (&mut self.pushed, later.pushed),
+            (&mut self.received, later.received),
+            (&mut self.acked, later.acked),
+            (&mut self.empty_pulls, later.empty_pulls),
+            (&mut self.errors, later.errors),
+            (&mut self.span_ns, later.span_ns),
+        ];
+        for (sum, more) in counts {
+            *sum += more;
+        }
+        let times = [
+            (&mut self.push_trip, &later.push_trip),
+            (&mut self.pull_trip, &later.pull_trip),
+            (&mut self.ack_trip, &later.ack_trip),
+            (&mut self.push_to_receipt, &later.push_to_receipt),
+            (&mut self.send_lag, &later.send_lag),
+        ];
+        for (sum, more) in times {
+            sum.add(more).expect("all histograms have the same bounds");
+        }
+        self.rate_missed |= later.rate_missed;
+        self.first_error = self.first_error.take().or_else(|| later.first_error.clone());
+        self.cut_short = self.cut_short.take().or_else(|| later.cut_short.clone());
     }
 
     /// Jobs that went all the way that this phase takes them.

@@ -9,6 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use rmpv::Value;
 
@@ -19,6 +20,8 @@ enum Fault {
     Double,
     Invent,
     Refuse,
+    End,
+    Stall,
 }
 
 #[derive(Default)]
@@ -49,6 +52,9 @@ fn answer_all(socket: TcpStream, state: &Mutex<State>, fault: Fault) {
         let mut body = vec![0; u32::from_be_bytes(head) as usize];
         input.read_exact(&mut body).unwrap();
         let request = rmpv::decode::read_value(&mut &body[..]).unwrap();
+        if fault == Fault::End && field(&request, "cmd").as_str() == Some("ACK") {
+            return;
+        }
         let reply = answer(&mut state.lock().unwrap(), &request, fault);
         let mut frame = vec![0; 4];
         rmpv::encode::write_value(&mut frame, &reply).unwrap();
@@ -95,6 +101,16 @@ fn answer(state: &mut State, request: &Value, fault: Fault) -> Value {
             ok = false;
             put("error", "Job not found or not active".into());
         }
+        "ListQueues" => {
+            let names = state.queues.keys().map(|name| {
+                Value::Map(vec![
+                    ("name".into(), name.as_str().into()),
+                    ("waiting".into(), 1.into()),
+                ])
+            });
+            put("queues", Value::Array(names.collect()));
+        }
+        "Obliterate" => drop(state.queues.remove(&queue)),
         "Count" => put("count", state.queues.get(&queue).map_or(0, VecDeque::len).into()),
         "Hello" => put("server", "fake".into()),
         _ => {}
@@ -106,6 +122,9 @@ fn answer(state: &mut State, request: &Value, fault: Fault) -> Value {
 
 fn push(state: &mut State, queue: &str, data: &Value, fault: Fault) -> Value {
     let id = state.next;
+    if id == 50 && fault == Fault::Stall {
+        thread::sleep(Duration::from_secs(1));
+    }
     state.next += 1;
     let waiting = state.queues.entry(queue.to_owned()).or_default();
     let mut data = data.clone();
@@ -136,11 +155,16 @@ fn bench(fault: Fault, arguments: &[&str]) -> Output {
 
 fn bench_at(port: u16, arguments: &[&str]) -> Output {
     let port = port.to_string();
-    Command::new(env!("CARGO_BIN_EXE_corq-bench"))
-        .args(arguments)
-        .args(["--port", &port, "--patience", "1"])
-        .output()
-        .unwrap()
+    program().args(arguments).args(["--port", &port, "--patience", "1"]).output().unwrap()
+}
+
+/// The program, without the variables of this process.
+fn program() -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_corq-bench"));
+    for name in ["HOST", "PORT", "SOCKET", "HTTP_PORT", "HTTP_SOCKET", "TLS", "TOKEN"] {
+        program.env_remove(format!("CORQ_{name}"));
+    }
+    program
 }
 
 fn text(output: &Output) -> String {
@@ -157,13 +181,19 @@ fn every_workload_is_clean_against_a_server_that_behaves() {
         &["drain", "--jobs", "1003", "--batch", "20", "--queues", "7", "--connections", "3"],
         &["mixed", "--jobs", "500", "--connections", "5", "--queues", "3"],
         &["mixed", "--jobs", "500", "--batch", "10"],
-        &["open", "--jobs", "200", "--rate", "2000"],
         &["push", "--jobs", "100", "--connections", "2", "--queues", "9"],
     ] {
         let output = bench(Fault::None, arguments);
         assert!(output.status.success(), "{arguments:?}\n{}", text(&output));
         assert!(text(&output).contains("verified"), "{arguments:?}\n{}", text(&output));
     }
+}
+
+#[test]
+fn an_open_loop_receives_every_job_however_late() {
+    // A machine may stand still, so that the rate is missed.
+    let output = bench(Fault::None, &["open", "--jobs", "200", "--rate", "2000"]);
+    assert!(text(&output).contains("200 jobs, each received exactly once"), "{}", text(&output));
 }
 
 #[test]
@@ -214,12 +244,138 @@ fn what_an_earlier_run_left_is_taken_and_what_it_lacks_is_seen() {
 
     let server = serve(Fault::Lose);
     bench_at(server, &leave);
-    let output = bench_at(server, &[&take[..], &["--jobs", "500"]].concat());
+    let output = bench_at(server, &[&take[..], &["--jobs", "500", "--keep"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(text(&output).contains("499 of 500 jobs wait"), "{}", text(&output));
     let output = bench_at(server, &take);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(text(&output).contains("nobody pushed"), "{}", text(&output));
+}
+
+#[test]
+fn a_job_that_time_left_behind_is_looked_for() {
+    let output = bench(Fault::None, &["worker", "--seconds", "0.2"]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("each received exactly once"), "{}", text(&output));
+    let output = bench(Fault::Lose, &["worker", "--seconds", "0.2"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("neither came nor wait"), "{}", text(&output));
+}
+
+#[test]
+fn a_prefix_whose_queues_exist_is_refused_unless_told_to_go_on() {
+    let server = serve(Fault::None);
+    let orders = ["push", "--jobs", "100", "--queue-prefix", "orders"];
+    assert!(bench_at(server, &[&orders[..], &["--keep"]].concat()).status.success());
+    let output = bench_at(server, &orders);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("the queue orders-0 exists"), "{}", text(&output));
+    assert!(text(&output).contains("--use-existing"), "{}", text(&output));
+    // Neither counted nor removed: the jobs of others are all there.
+    let take = ["drain", "--resume", "--jobs", "100", "--queue-prefix", "orders", "--keep"];
+    let output = bench_at(server, &take);
+    assert!(output.status.success(), "{}", text(&output));
+    let output = bench_at(server, &[&orders[..], &["--use-existing"]].concat());
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn a_server_that_ends_is_named_with_the_command_that_it_left_and_figures_are_printed() {
+    let output = bench(Fault::End, &["mixed", "--jobs", "500", "--window", "1"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let closed = "the server closed the connection at ACK";
+    assert!(text(&output).contains(closed), "{}", text(&output));
+    assert!(text(&output).contains("jobs/s"), "{}", text(&output));
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || listener.incoming().flatten().for_each(drop));
+    let output = bench_at(port, &["push"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let closed = "the server closed the connection at Hello";
+    assert!(text(&output).contains(closed), "{}", text(&output));
+}
+
+#[test]
+fn a_missed_rate_is_a_failure_that_prints_its_figures() {
+    let port = serve(Fault::Stall).to_string();
+    let open = ["open", "--jobs", "200", "--rate", "2000", "--json", "--port", &port];
+    let output = program().args(open).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["jobs"], 200);
+    let missed = report["rate_missed"].as_str().unwrap();
+    assert!(missed.starts_with("the server reached "), "{missed}");
+    assert!(missed.contains(" of 2000 jobs/s: ") && missed.ends_with("lower --rate"), "{missed}");
+    assert_eq!(report["problems"], serde_json::json!([missed]));
+}
+
+#[test]
+fn a_workload_has_its_own_options_only() {
+    let help = |workload: &str| text(&program().args([workload, "--help"]).output().unwrap());
+    for (option, of) in [("--rate", "open"), ("--resume", "drain"), ("--batch", "push-batch")] {
+        assert!(help(of).contains(option), "{option} of {of}");
+        assert!(!help("push").contains(option), "{option} of push");
+        let output = program().args(["push", option, "5"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option}: {}", text(&output));
+    }
+    let output = program().args(["push", "--rate", "5"]).output().unwrap();
+    assert!(text(&output).contains("--rate is for open, not for push"), "{}", text(&output));
+    assert!(help("push").contains("[default: 50]"), "{}", help("push"));
+    assert!(help("drain").contains("[default: 100]"), "{}", help("drain"));
+}
+
+#[test]
+fn variables_of_the_command_line_tool_count_and_say_what_is_wrong_with_them() {
+    let port = serve(Fault::None).to_string();
+    let run = |variables: &[(&str, &str)], options: &[&str]| {
+        let mut program = program();
+        program.args(["push", "--jobs", "100"]).args(options);
+        text(&program.envs(variables.iter().copied()).output().unwrap())
+    };
+    let good = [
+        (vec![("CORQ_PORT", &*port), ("CORQ_HOST", "localhost")], vec![]),
+        (vec![("CORQ_PORT", ""), ("CORQ_SOCKET", " "), ("CORQ_TLS", "")], vec!["--port", &port]),
+        // Said at the command line, so that the variables do not count.
+        (vec![("CORQ_SOCKET", "/absent"), ("CORQ_PORT", "1")], vec!["--port", &port]),
+        (vec![("CORQ_PORT", "tcp://10.0.0.1:6789")], vec!["--port", &port]),
+    ];
+    for (variables, options) in good {
+        let told = run(&variables, &options);
+        assert!(told.contains("the queues hold all 100 jobs"), "{variables:?} {options:?}: {told}");
+        assert!(!told.contains("warning"), "{variables:?} {options:?}: {told}");
+    }
+    let told = run(&[("CORQ_PORT", "tcp://10.0.0.1:6789"), ("CORQ_HOST", "host.invalid")], &[]);
+    assert!(told.contains("CORQ_PORT is how Kubernetes announces a service"), "{told}");
+    assert!(told.contains("host.invalid:6789"), "{told}");
+    let told = run(&[], &["--port", &port, "--socket", "/absent"]);
+    assert!(told.contains("--socket and --host or --port are two servers"), "{told}");
+}
+
+#[test]
+fn the_process_of_a_server_on_this_machine_is_found() {
+    let output = bench(Fault::None, &["push", "--jobs", "100", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["server_process"]["pid"], std::process::id());
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("figures vary below 1 s"), "{notes}");
+}
+
+#[test]
+fn quick_prints_a_table_with_machine_and_server() {
+    let port = serve(Fault::None).to_string();
+    let quick = ["quick", "--seconds", "4", "--rounds", "2", "--port", &port];
+    let output = program().args(quick).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let table = text(&output);
+    assert!(table.contains("| work | us | jobs/s | generator us |"), "{table}");
+    let rows = ["PUSH, 1 in flight", "PULL + ACK, 25 in flight", "PUSHB 100", "PULLB + ACKB 100"];
+    for row in rows {
+        let line = table.lines().find(|line| line.starts_with(&format!("| {row} | ")));
+        assert_eq!(line.map(|line| line.matches('–').count()), Some(3), "{row}: {table}");
+    }
+    assert!(table.contains("Linux ") && table.contains(" CPUs ("), "{table}");
+    assert!(table.contains("fake ") && table.contains(" process "), "{table}");
 }
 
 /// A server of events that tells each listener of three, and then goes on or ends.

@@ -52,6 +52,7 @@ const EXCUSED: &[(&str, &str)] = &[
     ("corq backup s3://", "needs a bucket; tests/clients/storage.rs has a stand-in for one"),
     ("corq backup list s3://", "as above"),
     ("corq restore s3://", "as above"),
+    ("corq-bench quick", "loads a server for half a minute; bench/tests/canary.rs runs it"),
     ("corq log undo", "has nothing to put back where nothing was damaged"),
 ];
 
