@@ -105,9 +105,9 @@ manifests: ## Check the Helm chart and the Kubernetes manifests without a cluste
 bench: ## Measure the standing figures: server CPU us per job, jobs/s (a quiet machine, about ten minutes)
 	scripts/bench.sh
 
-pairs: ## Compare the server CPU per job with that of another server binary (AGAINST=path) in PAIRS interleaved pairs (default 5)
+pairs: ## Compare the server CPU per job with that of BASE=commit, or of another server AGAINST=path, in short interleaved pairs until the ratio is known to 3 %
 	@scripts/setup.sh
-	scripts/pairs.sh $(AGAINST) $${PAIRS:-5}
+	BASE="$(BASE)" scripts/pairs.sh $(AGAINST)
 
 libraries: ## Count the instructions of hand-written code and of libraries that could replace it (needs valgrind)
 	cargo build --quiet --release --manifest-path bench/libraries/Cargo.toml --target-dir target/libraries
