@@ -12,6 +12,7 @@ use super::request::Request;
 use super::show;
 use super::value::Value;
 use super::words::{self, milliseconds};
+use super::work::on_active;
 use crate::api::commands::Op;
 use crate::api::error::ErrorKind;
 
@@ -132,7 +133,8 @@ pub fn run(context: &mut Context, job: &Job) -> Result<(), Failure> {
                 fields.number("progress", *progress);
                 fields.text_if("message", message.as_deref());
             });
-            context.tell(request, &format!("progress of {id} is {} %", words::figure(*progress)))
+            let done = format!("progress of {id} is {} %", words::figure(*progress));
+            on_active(context, id, request, &done)
         }
         Job::Update { job: Id { id }, data } => {
             let data = input::payload_or_stdin("data", data.as_deref())?;
@@ -150,7 +152,8 @@ pub fn run(context: &mut Context, job: &Job) -> Result<(), Failure> {
         Job::Delay { job: Id { id }, delay } => {
             let request = Request::on_job(Op::MoveToDelayed, id)
                 .with(|fields| fields.integer("delay", *delay));
-            context.tell(request, &format!("delayed {id} for {}", words::duration(*delay)))
+            let done = format!("delayed {id} for {}", words::duration(*delay));
+            on_active(context, id, request, &done)
         }
         Job::Discard(Id { id }) => context
             .tell(Request::on_job(Op::Discard, id), &format!("{id} is in the dead-letter queue")),

@@ -114,10 +114,11 @@ mod words;
 mod work;
 mod worker;
 
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use corq_io::umask;
 
@@ -337,14 +338,6 @@ fn lacks_command(words: &[OsString]) -> bool {
     !behind.is_empty() && target::first_word(behind) == behind.len()
 }
 
-/// The names of the command that was given, from the outermost.
-fn names(matches: &ArgMatches) -> Vec<String> {
-    let below = matches.subcommand();
-    below.map_or_else(Vec::new, |(name, below)| {
-        [name.to_owned()].into_iter().chain(names(below)).collect()
-    })
-}
-
 fn tool(words: Vec<OsString>) -> Result<Asked, clap::Error> {
     if lacks_command(&words) {
         let text = "no command is given, and these options alone start no server: put 'serve' before those of a \
@@ -353,7 +346,7 @@ fn tool(words: Vec<OsString>) -> Result<Asked, clap::Error> {
     }
     let mut program = target::without_service_links(program());
     let matches = program.try_get_matches_from_mut(words)?;
-    let wording = Wording::of(&program, &names(&matches));
+    let wording = Wording::of(&program, &matches);
     let target = Target::of(&matches);
     let Program { command } = Program::from_arg_matches(&matches)?;
     if matches!(command, Command::Serve(_)) {
@@ -371,12 +364,31 @@ fn usage(error: &clap::Error, format: LogFormat) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
+    if let Some(said) = no_number(error) {
+        return complain_of_usage(said, format);
+    }
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let said: Vec<&str> = lines
         .take_while(|line| !line.starts_with("For more information") && !line.starts_with("Usage:"))
         .collect();
-    let said = said.join(" ").trim_start_matches("error: ").to_owned();
+    complain_of_usage(said.join(" ").trim_start_matches("error: ").to_owned(), format)
+}
+
+/// The complaint about an option that wants a whole number, if the error is about one.
+fn no_number(error: &clap::Error) -> Option<String> {
+    let reason = error.source()?.to_string();
+    let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return None;
+    };
+    let is_none =
+        ["digit found in string", "from empty string"].iter().any(|it| reason.contains(it));
+    is_none.then(|| format!("{option}: '{value}' is no whole number"))
+}
+
+fn complain_of_usage(said: String, format: LogFormat) -> ExitCode {
     match format {
         LogFormat::Text => Failure::Usage(said).report(),
         LogFormat::Json => {
