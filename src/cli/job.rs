@@ -11,7 +11,7 @@ use super::output::{Cell, Style, Table};
 use super::request::Request;
 use super::show;
 use super::value::Value;
-use super::words::{self, milliseconds};
+use super::words::{self, any_text, milliseconds};
 use super::work::on_active;
 use crate::api::commands::Op;
 use crate::api::error::ErrorKind;
@@ -63,7 +63,7 @@ pub enum Job {
         #[arg(allow_negative_numbers = true)]
         progress: Option<f64>,
         /// Progress message
-        #[arg(long, value_name = "TEXT", requires = "progress")]
+        #[arg(long, value_name = "TEXT", requires = "progress", value_parser = any_text())]
         message: Option<String>,
     },
     /// Replace its payload
@@ -101,6 +101,7 @@ pub enum Job {
         #[command(flatten)]
         job: Id,
         /// The line
+        #[arg(allow_hyphen_values = true, value_parser = any_text())]
         message: String,
         /// One of info, warn and error
         #[arg(long)]

@@ -119,7 +119,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use corq_io::umask;
 
 use self::context::Context;
@@ -127,7 +127,7 @@ use self::failure::Failure;
 use self::output::Output;
 use self::target::Target;
 use self::wording::Wording;
-use crate::config::{Config, Environment, Layers, LogFormat, Problem};
+use crate::config::{Config, Environment, Layers, LogFormat, Problem, free};
 use crate::logging;
 
 /// A job queue server for Linux: thread-per-core, shared-nothing, every job in a write-ahead log.
@@ -287,8 +287,8 @@ pub struct Tool {
 }
 
 /// Reads the command line. `words` begins with the program's name.
-pub fn parse(words: Vec<OsString>) -> Asked {
-    let (read, format) = match server_words(&words) {
+pub fn parse(words: &[OsString]) -> Asked {
+    let (read, format) = match server_words(words) {
         Some(words) => {
             let format = logging::asked_format(&words);
             let layers = Layers::new(Server::command, words, Environment::of_process());
@@ -329,7 +329,7 @@ fn server_words(words: &[OsString]) -> Option<Vec<OsString>> {
 }
 
 fn program() -> clap::Command {
-    examples::add_to(target::add_to(Program::command()))
+    examples::add_to(with_free_values(target::add_to(Program::command())))
 }
 
 /// Whether there are options that say where a server is, and nothing for it to do.
@@ -338,16 +338,18 @@ fn lacks_command(words: &[OsString]) -> bool {
     !behind.is_empty() && target::first_word(behind) == behind.len()
 }
 
-fn tool(words: Vec<OsString>) -> Result<Asked, clap::Error> {
-    if lacks_command(&words) {
+fn tool(words: &[OsString]) -> Result<Asked, clap::Error> {
+    if lacks_command(words) {
         let text = "no command is given, and these options alone start no server: put 'serve' before those of a \
                     server, and 'corq help' lists the commands";
         return Err(clap::Error::raw(ErrorKind::MissingSubcommand, text));
     }
-    let mut program = target::without_service_links(program());
-    let matches = program.try_get_matches_from_mut(words)?;
-    let wording = Wording::of(&program, &matches);
-    let target = Target::of(&matches);
+    let mut bare = target::without_variables(program());
+    let matches = bare.try_get_matches_from_mut(words);
+    let matches = matches.or_else(|error| read_again(error, words))?;
+    let wording = Wording::of(&bare, &matches);
+    let target = Target::of(&matches, &Environment::of_process())
+        .map_err(|text| clap::Error::raw(ErrorKind::ArgumentConflict, text))?;
     let Program { command } = Program::from_arg_matches(&matches)?;
     if matches!(command, Command::Serve(_)) {
         let text = "options before 'serve' say where commands find a server: put those of the \
@@ -355,6 +357,34 @@ fn tool(words: Vec<OsString>) -> Result<Asked, clap::Error> {
         return Err(clap::Error::raw(ErrorKind::ArgumentConflict, text));
     }
     Ok(Asked::Tool(Box::new(Tool { command, target, wording })))
+}
+
+/// Reads the words once more where the first reading could not do them justice: a help names the variables, too, and a word with
+/// one dash that is no option may be a name, an id or a text.
+fn read_again(error: clap::Error, words: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    if error.kind() == ErrorKind::DisplayHelp {
+        return Err(program().try_get_matches_from(words).err().unwrap_or(error));
+    }
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => word,
+        _ => return Err(error),
+    };
+    if !unknown.starts_with('-') || unknown.starts_with("--") {
+        return Err(error);
+    }
+    let program = with_free_words(target::without_variables(program()));
+    program.try_get_matches_from(words).map_err(|_| error)
+}
+
+/// Lets what has no name begin with a dash.
+fn with_free_words(command: clap::Command) -> clap::Command {
+    let free = |arg: Arg| if arg.is_positional() { arg.allow_hyphen_values(true) } else { arg };
+    command.mut_args(free).mut_subcommands(with_free_words)
+}
+
+/// Lets each option take any text.
+fn with_free_values(command: clap::Command) -> clap::Command {
+    command.mut_args(free).mut_subcommands(with_free_values)
 }
 
 /// A wrong command line is one line that names what is wrong.
@@ -524,7 +554,7 @@ mod tests {
             "corq queue list --host h --port 7 --token t --json",
             "corq --host other --port 7 queue --host h list --json --token t",
         ] {
-            let Ok(Asked::Tool(tool)) = tool(words(line)) else { panic!("{line}") };
+            let Ok(Asked::Tool(tool)) = tool(&words(line)) else { panic!("{line}") };
             let Target { host, port, token, json, .. } = tool.target;
             assert_eq!((host.as_str(), port, token.as_deref(), json), ("h", 7, Some("t"), true));
         }

@@ -20,7 +20,7 @@ use crate::api::commands::Op;
     corq search timeout --queue emails --tag nightly --newest --limit 5 --json")]
 pub struct Search {
     /// Text that a payload has, in a value or a key
-    #[arg(required_unless_present = "path")]
+    #[arg(required_unless_present = "path", allow_hyphen_values = true)]
     text: Option<String>,
     /// Only jobs of this queue; else of all
     #[arg(long, value_name = "QUEUE")]

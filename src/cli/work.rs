@@ -9,7 +9,7 @@ use super::output::{Cell, Output, Style};
 use super::request::Request;
 use super::show;
 use super::value::Value;
-use super::words::{self, milliseconds};
+use super::words::{self, any_text, milliseconds};
 use crate::api::commands::Op;
 use crate::api::error::ErrorKind;
 use std::io;
@@ -52,7 +52,7 @@ pub struct Fail {
     /// Id of the active job
     id: String,
     /// Error text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = any_text())]
     error: Option<String>,
     /// Lock token from the pull
     #[arg(long, value_name = "TOKEN")]

@@ -171,7 +171,8 @@ fn the_port_of_http_can_be_named_before_or_behind_the_command() {
     tool.ok(&["health", "--http-port", &port]);
     // Whatever asks nothing over HTTP takes it as well.
     let tool = Tool::of(crate::shared());
-    tool.ok(&["--http-port", "1", "ping", "--http-socket", "/nowhere"]);
+    tool.ok(&["--http-port", "1", "ping"]);
+    tool.ok(&["ping", "--http-socket", "/nowhere"]);
     let line = tool.fails(1, &["--http-socket", "/nowhere", "health"]);
     assert!(line.contains("/nowhere"), "{line}");
 }
@@ -279,6 +280,7 @@ fn bash_completes_the_names_of_queues() {
 fn a_number_that_is_none_is_told_by_the_option_and_the_text() {
     for (words, told) in [
         (&["push", "q", "1", "--priority", "1.5"][..], "--priority <N>: '1.5' is no whole number"),
+        (&["search", "x", "--limit", "-5"], "--limit <N>: '-5' is no whole number"),
         (&["concurrency", "set", "q", "2x"], "<LIMIT>: '2x' is no whole number"),
     ] {
         assert_eq!(Tool::at(1).fails(2, words), told);

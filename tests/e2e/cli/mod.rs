@@ -25,6 +25,7 @@ mod repair;
 mod rights;
 mod schedules;
 mod terminal;
+mod typed;
 mod webhook;
 mod work;
 
