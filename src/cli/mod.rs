@@ -43,6 +43,7 @@
 //! | `push` | `push` |
 //! | `queue` | `queue` |
 //! | `request` | requests as the command line writes them |
+//! | `rest` | what is left out for want of a limit |
 //! | `restore` | `restore` |
 //! | `rules` | `dlq config`, `dlq stats`, `queue stalls` |
 //! | `search` | `search` |
@@ -97,6 +98,7 @@ mod prometheus;
 mod push;
 mod queue;
 mod request;
+mod rest;
 mod restore;
 mod rules;
 mod search;

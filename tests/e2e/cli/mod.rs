@@ -22,6 +22,7 @@ mod push;
 mod queue;
 mod raw;
 mod repair;
+mod rest;
 mod rights;
 mod schedules;
 mod terminal;
