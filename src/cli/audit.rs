@@ -41,7 +41,7 @@ pub struct Audit {
     data: Option<PathBuf>,
     /// Go on with entries as they come
     #[arg(long, short)]
-    follow: bool,
+    pub follow: bool,
     /// Show at most so many of those that are there, the newest [default: 100]
     #[arg(long)]
     limit: Option<usize>,

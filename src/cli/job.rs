@@ -138,7 +138,7 @@ pub fn run(context: &mut Context, job: &Job) -> Result<(), Failure> {
             on_active(context, id, request, &done)
         }
         Job::Update { job: Id { id }, data } => {
-            let data = input::payload_or_stdin("data", data.as_deref())?;
+            let data = input::payload_or_stdin("data", data.as_deref(), None)?;
             let request = Request::on_job(Op::Update, id).with(|fields| fields.raw("data", &data));
             context.tell(request, &format!("updated {id}"))
         }

@@ -440,8 +440,23 @@ impl Tool {
         let outcome = outcome.and(context.out.flush().map_err(Failure::from));
         match outcome {
             Ok(()) => ExitCode::SUCCESS,
+            // Half an answer is none to a program. What goes on for ever may be left at any line.
+            Err(Failure::Gone) if context.target.json && !goes_on(&command) => {
+                Failure::Failed("the answer was cut: nothing reads the output any more".to_owned())
+                    .report()
+            }
             Err(failure) => failure.worded(&context.wording).report(),
         }
+    }
+}
+
+/// Whether a command has no end of its own.
+fn goes_on(command: &Command) -> bool {
+    match command {
+        Command::Events(_) => true,
+        Command::Queue(queue) => queue.goes_on(),
+        Command::Audit(audit) => audit.follow,
+        _ => false,
     }
 }
 

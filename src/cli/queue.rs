@@ -100,6 +100,13 @@ pub enum Queue {
     },
 }
 
+impl Queue {
+    /// Whether it has no end of its own.
+    pub fn goes_on(&self) -> bool {
+        matches!(self, Self::Jobs(jobs) if jobs.follow)
+    }
+}
+
 /// Carries one out.
 pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
     match queue {

@@ -286,3 +286,17 @@ fn a_number_that_is_none_is_told_by_the_option_and_the_text() {
         assert_eq!(Tool::at(1).fails(2, words), told);
     }
 }
+
+#[test]
+fn half_an_answer_is_an_error_to_a_program() {
+    let (tool, queue) = (tool(), queue("cli-cut"));
+    for n in 0..4 {
+        push(&tool, &queue, &format!("\"{}\"", format!("{n}").repeat(100_000)));
+    }
+    let mut child = tool.start(&["queue", "jobs", &queue, "--json"]);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let line = line_of(&String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.starts_with("the answer was cut"), "{line}");
+}
