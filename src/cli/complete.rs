@@ -42,7 +42,8 @@ pub fn run(context: &mut Context, program: &Command, complete: &Complete) -> Res
     let matches = program.try_get_matches_from(&words[..*index]);
     let named = matches.ok().and_then(|it| Target::of(&it, &Environment::of_process()).ok());
     let target = named.unwrap_or_else(|| context.target.clone());
-    // A person who types wants no errors between the words.
+    // A person who types wants no errors between the words, and no warning.
+    let target = Target { port_doubt: None, ..target };
     for name in names(&target, prefix).unwrap_or_default() {
         context.out.line(&format!("{before}{name}"))?;
     }

@@ -68,7 +68,7 @@ impl Descriptors {
     pub fn announce(&self, open_max: u64, shards: usize, connections_max: u32) {
         if (self.connections as u64) < shards as u64 * u64::from(connections_max) {
             tracing::info!(
-                "At most {} connections: ulimit -n is {open_max}. Raise it (systemd: LimitNOFILE=) for more.",
+                "At most {} connections: ulimit -n is {open_max}. Raise it (systemd: LimitNOFILE=) for as many as CONNECTIONS_MAX allows.",
                 self.connections,
             );
         }

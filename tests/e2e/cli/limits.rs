@@ -60,7 +60,7 @@ fn a_limit_of_none_is_refused_by_the_server() {
         }
     }
     let line = tool.fails(1, &["rate-limit", "set", &queue, "5", "--for", "999d"]);
-    assert_eq!(line, "--for must be between 1ms and 365d");
+    assert_eq!(line, "--for is 999d; the longest is 365d");
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn the_variable_of_a_port_is_read_only_where_it_counts() {
         tool.ok(&["--socket", socket, "ping"]);
         tool.ok(&["health", "--http-port", &http]);
         tool.ok(&["log", "verify", data]);
-        tool.ok(&["size", "--jobs", "1000"]);
+        tool.ok(&["size", "--jobs", "1000", "--payload", "100", "--rate", "10"]);
         tool.ok(&["completions", "bash"]);
         tool.ok(&["queue", "--help"]);
         assert_eq!(tool.ok(&["complete", "2", "--", "corq", "push", ""]), "");
@@ -324,7 +324,7 @@ fn every_other_text_of_the_command_line_is_taken_as_it_is() {
         let crons = client.ok("CronList", json!({}))["crons"].clone();
         let crons = crons.as_array().unwrap();
         assert!(crons.iter().any(|it| it["name"] == *name && it["jobName"] == text), "{crons:?}");
-        let url = format!("http://203.0.113.1/{n}");
+        let url = format!("http://hooks.example.com/{n}");
         tool.ok(&["webhook", "add", &url, "--events", "job.failed", "--secret", text]);
         let out = tool.ok(&["job", "bulk", "remove", "--queue", "q", "--text", text, "--dry-run"]);
         assert!(out.starts_with("would remove: 0 jobs"), "{out}");
