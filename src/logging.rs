@@ -4,7 +4,7 @@
 //! An event is a text for people. What programs look for is given beside it, under the names in [`FIELDS`]: a line of JSON has
 //! it as fields, a line of text has it in the text.
 
-use crate::config::{Config, LogFormat, LogLevel};
+use crate::config::{Config, Environment, LogFormat, LogLevel};
 use crate::escape;
 use crate::protocol::json;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -97,7 +97,8 @@ pub fn tell(format: LogFormat, text: &str) {
 /// The format that the words of a command line, or the environment, ask for before they are understood.
 pub fn asked_format(words: &[OsString]) -> LogFormat {
     const FLAG: &str = "--log-format";
-    let mut asked = std::env::var("CORQ_LOG_FORMAT").or_else(|_| std::env::var("LOG_FORMAT")).ok();
+    let asked = Environment::of_process().setting("log_format");
+    let mut asked = asked.and_then(|text| text.into_string().ok());
     let texts: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     for (place, text) in texts.iter().enumerate() {
         if let Some(value) = text.strip_prefix(FLAG).and_then(|rest| rest.strip_prefix('=')) {

@@ -6,7 +6,7 @@ use corq::logging;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::parse(std::env::args_os().collect()) {
+    match cli::parse(&std::env::args_os().collect::<Vec<_>>()) {
         Asked::Server(config, layers) => serve(*config, layers),
         Asked::Tool(tool) => tool.run(),
         Asked::Done(code) => code,

@@ -16,6 +16,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::output::{Cell, Output, Style, Table};
 use super::request::Request;
+use super::rest;
 use super::show;
 use super::value::Value;
 use super::words;
@@ -40,10 +41,10 @@ pub struct Audit {
     data: Option<PathBuf>,
     /// Go on with entries as they come
     #[arg(long, short)]
-    follow: bool,
-    /// Show at most so many of those that are there, the newest
-    #[arg(long, default_value_t = 100)]
-    limit: usize,
+    pub follow: bool,
+    /// Show at most so many of those that are there, the newest [default: 100]
+    #[arg(long)]
+    limit: Option<usize>,
     /// Only entries from this time on: a duration before now (30m), or a time (2026-11-23T10:00:00Z)
     #[arg(long, value_parser = since)]
     since: Option<String>,
@@ -179,14 +180,23 @@ impl Audit {
 /// Shows entries.
 pub fn run(context: &mut Context, audit: &Audit) -> Result<(), Failure> {
     let mut source = Source::open(context, audit.data.as_deref())?;
-    let (entries, mut newest) = audit.gather(&mut source, 0, audit.limit)?;
+    // Without a limit, another entry says whether there are older ones.
+    let most = audit.limit.unwrap_or(rest::LISTED_MAX as usize + 1);
+    let (mut entries, mut newest) = audit.gather(&mut source, 0, most)?;
+    let is_cut = audit.limit.is_none() && entries.len() == most;
+    if is_cut {
+        entries.remove(0);
+    }
     if context.target.json {
         show_lines(context, &entries)?;
     } else {
         show_table(context, &entries, audit.follow)?;
     }
     if !audit.follow {
-        return Ok(());
+        let is_told = is_cut && !context.target.json;
+        let shown = entries.len() as u64;
+        let told = is_told.then(|| rest::tell_unlisted(&mut context.out, shown, None, "--limit"));
+        return Ok(told.transpose().map(|_| ())?);
     }
     loop {
         context.out.flush()?;

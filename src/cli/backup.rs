@@ -8,15 +8,18 @@ use clap::{Args, Subcommand};
 use corq_io::log::{DataDir, Position};
 use corq_io::s3::Stop;
 
+use super::client::Reply;
 use super::config::failed;
 use super::context::{Context, fetch};
 use super::failure::Failure;
 use super::log::count;
 use super::output::{Cell, Output, Table};
 use super::progress::Progress;
+use super::request::Request;
 use super::value::Value;
 use super::words;
 use crate::api::commands::Op;
+use crate::api::error::ErrorKind;
 use crate::backups::name::Name;
 use crate::backups::target::BackupTarget;
 use crate::backups::{Found, access, directory};
@@ -36,7 +39,8 @@ pub struct Backup {
         help = "Where the backup goes: a directory that does not exist, or is empty; or s3://BUCKET/PREFIX, below which it gets a name"
     )]
     to: Option<PathBuf>,
-    /// The server's data directory, on this machine [default: that of the environment, else ./corq-data]
+    /// The server's data directory, on this machine [default: that of the environment, else the one that the server names, else
+    /// ./corq-data]
     #[arg(long)]
     data_path: Option<PathBuf>,
     /// Share no file with the server, although the backup is on the same file system
@@ -91,10 +95,72 @@ pub fn bucket(path: &Path) -> Result<Option<BackupTarget>, Failure> {
 }
 
 impl Backup {
-    fn data_path(&self) -> PathBuf {
+    /// The directory to copy.
+    fn data_path(&self, context: &Context) -> Result<PathBuf, Failure> {
         let named = || Environment::of_process().data_path();
-        self.data_path.clone().or_else(named).unwrap_or_else(|| "./corq-data".into())
+        if let Some(named) = self.data_path.clone().or_else(named) {
+            return Ok(named);
+        }
+        let asked =
+            context.client().and_then(|mut client| client.call(Request::new(Op::BackupPoint)));
+        let address = context.target.address();
+        match asked.as_ref().map_or_else(|_| Told::default(), Told::of) {
+            Told::At { path, which } if is_it(&path, &which) => Ok(path),
+            Told::At { path, .. } => Err(Failure::Failed(format!(
+                "the data directory of the server at {address} is {} of its machine, which cannot be read here: run it \
+                 there, as the server's user, or say which directory with --data-path",
+                path.display()
+            ))),
+            Told::Memory => Err(Failure::Failed(format!(
+                "the server at {address} keeps all in memory: there is nothing to back up"
+            ))),
+            Told::Nothing if Path::new(DATA_PATH).exists() => Ok(DATA_PATH.into()),
+            // Why the server does not say is more use than that a default is not there.
+            Told::Nothing => Err(match asked.and_then(Reply::granted) {
+                Err(Failure::Failed(text) | Failure::Refused(text)) => Failure::Failed(format!(
+                    "say which directory with --data-path: it is not {DATA_PATH}, and {text}"
+                )),
+                _ => Failure::Failed("say which directory with --data-path".to_owned()),
+            }),
+        }
     }
+}
+
+/// Where a first start puts its data.
+const DATA_PATH: &str = "./corq-data";
+
+/// The data directory that a server names.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) enum Told {
+    /// No server, or none that knows the question.
+    #[default]
+    Nothing,
+    /// The server keeps none.
+    Memory,
+    /// Here, on its machine.
+    At {
+        /// From the root on.
+        path: PathBuf,
+        /// Path and identity of the directory.
+        which: Whereabouts,
+    },
+}
+
+impl Told {
+    /// Out of the answer to `BackupPoint`.
+    pub(super) fn of(reply: &Reply) -> Self {
+        if reply.refusal().is_some_and(|it| it.text == ErrorKind::NothingOnDisk.text()) {
+            return Self::Memory;
+        }
+        let told = whereabouts(reply.value().get("data"));
+        let at = told.and_then(|which| Some(Self::At { path: which.path.clone()?, which }));
+        at.unwrap_or_default()
+    }
+}
+
+/// Whether a directory on this machine is the server's, not a copy of it.
+pub(super) fn is_it(path: &Path, server: &Whereabouts) -> bool {
+    Place::of(path).is_ok_and(|place| place.is_used_by(server))
 }
 
 /// Carries it out.
@@ -109,7 +175,7 @@ pub fn run(
     // The command line is refused without one.
     let Some(to) = &backup.to else { return Err(Failure::Usage("say where it goes".into())) };
     let target = bucket(to)?;
-    let place = Place::of(&backup.data_path())?;
+    let place = Place::of(&backup.data_path(context)?)?;
     let mut moment = || {
         // Without a server nobody may start one meanwhile.
         if place.is_live()? {
@@ -227,7 +293,7 @@ fn cuts(context: &Context, place: &Place) -> Result<Vec<Position>, Failure> {
 }
 
 /// What an answer to `BackupPoint` says of the server's directory.
-pub(super) fn whereabouts(point: Value<'_>) -> Option<Whereabouts> {
+fn whereabouts(point: Value<'_>) -> Option<Whereabouts> {
     Some(Whereabouts {
         id: point.get("id").text()?.to_owned(),
         path: point.get("path").text().map(PathBuf::from),

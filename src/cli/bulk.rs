@@ -41,6 +41,7 @@ struct Bulk<'a> {
     /// Batches under way, in the order of their numbers.
     under_way: VecDeque<(u64, Vec<u64>)>,
     next_number: u64,
+    /// Lines that the server has taken.
     pushed: u64,
     /// Of those, how many were there already: their custom ids or keys were known.
     known: u64,
@@ -79,30 +80,38 @@ pub fn run(context: &mut Context, push: &Push, file: &Path) -> Result<(), Failur
     // What is under way is waited for, whatever went wrong, so that the account is exact.
     let waited = bulk.wait_for(context, 0);
     bulk.bar.finish_and_clear();
-    let account = account(bulk.pushed, &bulk.left_out, Some(bulk.sent_to).filter(|_| !bulk.at_end));
-    let new = news(bulk.pushed, bulk.known);
+    let account = account(
+        bulk.pushed.saturating_sub(bulk.known),
+        &bulk.left_out,
+        Some(bulk.sent_to).filter(|_| !bulk.at_end),
+    );
+    let known = duplicates(bulk.known);
     if let Some(refusal) = bulk.refusal {
-        return Err(Failure::Failed(format!("{refusal}; {account}{new}")));
+        return Err(Failure::Failed(format!("{refusal}; {account}{known}")));
     }
     match wrong.and(waited) {
-        Ok(()) if bulk.unread && !bulk.at_end => Err(Failure::Failed(format!(
-            "stopped, since nothing reads the output any more; {account}{new}"
-        ))),
+        Ok(()) if bulk.unread => {
+            let stopped = if bulk.at_end { "" } else { "stopped, since " };
+            Err(Failure::Failed(format!(
+                "{stopped}nothing reads the output any more; {account}{known}"
+            )))
+        }
         Ok(()) if context.target.json => Ok(()),
-        Ok(()) => Ok(context.out.line(&format!("{account} to {}{new}", push.queue))?),
-        Err(Failure::Usage(text)) => Err(Failure::Usage(format!("{text}; {account}{new}"))),
+        Ok(()) => Ok(context.out.line(&format!("{account} to {}{known}", push.queue))?),
+        Err(Failure::Usage(text)) => Err(Failure::Usage(format!("{text}; {account}{known}"))),
         Err(Failure::Failed(text) | Failure::Refused(text)) => {
-            Err(Failure::Failed(format!("{text}; {account}{new}")))
+            Err(Failure::Failed(format!("{text}; {account}{known}")))
         }
         Err(Failure::Gone) => Err(Failure::Gone),
     }
 }
 
-/// How many of them were new, if not all were.
-fn news(pushed: u64, known: u64) -> String {
+/// How many lines stood for jobs that were there already.
+fn duplicates(known: u64) -> String {
     match known {
         0 => String::new(),
-        known => format!(", {} of them new", pushed.saturating_sub(known)),
+        1 => "; 1 was there already".to_owned(),
+        known => format!("; {known} were there already"),
     }
 }
 

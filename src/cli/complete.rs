@@ -7,9 +7,10 @@ use super::client::Client;
 use super::context::Context;
 use super::failure::Failure;
 use super::request::Request;
-use super::target::Target;
+use super::target::{self, Target};
 use super::value::Value;
 use crate::api::commands::Op;
+use crate::config::Environment;
 
 /// Most names that are offered.
 const NAMES_MAX: i64 = 100;
@@ -37,9 +38,12 @@ pub fn run(context: &mut Context, program: &Command, complete: &Complete) -> Res
     let (before, prefix) = typed
         .rsplit_once(',')
         .map_or(("", typed), |(_, last)| (&typed[..typed.len() - last.len()], last));
-    let matches = program.clone().ignore_errors(true).try_get_matches_from(&words[..*index]);
-    let target = matches.map_or_else(|_| context.target.clone(), |matches| Target::of(&matches));
-    // A person who types wants no errors between the words.
+    let program = target::without_variables(program.clone()).ignore_errors(true);
+    let matches = program.try_get_matches_from(&words[..*index]);
+    let named = matches.ok().and_then(|it| Target::of(&it, &Environment::of_process()).ok());
+    let target = named.unwrap_or_else(|| context.target.clone());
+    // A person who types wants no errors between the words, and no warning.
+    let target = Target { port_doubt: None, ..target };
     for name in names(&target, prefix).unwrap_or_default() {
         context.out.line(&format!("{before}{name}"))?;
     }

@@ -23,7 +23,7 @@ pub struct Add {
     name: String,
     /// Queue of its jobs
     queue: String,
-    /// Their payload: JSON, @file, or - for standard input (also when it is left out)
+    /// Their payload: JSON, @file, or - for standard input (also when it is left out); null if nothing is given
     #[arg(allow_negative_numbers = true)]
     data: Option<String>,
     /// A cron expression, as '*/5 * * * *' or '@daily'
@@ -206,7 +206,7 @@ pub struct Preview {
 pub fn run(context: &mut Context, cron: &Cron) -> Result<(), Failure> {
     match cron {
         Cron::Add(add) => {
-            let data = input::payload_or_stdin("data", add.data.as_deref())?;
+            let data = input::payload_or_stdin("data", add.data.as_deref(), Some("null"))?;
             let request = Request::new(Op::Cron).with(|fields| {
                 fields.text("name", &add.name);
                 fields.text("queue", &add.queue);

@@ -7,6 +7,7 @@ use super::failure::Failure;
 use super::input;
 use super::output::{Cell, Style, Table};
 use super::request::{Fields, Request};
+use super::rest;
 use super::rules::{self, DlqConfig};
 use super::show;
 use crate::api::commands::Op;
@@ -18,7 +19,7 @@ pub enum Dlq {
     List {
         /// Name of the queue
         queue: String,
-        /// Maximum number of jobs
+        /// Maximum number of jobs [default: 100]
         #[arg(long, allow_negative_numbers = true, value_name = "N")]
         count: Option<i64>,
         /// Only those that failed for this reason
@@ -71,7 +72,12 @@ pub fn run(context: &mut Context, dlq: &Dlq) -> Result<(), Failure> {
                 fields.integer_if("count", *count);
                 filter(fields, reason.as_deref());
             });
-            list(context, request)
+            let shown = list(context, request)?;
+            if count.is_some() || shown < rest::LISTED_MAX {
+                return Ok(());
+            }
+            let all = counted_by_reason(context, queue, reason.as_deref())?;
+            Ok(rest::tell_unlisted(&mut context.out, shown, all, "--count")?)
         }
         Dlq::Retry { queue, job, count, reason } => {
             let request = Request::on_queue(Op::RetryDlq, queue).with(|fields| {
@@ -139,8 +145,26 @@ fn groups(context: &mut Context, queue: Option<&str>, limit: Option<i64>) -> Res
     })
 }
 
-fn list(context: &mut Context, request: Request) -> Result<(), Failure> {
+/// The failed jobs of a queue, or those that failed for a reason. None where the server does not tell.
+fn counted_by_reason(
+    context: &Context,
+    queue: &str,
+    reason: Option<&str>,
+) -> Result<Option<u64>, Failure> {
+    let reply = context.client()?.call(Request::on_queue(Op::GetDlqStats, queue))?;
+    let stats = reply.value().get("data").get("stats");
+    let all = match reason {
+        Some(reason) => stats.get("byReason").get(reason),
+        None => stats.get("total"),
+    };
+    Ok(all.integer().map(i64::cast_unsigned))
+}
+
+/// Shows jobs; answers how many, none of them under `--json`.
+fn list(context: &mut Context, request: Request) -> Result<u64, Failure> {
+    let mut shown = 0;
     context.ask(request, |out, reply| {
+        shown = reply.get("jobs").items().count() as u64;
         let mut table = Table::new(&["ID", "FAILED", ">ATTEMPTS", "ERROR", "DATA"]);
         for job in reply.get("jobs").items() {
             table.row(vec![
@@ -152,5 +176,6 @@ fn list(context: &mut Context, request: Request) -> Result<(), Failure> {
             ]);
         }
         if table.is_empty() { out.line("no job has failed for good") } else { out.table(&table) }
-    })
+    })?;
+    Ok(shown)
 }

@@ -12,7 +12,7 @@ use corq_io::host;
 use corq_io::log::{Left, Standing};
 use corq_io::machine_facts;
 
-use self::data_place::Told;
+use super::backup::Told;
 use super::client::{Client, Reply};
 use super::context::{Context, fetch, hello};
 use super::failure::Failure;

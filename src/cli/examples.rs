@@ -313,7 +313,7 @@ mod tests {
             for line in examples.lines().skip(1) {
                 assert!(line.trim_start().starts_with(name), "{line} is not about {name}");
                 let words = words(line);
-                let read = crate::cli::parse(words.iter().map(Into::into).collect());
+                let read = crate::cli::parse(&words.iter().map(Into::into).collect::<Vec<_>>());
                 assert!(!matches!(read, crate::cli::Asked::Done(_)), "{line}");
             }
         });

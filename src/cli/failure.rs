@@ -53,7 +53,8 @@ impl Failure {
 
     /// The server's refusal, and what helps against it where that is known.
     pub fn refused(Refusal { text, code }: Refusal<'_>) -> Self {
-        Self::Refused(match code.and_then(advice) {
+        let tls = Some("use --tls or --tls-ca").filter(|_| text == ErrorKind::TlsSpoken.text());
+        Self::Refused(match tls.or_else(|| code.and_then(advice)) {
             Some(advice) => format!("{text}: {advice}"),
             None => text.to_owned(),
         })
@@ -92,6 +93,12 @@ pub fn warn(text: &str) {
 /// Every text becomes one line, whatever a server put into it.
 pub fn complain(text: &str) {
     logging::complain(&escape::line(text));
+}
+
+/// The failure of a command without TLS at a port with it.
+pub fn wants_tls(address: &str) -> Failure {
+    let text = ErrorKind::TlsSpoken.text();
+    Failure::Failed(format!("{address} answered 400 \"{text}\": use --tls or --tls-ca"))
 }
 
 /// What to do about refusals that a command line can cure.

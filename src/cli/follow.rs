@@ -7,6 +7,7 @@ use super::input;
 use super::listing::{Jobs, listing};
 use super::output::Table;
 use super::request::Request;
+use super::rest;
 use super::show;
 use super::stream::{self, Stream};
 use super::value::Value;
@@ -18,10 +19,13 @@ pub fn jobs(context: &mut Context, jobs: &Jobs) -> Result<(), Failure> {
     let mut stream = Stream::open(&context.target, &stream::path_of(&jobs.name.queue), None)?;
     let mut client = context.client()?;
     let reply = client.call(listing(jobs))?;
+    let mut shown = 0;
     context.show(&reply, |out, reply| {
         let table = show::job_table(reply.get("jobs").items());
+        shown = reply.get("jobs").items().count() as u64;
         out.table(&table.steady())
     })?;
+    rest::tell_unlisted_jobs(context, jobs, shown)?;
     context.out.flush()?;
     while let Some(event) = stream.next()? {
         follow(context, &mut client, jobs, &event)?;

@@ -1,12 +1,13 @@
 //! One GET of the server's HTTP port, whose answer ends: for what is known there whatever the server is doing.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use corq_io::client_connect::Wire;
 
 use super::failure::Failure;
 use super::target::Target;
+use crate::api::error::ErrorKind;
 
 /// How long an answer may take that needs no job and no disk.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -24,6 +25,14 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
+impl Answer {
+    /// Whether it is what a port with TLS says to those without.
+    pub fn speaks_tls(&self) -> bool {
+        let text = ErrorKind::TlsSpoken.text().as_bytes();
+        self.status == 400 && self.body.windows(text.len()).any(|part| part == text)
+    }
+}
+
 /// Asks for a path.
 pub fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
     let place = target.http_place();
@@ -38,7 +47,7 @@ pub fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     let lost = |error: &std::io::Error| {
         Failure::Failed(match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
                 "the server at {address} does not answer: see whether it is overloaded or stopped"
             ),
             _ => format!("lost the server at {address}: {error}"),
@@ -60,7 +69,7 @@ fn read(socket: &mut Wire) -> std::io::Result<Vec<u8>> {
         match socket.read(&mut chunk) {
             Ok(0) => break,
             Ok(bytes) => received.extend_from_slice(&chunk[..bytes]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

@@ -6,6 +6,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::output::{Cell, Style, Table};
 use super::request::{Fields, Request};
+use super::rest;
 use super::show;
 use super::value::Value;
 use super::words::{self, milliseconds};
@@ -27,7 +28,7 @@ pub enum Group {
     List {
         /// Name of the queue
         queue: String,
-        /// Maximum number of groups
+        /// Maximum number of groups [default: 100]
         #[arg(long, allow_negative_numbers = true, value_name = "N")]
         limit: Option<i64>,
         /// Continue after this group
@@ -91,7 +92,21 @@ pub fn run(context: &mut Context, group: &Group) -> Result<(), Failure> {
                 fields.integer_if("limit", *limit);
                 fields.text_if("after", after.as_deref());
             });
-            list(context, request)
+            let last = list(context, request)?;
+            let Some((shown @ rest::LISTED_MAX.., last)) = last.filter(|_| limit.is_none()) else {
+                return Ok(());
+            };
+            let next =
+                context.client()?.call(Request::on_queue(Op::GetGroups, queue).with(|fields| {
+                    fields.integer("limit", 1);
+                    fields.text("after", &last);
+                }))?;
+            match next.value().get("groups").items().next() {
+                Some(_) => {
+                    Ok(rest::tell_unlisted(&mut context.out, shown, None, "--limit or --after")?)
+                }
+                None => Ok(()),
+            }
         }
         Group::Pause(name) => {
             context.tell(on(Op::PauseGroup, name, nothing), &format!("paused {}", name.group))
@@ -132,8 +147,12 @@ pub fn run(context: &mut Context, group: &Group) -> Result<(), Failure> {
     }
 }
 
-fn list(context: &mut Context, request: Request) -> Result<(), Failure> {
+/// Shows groups; answers how many and the last of them, if there are any and they are shown to people.
+fn list(context: &mut Context, request: Request) -> Result<Option<(u64, String)>, Failure> {
+    let mut last = None;
     context.ask(request, |out, reply| {
+        let ids = reply.get("groups").items().filter_map(|group| group.get("id").text());
+        last = ids.enumerate().last().map(|(place, id)| (place as u64 + 1, id.to_owned()));
         let mut table = Table::new(&[
             "GROUP",
             ">PENDING",
@@ -155,7 +174,8 @@ fn list(context: &mut Context, request: Request) -> Result<(), Failure> {
             ]);
         }
         if table.is_empty() { out.line("no groups") } else { out.table(&table) }
-    })
+    })?;
+    Ok(last)
 }
 
 fn number(value: Value<'_>) -> Cell {

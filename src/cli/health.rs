@@ -5,6 +5,7 @@ use std::io;
 
 use super::context::Context;
 use super::failure::Failure;
+use super::failure::wants_tls;
 use super::get::{Answer, get};
 use super::input;
 use super::output::{Cell, Output, Style};
@@ -18,6 +19,9 @@ pub fn run(context: &mut Context) -> Result<(), Failure> {
     if answer.status == 403 {
         // A server without tokens tells its figures only to those who use a name that it knows.
         answer = get(&context.target, "/ready")?;
+    }
+    if answer.speaks_tls() {
+        return Err(wants_tls(&address));
     }
     let stranger = || {
         Failure::Failed(format!(

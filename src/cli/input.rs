@@ -14,14 +14,29 @@ pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// The value of a JSON text, encoded, for the field `name`: the argument itself, `@file`, or `-` for
 /// standard input.
 pub fn payload(name: &str, argument: &str) -> Result<Vec<u8>, Failure> {
+    payload_or(name, argument, None)
+}
+
+/// As [`payload`], with a text in place of standard input that holds nothing.
+fn payload_or(name: &str, argument: &str, nothing: Option<&str>) -> Result<Vec<u8>, Failure> {
     let text = match argument.strip_prefix('@') {
-        None if argument == "-" => read_stdin(name)?,
+        None if argument == "-" => {
+            let text = read_stdin(name)?;
+            match nothing.filter(|_| text.trim_ascii().is_empty()) {
+                Some(nothing) => nothing.as_bytes().to_vec(),
+                None => text,
+            }
+        }
         None => argument.as_bytes().to_vec(),
         Some(path) => {
             let read = fs::File::open(path).and_then(read_all);
             read.map_err(|error| Failure::Usage(format!("{name}: {path}: {error}")))?
         }
     };
+    if text.trim_ascii().is_empty() {
+        let what = if name == "data" { "payload" } else { name };
+        return Err(Failure::Usage(format!("no {what}: give JSON, @file, or null")));
+    }
     encode(&text).map_err(|reason| {
         Failure::Usage(format!(
             "{name} is not JSON ({reason}): a text needs quotes of its own, as '\"hello\"'; a file \
@@ -30,14 +45,20 @@ pub fn payload(name: &str, argument: &str) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// As [`payload`], where nothing given means standard input, unless that is a person.
-pub fn payload_or_stdin(name: &str, argument: Option<&str>) -> Result<Vec<u8>, Failure> {
-    match argument {
-        Some(argument) => payload(name, argument),
-        None if io::stdin().is_terminal() => Err(Failure::Usage(format!(
+/// As [`payload`], where nothing given means standard input, unless that is a person. `nothing` is the payload if there is none
+/// at all.
+pub fn payload_or_stdin(
+    name: &str,
+    argument: Option<&str>,
+    nothing: Option<&str>,
+) -> Result<Vec<u8>, Failure> {
+    match (argument, nothing) {
+        (Some(argument), _) => payload(name, argument),
+        (None, Some(nothing)) if io::stdin().is_terminal() => payload(name, nothing),
+        (None, None) if io::stdin().is_terminal() => Err(Failure::Usage(format!(
             "{name} is required: give JSON, @file, or - for standard input"
         ))),
-        None => payload(name, "-"),
+        (None, nothing) => payload_or(name, "-", nothing),
     }
 }
 

@@ -11,7 +11,8 @@ use super::output::{Cell, Style, Table};
 use super::request::Request;
 use super::show;
 use super::value::Value;
-use super::words::{self, milliseconds};
+use super::words::{self, any_text, milliseconds};
+use super::work::on_active;
 use crate::api::commands::Op;
 use crate::api::error::ErrorKind;
 
@@ -62,7 +63,7 @@ pub enum Job {
         #[arg(allow_negative_numbers = true)]
         progress: Option<f64>,
         /// Progress message
-        #[arg(long, value_name = "TEXT", requires = "progress")]
+        #[arg(long, value_name = "TEXT", requires = "progress", value_parser = any_text())]
         message: Option<String>,
     },
     /// Replace its payload
@@ -100,6 +101,7 @@ pub enum Job {
         #[command(flatten)]
         job: Id,
         /// The line
+        #[arg(allow_hyphen_values = true, value_parser = any_text())]
         message: String,
         /// One of info, warn and error
         #[arg(long)]
@@ -132,10 +134,11 @@ pub fn run(context: &mut Context, job: &Job) -> Result<(), Failure> {
                 fields.number("progress", *progress);
                 fields.text_if("message", message.as_deref());
             });
-            context.tell(request, &format!("progress of {id} is {} %", words::figure(*progress)))
+            let done = format!("progress of {id} is {} %", words::figure(*progress));
+            on_active(context, id, request, &done)
         }
         Job::Update { job: Id { id }, data } => {
-            let data = input::payload_or_stdin("data", data.as_deref())?;
+            let data = input::payload_or_stdin("data", data.as_deref(), None)?;
             let request = Request::on_job(Op::Update, id).with(|fields| fields.raw("data", &data));
             context.tell(request, &format!("updated {id}"))
         }
@@ -150,7 +153,8 @@ pub fn run(context: &mut Context, job: &Job) -> Result<(), Failure> {
         Job::Delay { job: Id { id }, delay } => {
             let request = Request::on_job(Op::MoveToDelayed, id)
                 .with(|fields| fields.integer("delay", *delay));
-            context.tell(request, &format!("delayed {id} for {}", words::duration(*delay)))
+            let done = format!("delayed {id} for {}", words::duration(*delay));
+            on_active(context, id, request, &done)
         }
         Job::Discard(Id { id }) => context
             .tell(Request::on_job(Op::Discard, id), &format!("{id} is in the dead-letter queue")),

@@ -19,12 +19,12 @@ pub struct Jobs {
     /// Only jobs in these states, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "STATES")]
     pub state: Vec<String>,
-    /// Maximum number of jobs
+    /// Maximum number of jobs [default: 100]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
-    limit: Option<i64>,
+    pub limit: Option<i64>,
     /// Number of jobs to skip
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
-    offset: Option<i64>,
+    pub offset: Option<i64>,
     /// Follow: add a row for every change of a job
     #[arg(long, short)]
     pub follow: bool,

@@ -43,6 +43,7 @@
 //! | `push` | `push` |
 //! | `queue` | `queue` |
 //! | `request` | requests as the command line writes them |
+//! | `rest` | what is left out for want of a limit |
 //! | `restore` | `restore` |
 //! | `rules` | `dlq config`, `dlq stats`, `queue stalls` |
 //! | `search` | `search` |
@@ -97,6 +98,7 @@ mod prometheus;
 mod push;
 mod queue;
 mod request;
+mod rest;
 mod restore;
 mod rules;
 mod search;
@@ -114,11 +116,12 @@ mod words;
 mod work;
 mod worker;
 
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use corq_io::umask;
 
 use self::context::Context;
@@ -126,7 +129,7 @@ use self::failure::Failure;
 use self::output::Output;
 use self::target::Target;
 use self::wording::Wording;
-use crate::config::{Config, Environment, Layers, LogFormat, Problem};
+use crate::config::{Config, Environment, Layers, LogFormat, Problem, free};
 use crate::logging;
 
 /// A job queue server for Linux: thread-per-core, shared-nothing, every job in a write-ahead log.
@@ -286,8 +289,8 @@ pub struct Tool {
 }
 
 /// Reads the command line. `words` begins with the program's name.
-pub fn parse(words: Vec<OsString>) -> Asked {
-    let (read, format) = match server_words(&words) {
+pub fn parse(words: &[OsString]) -> Asked {
+    let (read, format) = match server_words(words) {
         Some(words) => {
             let format = logging::asked_format(&words);
             let layers = Layers::new(Server::command, words, Environment::of_process());
@@ -328,7 +331,7 @@ fn server_words(words: &[OsString]) -> Option<Vec<OsString>> {
 }
 
 fn program() -> clap::Command {
-    examples::add_to(target::add_to(Program::command()))
+    examples::add_to(with_free_values(target::add_to(Program::command())))
 }
 
 /// Whether there are options that say where a server is, and nothing for it to do.
@@ -337,24 +340,18 @@ fn lacks_command(words: &[OsString]) -> bool {
     !behind.is_empty() && target::first_word(behind) == behind.len()
 }
 
-/// The names of the command that was given, from the outermost.
-fn names(matches: &ArgMatches) -> Vec<String> {
-    let below = matches.subcommand();
-    below.map_or_else(Vec::new, |(name, below)| {
-        [name.to_owned()].into_iter().chain(names(below)).collect()
-    })
-}
-
-fn tool(words: Vec<OsString>) -> Result<Asked, clap::Error> {
-    if lacks_command(&words) {
+fn tool(words: &[OsString]) -> Result<Asked, clap::Error> {
+    if lacks_command(words) {
         let text = "no command is given, and these options alone start no server: put 'serve' before those of a \
                     server, and 'corq help' lists the commands";
         return Err(clap::Error::raw(ErrorKind::MissingSubcommand, text));
     }
-    let mut program = target::without_service_links(program());
-    let matches = program.try_get_matches_from_mut(words)?;
-    let wording = Wording::of(&program, &names(&matches));
-    let target = Target::of(&matches);
+    let mut bare = target::without_variables(program());
+    let matches = bare.try_get_matches_from_mut(words);
+    let matches = matches.or_else(|error| read_again(error, words))?;
+    let wording = Wording::of(&bare, &matches);
+    let target = Target::of(&matches, &Environment::of_process())
+        .map_err(|text| clap::Error::raw(ErrorKind::ArgumentConflict, text))?;
     let Program { command } = Program::from_arg_matches(&matches)?;
     if matches!(command, Command::Serve(_)) {
         let text = "options before 'serve' say where commands find a server: put those of the \
@@ -364,6 +361,34 @@ fn tool(words: Vec<OsString>) -> Result<Asked, clap::Error> {
     Ok(Asked::Tool(Box::new(Tool { command, target, wording })))
 }
 
+/// Reads the words once more where the first reading could not do them justice: a help names the variables, too, and a word with
+/// one dash that is no option may be a name, an id or a text.
+fn read_again(error: clap::Error, words: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    if error.kind() == ErrorKind::DisplayHelp {
+        return Err(program().try_get_matches_from(words).err().unwrap_or(error));
+    }
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => word,
+        _ => return Err(error),
+    };
+    if !unknown.starts_with('-') || unknown.starts_with("--") {
+        return Err(error);
+    }
+    let program = with_free_words(target::without_variables(program()));
+    program.try_get_matches_from(words).map_err(|_| error)
+}
+
+/// Lets what has no name begin with a dash.
+fn with_free_words(command: clap::Command) -> clap::Command {
+    let free = |arg: Arg| if arg.is_positional() { arg.allow_hyphen_values(true) } else { arg };
+    command.mut_args(free).mut_subcommands(with_free_words)
+}
+
+/// Lets each option take any text.
+fn with_free_values(command: clap::Command) -> clap::Command {
+    command.mut_args(free).mut_subcommands(with_free_values)
+}
+
 /// A wrong command line is one line that names what is wrong.
 fn usage(error: &clap::Error, format: LogFormat) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -371,12 +396,31 @@ fn usage(error: &clap::Error, format: LogFormat) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
+    if let Some(said) = no_number(error) {
+        return complain_of_usage(said, format);
+    }
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let said: Vec<&str> = lines
         .take_while(|line| !line.starts_with("For more information") && !line.starts_with("Usage:"))
         .collect();
-    let said = said.join(" ").trim_start_matches("error: ").to_owned();
+    complain_of_usage(said.join(" ").trim_start_matches("error: ").to_owned(), format)
+}
+
+/// The complaint about an option that wants a whole number, if the error is about one.
+fn no_number(error: &clap::Error) -> Option<String> {
+    let reason = error.source()?.to_string();
+    let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return None;
+    };
+    let is_none =
+        ["digit found in string", "from empty string"].iter().any(|it| reason.contains(it));
+    is_none.then(|| format!("{option}: '{value}' is no whole number"))
+}
+
+fn complain_of_usage(said: String, format: LogFormat) -> ExitCode {
     match format {
         LogFormat::Text => Failure::Usage(said).report(),
         LogFormat::Json => {
@@ -396,8 +440,23 @@ impl Tool {
         let outcome = outcome.and(context.out.flush().map_err(Failure::from));
         match outcome {
             Ok(()) => ExitCode::SUCCESS,
+            // Half an answer is none to a program. What goes on for ever may be left at any line.
+            Err(Failure::Gone) if context.target.json && !goes_on(&command) => {
+                Failure::Failed("the answer was cut: nothing reads the output any more".to_owned())
+                    .report()
+            }
             Err(failure) => failure.worded(&context.wording).report(),
         }
+    }
+}
+
+/// Whether a command has no end of its own.
+fn goes_on(command: &Command) -> bool {
+    match command {
+        Command::Events(_) => true,
+        Command::Queue(queue) => queue.goes_on(),
+        Command::Audit(audit) => audit.follow,
+        _ => false,
     }
 }
 
@@ -512,7 +571,7 @@ mod tests {
             "corq queue list --host h --port 7 --token t --json",
             "corq --host other --port 7 queue --host h list --json --token t",
         ] {
-            let Ok(Asked::Tool(tool)) = tool(words(line)) else { panic!("{line}") };
+            let Ok(Asked::Tool(tool)) = tool(&words(line)) else { panic!("{line}") };
             let Target { host, port, token, json, .. } = tool.target;
             assert_eq!((host.as_str(), port, token.as_deref(), json), ("h", 7, Some("t"), true));
         }

@@ -23,14 +23,15 @@ impl Rows {
     }
 }
 
-/// Hands each page to `take` until there are as many rows as are wanted, or no more. Under `--json` each reply is a line.
+/// Hands each page to `take` until there are as many rows as are wanted, or no more; answers whether there may be more. Under
+/// `--json` each reply is a line.
 pub fn follow(
     context: &mut Context,
     rows: Rows,
     most: u64,
     request: impl Fn() -> Request,
     mut take: impl FnMut(Value<'_>),
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let (mut client, mut after, mut left) = (context.client()?, None::<String>, most);
     while left > 0 {
         let limit = left.min(PAGE_MAX);
@@ -45,8 +46,8 @@ pub fn follow(
         take(page);
         match page.get("next").text() {
             Some(next) => after = Some(next.to_owned()),
-            None => break,
+            None => return Ok(false),
         }
     }
-    Ok(())
+    Ok(true)
 }

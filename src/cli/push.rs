@@ -41,7 +41,7 @@ impl Push {
 
 /// Pushes one job; people get the id alone, so that it can be used in a script.
 pub fn run(context: &mut Context, push: &Push) -> Result<(), Failure> {
-    let data = input::payload_or_stdin("data", push.data.as_deref())?;
+    let data = input::payload_or_stdin("data", push.data.as_deref(), None)?;
     let request = Request::on_queue(Op::Push, &push.queue).with(|fields| {
         fields.raw("data", &data);
         push.write_options(fields);

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::context::Context;
+use super::context::{Context, counted};
 use super::failure::Failure;
 use super::follow;
 use super::input;
@@ -10,6 +10,7 @@ use super::listing::{Jobs, Name, listing, states};
 use super::output::{Cell, Output, Style, Table};
 use super::paging::{Rows, follow};
 use super::request::Request;
+use super::rest;
 use super::rules::{self, Stalls};
 use super::show;
 use super::value::Value;
@@ -99,6 +100,13 @@ pub enum Queue {
     },
 }
 
+impl Queue {
+    /// Whether it has no end of its own.
+    pub fn goes_on(&self) -> bool {
+        matches!(self, Self::Jobs(jobs) if jobs.follow)
+    }
+}
+
 /// Carries one out.
 pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
     match queue {
@@ -107,10 +115,13 @@ pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
             if jobs.follow {
                 return follow::jobs(context, jobs);
             }
+            let mut shown = 0;
             context.ask(listing(jobs), |out, reply| {
                 let table = show::job_table(reply.get("jobs").items());
+                shown = reply.get("jobs").items().count() as u64;
                 if table.is_empty() { out.line("no such jobs") } else { out.table(&table) }
-            })
+            })?;
+            rest::tell_unlisted_jobs(context, jobs, shown)
         }
         Queue::Counts { name, by_priority: false } => counts(context, &name.queue),
         Queue::Counts { name, by_priority: true } => priorities(context, &name.queue),
@@ -135,7 +146,15 @@ pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
                 states(fields, state);
                 fields.integer_if("limit", *limit);
             });
-            context.count(request, "removed")
+            let mut removed = 0;
+            context.ask(request, |out, reply| {
+                removed = reply.get("count").count();
+                counted(out, "removed", reply)
+            })?;
+            if limit.is_some() || removed < rest::CLEANED_MAX {
+                return Ok(());
+            }
+            rest::tell_uncleaned(context, queue, state, *grace)
         }
         Queue::Obliterate { name: Name { queue }, yes } => {
             let deed = format!("remove queue {queue} with all its jobs and settings");

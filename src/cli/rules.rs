@@ -4,7 +4,8 @@ use clap::Args;
 
 use super::context::Context;
 use super::failure::Failure;
-use super::output::{Cell, Table};
+use super::input;
+use super::output::{Cell, Output, Table};
 use super::request::{Fields, Request};
 use super::show;
 use super::value::Value;
@@ -46,21 +47,24 @@ fn switch(text: &str) -> Result<bool, String> {
 pub struct DlqConfig {
     /// Name of the queue
     queue: String,
-    /// Whether its failed jobs are tried anew by themselves: on or off
+    /// Retry failed jobs automatically: on or off
     #[arg(long, value_parser = switch, value_name = "SWITCH")]
     auto_retry: Option<bool>,
-    /// How long after their failure (milliseconds, or 30m, 12h ...)
+    /// Time from a failure to the first automatic retry (milliseconds, or 30m, 12h ...)
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     retry_interval: Option<i64>,
-    /// How often each
+    /// Automatic retries per job
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     max_retries: Option<i64>,
-    /// How long after their failure they are removed; never for not at all
+    /// Remove failed jobs after this time; 'never' keeps them
     #[arg(long, value_parser = age, allow_negative_numbers = true, value_name = "TIME")]
     max_age: Option<Bound>,
-    /// How many there may be before the oldest are removed; any for no bound
+    /// Keep at most N, the newest; 'any' for no limit
     #[arg(long, value_parser = entries, allow_negative_numbers = true, value_name = "N")]
     max_entries: Option<Bound>,
+    /// Do not ask for confirmation where the new rules remove jobs at once
+    #[arg(long, short)]
+    yes: bool,
 }
 
 /// `queue stalls`.
@@ -69,10 +73,10 @@ pub struct DlqConfig {
 pub struct Stalls {
     /// Name of the queue
     queue: String,
-    /// Whether silent workers lose their jobs before their lock ends: on or off
+    /// Detect stalled jobs: on or off
     #[arg(long, value_parser = switch, value_name = "SWITCH")]
     detect: Option<bool>,
-    /// After what time without a sign of life (milliseconds, or 30s, 5m ...)
+    /// A job stalls without a heartbeat for this long (milliseconds, or 30s, 5m ...)
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     interval: Option<i64>,
     /// Stalls after which a job goes to the dead-letter queue; 0 for any number
@@ -120,8 +124,56 @@ fn on(value: Value<'_>) -> Cell {
     if value.is_true() { "on" } else { "off" }.into()
 }
 
+/// The failed jobs that new rules would remove at once, in words; none, if there are none.
+fn doomed(context: &Context, given: &DlqConfig) -> Result<Option<String>, Failure> {
+    let bound = |bound: Option<Bound>| bound.and_then(|Bound(bound)| bound);
+    let (age_ms, most) = (bound(given.max_age), bound(given.max_entries));
+    if age_ms.is_none() && most.is_none() {
+        return Ok(None);
+    }
+    let reply = context.client()?.call(Request::on_queue(Op::GetDlqStats, &given.queue))?;
+    if reply.refusal().is_some() {
+        // The command itself is refused likewise, or says why.
+        return Ok(None);
+    }
+    let stats = reply.value().get("data").get("stats");
+    let total = stats.get("total").count();
+    let surplus = most.map_or(0, |most| total.saturating_sub(most.max(0).cast_unsigned()));
+    let is_old = |name: &str, age_ms: i64| {
+        let failed_ms = stats.get(name).integer();
+        failed_ms.is_some_and(|at_ms| Output::now_ms().saturating_sub(at_ms) >= age_ms)
+    };
+    let (queue, jobs) = (&given.queue, |count| if count == 1 { "job" } else { "jobs" });
+    Ok(match age_ms.filter(|age_ms| is_old("oldestEntry", *age_ms)) {
+        Some(age_ms) if is_old("newestEntry", age_ms) => {
+            Some(format!("remove all {total} failed {} of queue {queue}", jobs(total)))
+        }
+        Some(age_ms) => {
+            let age = words::duration(age_ms);
+            Some(format!(
+                "remove those of the {total} failed jobs of queue {queue} that failed more than {age} ago{}",
+                if surplus > 0 {
+                    format!(", and at least the {surplus} oldest")
+                } else {
+                    String::new()
+                }
+            ))
+        }
+        None if surplus > 0 => Some(format!(
+            "remove the {surplus} oldest of {total} failed {} of queue {queue}",
+            jobs(total)
+        )),
+        None => None,
+    })
+}
+
 /// Carries `dlq config` out.
 pub fn dlq_config(context: &mut Context, given: &DlqConfig) -> Result<(), Failure> {
+    if !given.yes
+        && let Some(deed) = doomed(context, given)?
+    {
+        input::confirm(false, &deed)?;
+    }
     let mut fields = Fields::of_dlq_config();
     fields.bool_if("autoRetry", given.auto_retry);
     fields.integer_if("autoRetryInterval", given.retry_interval);

@@ -8,6 +8,7 @@ use super::listing;
 use super::output::{Cell, Table};
 use super::paging::{Rows, follow};
 use super::request::Request;
+use super::rest;
 use super::show;
 use super::value::Value;
 use crate::api::commands::Op;
@@ -20,7 +21,7 @@ use crate::api::commands::Op;
     corq search timeout --queue emails --tag nightly --newest --limit 5 --json")]
 pub struct Search {
     /// Text that a payload has, in a value or a key
-    #[arg(required_unless_present = "path")]
+    #[arg(required_unless_present = "path", allow_hyphen_values = true)]
     text: Option<String>,
     /// Only jobs of this queue; else of all
     #[arg(long, value_name = "QUEUE")]
@@ -46,9 +47,9 @@ pub struct Search {
     /// Begin with the newest job of the queue
     #[arg(long, requires = "queue")]
     newest: bool,
-    /// Maximum number of jobs
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    limit: u64,
+    /// Maximum number of jobs [default: 100]
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
 }
 
 /// Searches until enough is found, or all is searched.
@@ -69,7 +70,8 @@ pub fn run(context: &mut Context, search: &Search) -> Result<(), Failure> {
     };
     let mut table = Table::new(&["ID", "QUEUE", "STATE", "CREATED", "DATA"]);
     let (mut jobs, mut partly, mut damaged) = (0, 0, 0);
-    follow(context, Rows { within: "", name: "jobs" }, search.limit, request, |page| {
+    let limit = search.limit.unwrap_or(rest::LISTED_MAX);
+    let is_cut = follow(context, Rows { within: "", name: "jobs" }, limit, request, |page| {
         page.get("jobs").items().for_each(|job| table.row(row(job)));
         let covered = |what: &str| page.get("covered").get(what).count();
         jobs += covered("jobs");
@@ -83,6 +85,9 @@ pub fn run(context: &mut Context, search: &Search) -> Result<(), Failure> {
         context.out.line(&format!("no such jobs among {jobs}"))?;
     } else {
         context.out.table(&table)?;
+    }
+    if is_cut && search.limit.is_none() {
+        rest::tell_unlisted(&mut context.out, limit, None, "--limit")?;
     }
     context.out.flush()?;
     if partly > 0 {

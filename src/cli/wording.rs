@@ -1,7 +1,9 @@
 //! Refusals of the server in the words of the command line: the option that was given instead of the field of the
-//! protocol that it became, and bounds with their units. Knows the options of one command; not what the server checks.
+//! protocol that it became, what was typed, and bounds with their units. Knows the options of one command; not what the server
+//! checks.
 
-use clap::{Arg, Command};
+use clap::{Arg, ArgMatches, Command};
+use corq_shards::cron::expression;
 
 use super::words;
 use crate::api::limits::INTEGER_MAX;
@@ -60,30 +62,95 @@ struct Named {
     name: String,
     /// As it is typed: `--max-attempts`, `<LIMIT>`.
     shown: String,
+    /// The text that was typed behind it.
+    given: Option<String>,
     is_time: bool,
 }
 
 impl Named {
-    fn of(arg: &Arg) -> Self {
+    fn of(arg: &Arg, matches: &ArgMatches) -> Self {
         let is_time = arg.get_value_names().is_some_and(|names| names.iter().any(|it| it == TIME));
-        let id = arg.get_id().as_str().replace('_', "-");
+        let id = arg.get_id().as_str();
+        let given = matches.try_get_raw(id).ok().flatten().and_then(Iterator::last);
+        let given = given.map(|text| text.to_string_lossy().into_owned());
+        let id = id.replace('_', "-");
         match arg.get_long() {
-            Some(long) => Self { name: long.to_owned(), shown: format!("--{long}"), is_time },
-            None => Self { shown: format!("<{}>", id.to_uppercase()), name: id, is_time },
+            Some(long) => {
+                Self { name: long.to_owned(), shown: format!("--{long}"), given, is_time }
+            }
+            None => Self { shown: format!("<{}>", id.to_uppercase()), name: id, given, is_time },
         }
+    }
+
+    /// A rule that what was typed has broken.
+    fn broken(&self, rule: &str) -> Option<String> {
+        let (shown, given) = (&self.shown, self.given.as_deref()?);
+        if rule == "must be the name of an IANA time zone" {
+            let meant = zone_meant(given).map(|zone| format!(": did you mean {zone}?"));
+            return Some(format!("unknown time zone '{given}'{}", meant.unwrap_or_default()));
+        }
+        let typed_ms = words::milliseconds(given).ok().filter(|_| self.is_time)?;
+        let (least, most) = range(rule)?;
+        let (end, bound) = match typed_ms {
+            _ if typed_ms > most => ("longest", most),
+            _ if typed_ms < least => ("shortest", least),
+            _ => return None,
+        };
+        Some(format!("{shown} is {given}; the {end} is {}", bound_of(bound, true)))
     }
 }
 
+/// `must be between 1 and 5` as its bounds.
+fn range(rule: &str) -> Option<(i64, i64)> {
+    let (least, most) = rule.strip_prefix("must be between ")?.split_once(" and ")?;
+    Some((least.parse().ok()?, most.parse().ok()?))
+}
+
+/// A bound as people type it.
+fn bound_of(bound: i64, is_time: bool) -> String {
+    match bound {
+        0 => "0".to_owned(),
+        _ if is_time => words::duration(bound),
+        _ => bound.to_string(),
+    }
+}
+
+/// The zone of a city or of a name in other letters, as `Europe/Berlin` of `berlin`.
+fn zone_meant(text: &str) -> Option<String> {
+    const REGIONS: [&str; 11] = [
+        "",
+        "Europe/",
+        "America/",
+        "Asia/",
+        "Africa/",
+        "Australia/",
+        "Pacific/",
+        "Atlantic/",
+        "Indian/",
+        "America/Argentina/",
+        "Antarctica/",
+    ];
+    let mut city = String::new();
+    for letter in text.trim().replace(' ', "_").chars() {
+        let begins = city.chars().last().is_none_or(|before| !before.is_alphabetic());
+        city.push(if begins { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() });
+    }
+    let names = [city, text.trim().to_ascii_uppercase()];
+    let mut candidates =
+        names.iter().flat_map(|name| REGIONS.map(|region| format!("{region}{name}")));
+    candidates.find(|zone| expression::local_text(0, Some(zone)).is_some())
+}
+
 impl Wording {
-    /// Those of the command that is found below `program` by these names.
-    pub fn of(program: &Command, names: &[String]) -> Self {
-        let mut command = program;
-        for name in names {
-            let Some(below) = command.find_subcommand(name) else { return Self::default() };
-            command = below;
+    /// The options of the command that `matches` of `program` names, with what they were given.
+    pub fn of(program: &Command, matches: &ArgMatches) -> Self {
+        let (mut command, mut given) = (program, matches);
+        while let Some((name, below)) = given.subcommand() {
+            let Some(found) = command.find_subcommand(name) else { return Self::default() };
+            (command, given) = (found, below);
         }
         let own = command.get_arguments().filter(|arg| arg.get_help_heading() != Some("Server"));
-        Self(own.map(Named::of).collect())
+        Self(own.map(|arg| Named::of(arg, given)).collect())
     }
 
     /// The option that a field came from.
@@ -110,13 +177,17 @@ impl Wording {
         if let Some((fields, rest)) = required(text) {
             let shown = |field: &str| self.option(field).map(|it| it.shown.clone());
             let fields = fields.split(" or ").map(|it| shown(it).unwrap_or_else(|| it.to_owned()));
+            let fields: Vec<String> = fields.collect();
+            if fields.len() > 1 && rest == " is required" {
+                return format!("give {}", fields.join(" or "));
+            }
             let rest = match rest.rsplit_once(' ') {
                 Some((words, field)) if rest.contains(" with ") => {
                     format!("{words} {}", shown(field).unwrap_or_else(|| field.to_owned()))
                 }
                 _ => rest.to_owned(),
             };
-            return format!("{}{rest}", fields.collect::<Vec<_>>().join(" or "));
+            return format!("{}{rest}", fields.join(" or "));
         }
         if let Some((fields, rest)) = named(text, " must not both be given", " and ") {
             let fields = fields.split(" and ");
@@ -137,6 +208,9 @@ impl Wording {
         let (Some(option), true) = (self.option(name), is_of_it) else {
             return text.to_owned();
         };
+        if let Some(broken) = option.broken(rest) {
+            return broken;
+        }
         let rule = match rest.strip_prefix("must not be given with ") {
             Some(others) => format!("must not be given with {}", self.listed(others)),
             None => bounds(rest, option.is_time),
@@ -170,17 +244,8 @@ fn kebab(field: &str) -> String {
 
 /// `must be between 0 and 86400000` as `must be between 0 and 1d`.
 fn bounds(rule: &str, is_time: bool) -> String {
-    if let Some((least, most)) =
-        rule.strip_prefix("must be between ").and_then(|rule| rule.split_once(" and "))
-    {
-        let (Ok(least), Ok(most)) = (least.parse::<i64>(), most.parse::<i64>()) else {
-            return rule.to_owned();
-        };
-        let shown = |bound: i64| match bound {
-            0 => "0".to_owned(),
-            _ if is_time => words::duration(bound),
-            _ => bound.to_string(),
-        };
+    if let Some((least, most)) = range(rule) {
+        let shown = |bound| bound_of(bound, is_time);
         return match most {
             INTEGER_MAX => format!("must be {} or more", shown(least)),
             _ => format!("must be between {} and {}", shown(least), shown(most)),
@@ -200,17 +265,21 @@ fn bounds(rule: &str, is_time: bool) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
-    fn wording() -> Wording {
+    /// The options of a push, with what this line gives them.
+    fn wording(line: &str) -> Wording {
         let arg = |name: &'static str| Arg::new(name).long(name);
         let push = Command::new("push")
             .arg(Arg::new("data"))
-            .args(["max-attempts", "size-limit", "tag", "every", "schedule"].map(arg))
+            .args(["max-attempts", "size-limit", "tag", "every", "schedule", "timezone"].map(arg))
             .args(["delay", "backoff", "grace"].map(|name| arg(name).value_name(TIME)));
         let program = Command::new("corq").subcommand(push);
-        Wording::of(&program, &["push".to_owned()])
+        let line = ["corq", "push"].into_iter().chain(line.split_whitespace());
+        let matches = program.clone().try_get_matches_from(line).unwrap();
+        Wording::of(&program, &matches)
     }
 
     #[test]
@@ -220,7 +289,7 @@ mod tests {
             ("config.gracePeriod must be between 0 and 9", "--grace must be between 0 and 9ms"),
             ("tags[3] must be 1 to 256 characters", "--tag must be 1 to 256 characters"),
             ("data is required", "<DATA> is required"),
-            ("schedule or repeatEvery is required", "--schedule or --every is required"),
+            ("schedule or repeatEvery is required", "give --schedule or --every"),
             (
                 "schedule and repeatEvery must not both be given",
                 "--schedule and --every must not both be given",
@@ -240,7 +309,32 @@ mod tests {
             ("Job not found", "Job not found"),
             ("jobs[3]: delay must be an integer", "jobs[3]: delay must be an integer"),
         ] {
-            assert_eq!(wording().of_refusal(text), told);
+            assert_eq!(wording("").of_refusal(text), told);
+        }
+    }
+
+    #[test]
+    fn a_time_out_of_bounds_is_told_as_it_was_typed_beside_the_bound() {
+        for (line, told) in [
+            ("--delay 5h", "--delay is 5h; the longest is 1m"),
+            ("--delay 90000", "--delay is 90000; the longest is 1m"),
+            ("--delay 4", "--delay is 4; the shortest is 5ms"),
+            ("", "--delay must be between 5ms and 1m"),
+        ] {
+            assert_eq!(wording(line).of_refusal("delay must be between 5 and 60000"), told);
+        }
+    }
+
+    #[test]
+    fn a_zone_that_is_none_is_told_with_the_one_that_was_likely_meant() {
+        for (zone, meant) in [
+            ("Berlin", ": did you mean Europe/Berlin?"),
+            ("new_york", ": did you mean America/New_York?"),
+            ("Atlantis", ""),
+        ] {
+            let refusal = "timezone must be the name of an IANA time zone";
+            let told = wording(&format!("--timezone {zone}")).of_refusal(refusal);
+            assert_eq!(told, format!("unknown time zone '{zone}'{meant}"));
         }
     }
 
@@ -259,7 +353,7 @@ mod tests {
                 "<DATA> must be at most 20 bytes, as --size-limit says",
             ),
         ] {
-            assert_eq!(wording().of_refusal(text), told);
+            assert_eq!(wording("").of_refusal(text), told);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub use crate::units::{bytes, figure};
 use chrono::{DateTime, SecondsFormat, Utc};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 const SECOND_MS: i64 = 1000;
 const MINUTE_MS: i64 = 60 * SECOND_MS;
@@ -59,6 +60,11 @@ pub fn date(at_ms: i64) -> String {
         || format!("{at_ms} ms"),
         |date| date.to_rfc3339_opts(SecondsFormat::Secs, true),
     )
+}
+
+/// A text as it is typed, with U+FFFD in place of what is no text: what a worker reports is never refused for its form.
+pub fn any_text() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| text.to_string_lossy().into_owned())
 }
 
 /// Milliseconds from `1500`, `250ms`, `30s`, `1h30m`. Whether they are too many or too few is the

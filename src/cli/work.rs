@@ -9,8 +9,9 @@ use super::output::{Cell, Output, Style};
 use super::request::Request;
 use super::show;
 use super::value::Value;
-use super::words::{self, milliseconds};
+use super::words::{self, any_text, milliseconds};
 use crate::api::commands::Op;
+use crate::api::error::ErrorKind;
 use std::io;
 
 /// What `pull` takes.
@@ -51,7 +52,7 @@ pub struct Fail {
     /// Id of the active job
     id: String,
     /// Error text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = any_text())]
     error: Option<String>,
     /// Lock token from the pull
     #[arg(long, value_name = "TOKEN")]
@@ -107,6 +108,31 @@ fn delivered(out: &mut Output, job: Value<'_>, token: Value<'_>) -> io::Result<(
     out.pairs(&pairs)
 }
 
+/// Sends a command on an active job. The server has one text for all jobs that are not active; people are told which case it is.
+pub fn on_active(
+    context: &mut Context,
+    id: &str,
+    request: Request,
+    done: &str,
+) -> Result<(), Failure> {
+    let mut client = context.client()?;
+    let reply = client.call(request)?;
+    let shown = context.show(&reply, |out, _| out.line(done));
+    if reply.refusal().is_none_or(|refusal| refusal.text != ErrorKind::NotActive.text()) {
+        return shown;
+    }
+    let state = client.call(Request::on_job(Op::GetState, id))?;
+    Err(match state.value().get("state").text() {
+        None => return shown,
+        Some("unknown") => Failure::Failed(format!("there is no job {id}")),
+        Some("completed") => Failure::Failed(format!("job {id} is already completed")),
+        Some("failed") => Failure::Failed(format!("job {id} has already failed for good")),
+        Some(state) => Failure::Failed(format!(
+            "job {id} is {state}: its lock has expired, or another worker has it"
+        )),
+    })
+}
+
 /// Completes a job.
 pub fn ack(context: &mut Context, ack: &Ack) -> Result<(), Failure> {
     let result = ack.result.as_deref().map(|it| input::payload("result", it)).transpose()?;
@@ -116,7 +142,7 @@ pub fn ack(context: &mut Context, ack: &Ack) -> Result<(), Failure> {
             fields.raw("result", result);
         }
     });
-    context.tell(request, &format!("completed {}", ack.id))
+    on_active(context, &ack.id, request, &format!("completed {}", ack.id))
 }
 
 /// Fails an attempt of a job.
@@ -126,5 +152,5 @@ pub fn fail(context: &mut Context, fail: &Fail) -> Result<(), Failure> {
         fields.text_if("token", fail.lock_token.as_deref());
         fields.flag_if("unrecoverable", fail.unrecoverable);
     });
-    context.tell(request, &format!("failed {}", fail.id))
+    on_active(context, &fail.id, request, &format!("failed {}", fail.id))
 }

@@ -1,5 +1,5 @@
-//! Which variable a setting is taken from: `CORQ_` and its name, else its name alone. What other programs keep under such
-//! a name is passed over, and the log says so.
+//! Which variable a setting is taken from: `CORQ_` and its name, else its name alone. A variable that is empty or blank counts as
+//! unset, and blanks around a value do not count. What other programs keep under such a name is passed over, and the log says so.
 
 use super::host::is_platform;
 use super::origin::{Origin, Source};
@@ -8,6 +8,7 @@ use super::values;
 use crate::api::spelling;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Before the names of our own variables.
@@ -51,7 +52,7 @@ pub fn is_service_link(value: &OsStr) -> bool {
     ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
-/// The variables of a process.
+/// The variables of a process that are not blank, without the blanks around their values.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, OsString>);
 
@@ -70,12 +71,17 @@ impl Environment {
 
     /// The file that a variable names.
     pub(super) fn file(&self) -> Option<&OsStr> {
-        self.get(FILE).filter(|path| !path.is_empty())
+        self.get(FILE)
     }
 
     /// The data directory that a variable names.
     pub fn data_path(&self) -> Option<PathBuf> {
-        Some(self.find("data_path", &mut Vec::new())?.text.into())
+        self.setting("data_path").map(PathBuf::from)
+    }
+
+    /// The value of a setting, by its name in lower case.
+    pub fn setting(&self, id: &str) -> Option<OsString> {
+        Some(self.find(id, &mut Vec::new())?.text)
     }
 
     /// The variables that say where backups go and how, and which file has settings; for commands, which the others are not for.
@@ -91,7 +97,8 @@ impl Environment {
         Self(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
     }
 
-    fn get(&self, name: &str) -> Option<&OsStr> {
+    /// The value of a variable.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(name).map(OsString::as_os_str)
     }
 
@@ -106,12 +113,7 @@ impl Environment {
             _ => names.push(plain),
         }
         let others = OF_STORAGE.iter().filter(|(known, _)| *known == id);
-        for (_, other) in others {
-            // One that is set to nothing is not set, as other programs take it.
-            if self.get(other).is_some_and(|value| !value.is_empty()) {
-                names.push((*other).to_owned());
-            }
-        }
+        names.extend(others.map(|(_, other)| (*other).to_owned()));
         let mut found: Option<Origin> = None;
         for name in names {
             let Some(value) = self.get(&name) else { continue };
@@ -156,9 +158,15 @@ impl FromIterator<(OsString, OsString)> for Environment {
         // A name that is no text is none of ours.
         let named = variables
             .into_iter()
-            .filter_map(|(name, value)| name.into_string().ok().map(|name| (name, value)));
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, without_blanks(&value)?)));
         Self(named.collect())
     }
+}
+
+/// A value without the blanks and line ends that files of variables leave around it; none, if nothing else is there.
+fn without_blanks(value: &OsStr) -> Option<OsString> {
+    let bytes = value.as_bytes().trim_ascii();
+    (!bytes.is_empty()).then(|| OsStr::from_bytes(bytes).to_owned())
 }
 
 /// Whether the value of a setting of the storage fits.
@@ -220,7 +228,24 @@ mod tests {
             assert!(notes[0].starts_with(&format!("{name} is passed over: it must")), "{notes:?}");
             assert!(!notes[0].contains(value), "{notes:?}");
         }
+    }
+
+    #[test]
+    fn a_variable_of_nothing_or_blanks_is_unset_and_blanks_around_a_value_do_not_count() {
+        for arg in arguments() {
+            let id = arg.get_id().as_str();
+            let variable = format!("{PREFIX}{}", name(&arg));
+            for nothing in ["", " ", "\t \r\n"] {
+                assert_eq!(find(&[(&variable, nothing)], id), (None, Vec::new()), "{variable}");
+            }
+            let (found, _) = find(&[(&variable, " x\r\n")], id);
+            assert_eq!(found, Some(format!("{variable}=x")));
+        }
+        assert_eq!(find(&[("BUNQUEUE_DATA_PATH", " ")], "data_path").0, None);
         assert_eq!(find(&[("AWS_REGION", "")], "backup_s3_region"), (None, Vec::new()));
+        let (found, notes) = find(&[("CORQ_SHARDS", ""), ("SHARDS", "2 ")], "shards");
+        assert_eq!((&*found.unwrap(), notes.len()), ("SHARDS=2", 0));
+        assert_eq!(environment(&[("CORQ_CONFIG", " ")]).file(), None);
     }
 
     fn find(variables: &[(&str, &str)], id: &str) -> (Option<String>, Vec<String>) {

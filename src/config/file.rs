@@ -156,8 +156,8 @@ fn parse(path: &str, text: &str, arguments: &[Arg]) -> Result<SettingsFile, Vec<
     for (key, value) in table.get_ref() {
         let at = line(text.as_bytes(), key.span().start);
         match entry(key.get_ref(), value.get_ref(), arguments) {
-            // An empty array.
-            Ok(text) if text.is_empty() && matches!(value.get_ref(), DeValue::Array(_)) => {}
+            // An empty array or a blank text leaves the setting out.
+            Ok(text) if text.is_empty() => {}
             Ok(text) => {
                 let place = format!("{path}:{at}");
                 let origin = Origin { source: Source::File, place, text: text.into() };
@@ -175,16 +175,13 @@ fn parse(path: &str, text: &str, arguments: &[Arg]) -> Result<SettingsFile, Vec<
     Err(findings.into_iter().map(|(line, finding)| format!("{path}:{line}: {finding}")).collect())
 }
 
-/// The value of one key, as a flag would have it.
+/// The value of one key, as a flag would have it, without the blanks around it.
 fn entry(key: &str, value: &DeValue<'_>, arguments: &[Arg]) -> Result<String, String> {
     let Some(arg) = arguments.iter().find(|arg| arg.get_id() == key) else {
         return Err(unknown(key, value, arguments));
     };
     let kind = Kind::of(arg);
-    if matches!((kind, value), (Kind::List, DeValue::Array(items)) if items.is_empty()) {
-        return Ok(String::new());
-    }
-    let Some(text) = text(kind, value) else {
+    let Some(text) = text(kind, value).map(|text| text.trim().to_owned()) else {
         let mut finding = format!("{key} must be {}", kind.name());
         if let (Kind::Integer, Some((least, most))) = (kind, bounds(arg)) {
             // Writing to a text does not fail.
@@ -193,6 +190,9 @@ fn entry(key: &str, value: &DeValue<'_>, arguments: &[Arg]) -> Result<String, St
         let _ = write!(finding, ", and is {}", kind_of_value(value));
         return Err(finding);
     };
+    if text.is_empty() {
+        return Ok(text);
+    }
     match reason(arg, text.as_ref()) {
         None => Ok(text),
         Some(reason) if is_secret(arg) => Err(format!("{key} = {HIDDEN}: {reason}")),
@@ -243,8 +243,17 @@ mod tests {
         let list = "auth_tokens = [\n  \"one\",\n  \"read(a,b):two\",\n]";
         assert_eq!(value(list, "auth_tokens"), "f:1 one,read(a,b):two");
         assert_eq!(value("auth_tokens = \"one,two\"", "auth_tokens"), "f:1 one,two");
-        let none = read("cors_allow_origin = []\nallowed_hosts = []").unwrap();
-        assert!(none.find("cors_allow_origin").is_none() && none.find("allowed_hosts").is_none());
+        assert_eq!(value("durability = \"synced \"", "durability"), "f:1 synced");
+        for nothing in [
+            "cors_allow_origin = []",
+            "data_path = \"\"",
+            "tcp_socket_path = \" \"",
+            "durability = \"\"",
+            "auth_tokens = \"\"",
+            "rate_limit_max_requests = \"\"",
+        ] {
+            assert!(read(nothing).unwrap().0.is_empty(), "{nothing}");
+        }
     }
 
     #[test]

@@ -6,11 +6,12 @@ use super::environment::Environment;
 use super::file::SettingsFile;
 use super::origin::{Origin, Origins, Source};
 use super::setting::{HIDDEN, arguments, is_live, is_secret, name};
-use super::values::{flag, reason};
+use super::values::{flag, free, is_off, reason};
 use clap::builder::Resettable;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
+use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -109,7 +110,7 @@ impl Layers {
 
     /// The command line without its variables: those are read here, and would come before the file there.
     fn description(&self) -> Command {
-        (self.command)().mut_args(|arg| arg.env(Resettable::Reset))
+        (self.command)().mut_args(|arg| free(arg).env(Resettable::Reset))
     }
 
     /// The settings that have these values, each of which fits its setting.
@@ -166,19 +167,16 @@ fn wrong_variable(arg: &Arg, origin: &Origin) -> Option<String> {
     Some(format!("{}={value}: {reason}{advice}", origin.place))
 }
 
-/// `MEMORY` and `DATA_PATH` exclude each other. A file gives way to what is before it; otherwise one of them is a mistake
-/// that could cost all jobs.
+/// `MEMORY` and `DATA_PATH` exclude each other. A variable gives way to a flag, and a file to both; two of the same place are a
+/// mistake that could cost all jobs.
 fn settle_memory(origins: &mut Origins, findings: &mut Vec<String>) {
-    let wants_memory = |origin: &&Origin| {
-        let text = origin.text.to_string_lossy().to_ascii_lowercase();
-        !["false", "0", "no", "n", "off", "f"].contains(&&*text)
-    };
+    let wants_memory = |origin: &&Origin| !is_off(&origin.text);
     let memory = origins.given.get("memory").filter(wants_memory);
     let (Some(memory), Some(data)) = (memory, origins.given.get("data_path")) else { return };
-    let loser = match (memory.source == Source::File, data.source == Source::File) {
-        (false, true) => "data_path",
-        (true, false) => "memory",
-        _ => {
+    let loser = match memory.source.cmp(&data.source) {
+        Ordering::Less => "data_path",
+        Ordering::Greater => "memory",
+        Ordering::Equal => {
             findings.push(format!(
                 "{} and {} cannot be used together: without a log there is no path",
                 memory.place, data.place
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_in_memory_has_no_path_unless_it_is_only_the_files() {
+    fn a_server_in_memory_has_no_path_unless_the_path_comes_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("corq.toml");
         fs::write(&path, "data_path = \"/d\"\n").unwrap();
@@ -295,8 +293,13 @@ mod tests {
         assert_eq!(read(&file, &[]).unwrap().data_path(), Some("/d".into()));
         assert_eq!(read(&format!("{file} --memory"), &[]).unwrap().data_path(), None);
         assert_eq!(read(&file, &[("CORQ_MEMORY", "yes")]).unwrap().data_path(), None);
-        assert!(read("--memory", &[("DATA_PATH", "/d")]).is_err());
+        assert_eq!(read("--memory", &[("DATA_PATH", "/d")]).unwrap().data_path(), None);
+        let data = read("--data-path /d", &[("CORQ_MEMORY", "1")]).unwrap().data_path();
+        assert_eq!(data, Some("/d".into()));
         assert!(read("--memory=false", &[("DATA_PATH", "/d")]).is_ok());
+        assert!(read("--memory --data-path /d", &[]).is_err());
+        assert!(read("", &[("CORQ_MEMORY", "1"), ("DATA_PATH", "/d")]).is_err());
+        assert!(read("", &[("CORQ_MEMORY", " "), ("DATA_PATH", "/d")]).is_ok());
         fs::write(&path, "memory = true\n").unwrap();
         assert_eq!(read(&file, &[("DATA_PATH", "/d")]).unwrap().data_path(), Some("/d".into()));
         fs::write(&path, "memory = true\ndata_path = \"/d\"\n").unwrap();

@@ -29,4 +29,4 @@ pub use host::ListenHost;
 pub use layers::{Layers, Problem};
 pub use origin::{Origins, Source};
 pub use setting::{Changed, Setting};
-pub use values::RequestsMax;
+pub use values::{RequestsMax, free, is_off};

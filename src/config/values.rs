@@ -22,6 +22,18 @@ pub(super) fn flag(arg: &Arg, text: &OsStr) -> OsString {
     word
 }
 
+/// Lets an option that takes a value take any word, also one that begins with a dash: what stands behind `--error` is a text.
+pub fn free(arg: Arg) -> Arg {
+    let takes_one = arg.get_action().takes_values() && arg.get_num_args().is_none();
+    if takes_one && !arg.is_positional() { arg.allow_hyphen_values(true) } else { arg }
+}
+
+/// Whether a text turns a switch off.
+pub fn is_off(text: &OsStr) -> bool {
+    let text = text.to_string_lossy().to_ascii_lowercase();
+    ["false", "0", "no", "n", "off", "f"].contains(&&*text)
+}
+
 /// What is wrong with a text as the value of a setting; nothing, if it is one.
 pub(super) fn reason(arg: &Arg, text: &OsStr) -> Option<String> {
     let error = read(arg, text).err()?;

@@ -13,6 +13,7 @@ use bunqueue_client::{
 
 use crate::secure::{Authority, Paper};
 use crate::streams::{TOKEN, judges, judges_by};
+use crate::support::tool::Tool;
 use crate::support::{Server, Start, until};
 use crate::{Running, number, python, read, worker_options};
 
@@ -60,6 +61,27 @@ fn the_rust_client_works_over_tls() {
     let tls = Some(TlsOptions { ca_file: Some(stranger.path()) });
     let options = ConnectionOptions { tls, ..crate::options(&server) };
     assert!(Connection::new(options).ping().is_err());
+}
+
+/// The line that operations.md shows for a certificate, as it stands there.
+#[test]
+fn the_certificate_that_the_page_shows_is_accepted() {
+    let page = include_str!("../../docs/operations.md");
+    let at = page.find("\nopenssl req ").expect("the page shows the line");
+    let (line, _) = page[at..].split_once("\n```").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    passes(Command::new("sh").args(["-c", line]).current_dir(dir.path()));
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let start = Start::new().env("TLS_CERT_FILE", path("server.pem"));
+    let server = start.env("TLS_KEY_FILE", path("server.key")).start();
+    for host in ["localhost", "127.0.0.1"] {
+        let tool = Tool::of(&server).env("CORQ_HOST", host);
+        let authority = ["--tls-ca", &path("server.pem")];
+        assert!(tool.ok(&[&["ping"], &authority[..]].concat()).starts_with("pong"));
+        tool.ok(&[&["health"], &authority[..]].concat());
+    }
+    let url = format!("https://localhost:{}/healthz", server.http);
+    passes(Command::new("curl").args(["-sS", "--fail", "--cacert", &path("server.pem"), &url]));
 }
 
 fn passes(command: &mut Command) {

@@ -33,6 +33,10 @@ const EXCUSED: &[(&str, &str)] = &[
     ),
     ("sudo dnf install ./corq-", "as above, on another distribution"),
     ("sudo systemctl enable --now corq", "starts a service of this machine"),
+    (
+        "openssl req ",
+        "says on standard error what it does; tests/clients/tls.rs serves with what it makes",
+    ),
     ("docker run ", "needs a container runtime; scripts/image-test.sh runs the image so"),
     ("docker compose ", "needs a container runtime and the network"),
     ("helm install ", "needs a cluster; scripts/manifests.sh checks the chart"),

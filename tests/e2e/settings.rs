@@ -41,8 +41,7 @@ fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         ("HTTP_REQUEST_TIMEOUT_MS", "99"),
         ("HTTP_IDLE_TIMEOUT_MS", "forever"),
         ("AUTH_TOKENS", ","),
-        ("AUTH_TOKENS", " , "),
-        ("AUTH_TOKENS", " "),
+        ("AUTH_TOKENS", ", ,"),
     ] {
         let (status, output) = Start::new().env(name, value).run_to_its_end(&dir.path().join("d"));
         assert!(!status.success(), "{name}={value}: {output}");

@@ -531,7 +531,7 @@ fn settings_of_spans_that_are_wrong_stop_the_start_with_their_bound() {
         ("OTLP_SAMPLE", "NaN", "it must be between 0 and 1"),
         ("OTLP_TIMEOUT_MS", "99", "it must be between 100 and 60000"),
         ("OTLP_INTERVAL_MS", "9", "it must be between 10 and 60000"),
-        ("OTLP_SERVICE_NAME", " ", "it must be a name of at most 128 characters"),
+        ("OTLP_SERVICE_NAME", "a\u{7}", "it must be a name of at most 128 characters"),
     ] {
         let (status, output) = Start::new().env(name, value).run_to_its_end(dir.path());
         assert_eq!(status.code(), Some(2), "{name}={value}: {output}");

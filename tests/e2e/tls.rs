@@ -394,7 +394,13 @@ fn the_command_line_speaks_it_and_says_what_is_wrong() {
     let doctor = tool.run(&["doctor", "--data-path", "/tmp"]).out;
     assert!(doctor.contains("TLS") && doctor.contains("certificate"), "{doctor}");
     let plain = Tool::of(server);
-    assert!(plain.fails(1, &["ping"]).contains("This port speaks TLS"));
+    let advice = "\"This port speaks TLS\": use --tls or --tls-ca";
+    let line = plain.fails(1, &["health"]);
+    assert_eq!(line, format!("127.0.0.1:{} answered 400 {advice}", server.http));
+    for words in [&["ping"][..], &["events"]] {
+        let line = plain.fails(1, words);
+        assert_eq!(line, "This port speaks TLS: use --tls or --tls-ca", "{words:?}");
+    }
     let line = plain.fails(1, &["ping", "--tls-ca", "/nowhere"]);
     assert!(line.contains("--tls-ca: /nowhere"), "{line}");
     let stranger = Authority::new().path().display().to_string();

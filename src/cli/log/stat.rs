@@ -11,6 +11,7 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Cell, Output, Table};
 use crate::cli::words;
+use crate::config::Environment;
 use crate::protocol::msgpack::writer::MapWriter;
 use crate::tools::replay::Tally;
 
@@ -19,9 +20,23 @@ use crate::tools::replay::Tally;
 pub struct Stat {
     /// The data directory; a server may be using it
     data: PathBuf,
-    /// Completed jobs kept per queue, as in the settings of the server
-    #[arg(long, env = "COMPLETED_MAX", default_value_t = 50_000)]
-    completed_max: u32,
+    /// Completed jobs kept per queue, as in the settings of the server [default: 50000]
+    #[arg(long, env = "COMPLETED_MAX", value_name = "N")]
+    completed_max: Option<u32>,
+}
+
+impl Stat {
+    /// The option, else the variable as a server reads it, else the default of a server.
+    fn completed_max(&self) -> Result<u32, Failure> {
+        let variable = || Environment::of_process().setting("completed_max");
+        let Some(text) = self.completed_max.is_none().then(variable).flatten() else {
+            return Ok(self.completed_max.unwrap_or(50_000));
+        };
+        text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+            let text = text.display();
+            Failure::Usage(format!("COMPLETED_MAX={text}: it must be a whole number from 0 on"))
+        })
+    }
 }
 
 /// What one shard's log takes.
@@ -54,7 +69,7 @@ fn sizes(looked: &Looked) -> Sizes {
 /// Carries it out.
 pub fn run(context: &mut Context, stat: &Stat) -> Result<(), Failure> {
     let place = manifest::found(&stat.data)?;
-    let looked = look(&place, stat.completed_max)?;
+    let looked = look(&place, stat.completed_max()?)?;
     let damaged: usize = looked.iter().map(|it| it.troubles().len()).sum();
     let shards: Vec<Sizes> = looked.iter().map(sizes).collect();
     let mut kinds: BTreeMap<&str, Tally> = BTreeMap::new();

@@ -68,8 +68,7 @@ impl Descriptors {
     pub fn announce(&self, open_max: u64, shards: usize, connections_max: u32) {
         if (self.connections as u64) < shards as u64 * u64::from(connections_max) {
             tracing::info!(
-                "CONNECTIONS_MAX is {connections_max} for each of {shards} shards, but of {open_max} files that may \
-                 be open (ulimit -n) the log and the shards leave {} for connections: more are turned away",
+                "At most {} connections: ulimit -n is {open_max}. Raise it (systemd: LimitNOFILE=) for as many as CONNECTIONS_MAX allows.",
                 self.connections,
             );
         }

@@ -64,11 +64,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Gauge,
         "Counts by the minute that Metrics remembers, of all queues",
     ),
-    (
-        "children_unheard",
-        Kind::Gauge,
-        "Children that are forgotten while their parents have yet to hear of their end",
-    ),
+    ("children_unheard", Kind::Gauge, "Finished children whose parents are not notified yet"),
     (
         "children_dropped_total",
         Kind::Counter,
@@ -206,11 +202,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Gauge,
         "Memory of frames, WebSocket messages and heads of requests that are not there yet",
     ),
-    (
-        "strangers_bytes",
-        Kind::Gauge,
-        "The same of clients that have shown no token where there are tokens",
-    ),
+    ("strangers_bytes", Kind::Gauge, "Memory of incomplete input of unauthenticated clients"),
     (
         "frames_crowded_out_total",
         Kind::Counter,
@@ -494,7 +486,7 @@ pub(crate) type TurnFamily = (&'static str, &'static str, fn(&Longest) -> String
 pub(crate) const TURN_FAMILIES: &[TurnFamily] = &[
     (
         "longest_turn_seconds",
-        "Longest turn since the start of those that this work took most of",
+        "Longest event-loop turn, by the command that took most of it",
         |longest| format!("{}.{:06}", longest.length_us / 1_000_000, longest.length_us % 1_000_000),
     ),
     ("turn_steps_max", "Most steps of this work in one turn since the start", |longest| {

@@ -536,3 +536,24 @@ fn a_server_without_a_disk_has_no_backup_point() {
     let said = server.client().refused("BackupPoint", json!({}));
     assert_eq!(said, "The server keeps nothing on a disk");
 }
+
+#[test]
+fn a_backup_of_no_named_directory_is_one_of_the_servers_own() {
+    let server = small().start();
+    let id = server.client().push("q", 1);
+    let dir = tempfile::tempdir().unwrap();
+    let run = |tool: &Tool, to: &str| {
+        let output = tool.command(&["backup", to]).current_dir(dir.path()).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        (output.status.success(), err)
+    };
+    assert_eq!(run(&Tool::of(&server), "to"), (true, String::new()));
+    restore(&dir.path().join("to"), &dir.path().join("restored"));
+    let restored = small().start_at(&dir.path().join("restored"));
+    assert_eq!(restored.client().state(&id), "waiting");
+    let memory = Start::new().memory().start();
+    let (is_done, line) = run(&Tool::of(&memory), "of-memory");
+    assert!(!is_done && line.contains("keeps all in memory"), "{line}");
+    let (is_done, line) = run(&Tool::at(1), "of-none");
+    assert!(!is_done && line.contains("--data-path") && line.contains("cannot reach"), "{line}");
+}

@@ -62,22 +62,27 @@ fn a_refusal_names_the_option_and_its_bounds_as_people_type_them() {
             &["push", "q", "1", "--priority", "1000001"][..],
             "--priority must be between -1000000 and 1000000",
         ),
-        (&["push", "q", "1", "--delay", "-5"], "--delay must be between 0 and 365d"),
+        (&["push", "q", "1", "--delay", "-5"], "--delay is -5; the shortest is 0"),
         (&["push", "q", "1", "--max-attempts", "0"], "--max-attempts must be between 1 and 1000"),
-        (&["push", "q", "1", "--backoff", "2d"], "--backoff must be between 0 and 1d"),
+        (&["push", "q", "1", "--backoff", "2d"], "--backoff is 2d; the longest is 1d"),
         (
             &["push", "q", "1", "--backoff", "2d", "--backoff-type", "fixed"],
-            "--backoff must be between 0 and 1d",
+            "--backoff is 2d; the longest is 1d",
         ),
         (&["push", "q", "1", "--size-limit", "-1"], "--size-limit must be 0 or more"),
-        (&["pull", "q", "--timeout", "2m"], "--timeout must be between 0 and 1m"),
+        (&["pull", "q", "--timeout", "2m"], "--timeout is 2m; the longest is 1m"),
+        (&["pull", "q", "--lock-ttl", "5d"], "--lock-ttl is 5d; the longest is 1d"),
         (&["pull", "q", "--count", "0"], "--count must be between 1 and 1000"),
-        (&["job", "wait", "x", "--timeout", "1h"], "--timeout must be between 0 and 10m"),
+        (&["job", "wait", "x", "--timeout", "1h"], "--timeout is 1h; the longest is 10m"),
         (&["job", "progress", "x", "101"], "<PROGRESS> must be between 0 and 100"),
         (&["rate-limit", "set", "q", "0"], "<LIMIT> must be between 1 and 4294967295"),
-        (&["rate-limit", "set", "q", "1", "--per", "2d"], "--per must be between 1ms and 1d"),
-        (&["queue", "stalls", "q", "--interval", "2d"], "--interval must be between 1ms and 1d"),
-        (&["cron", "add", "n", "q", "1"], "--schedule or --every is required"),
+        (&["rate-limit", "set", "q", "1", "--per", "2d"], "--per is 2d; the longest is 1d"),
+        (&["queue", "stalls", "q", "--interval", "2d"], "--interval is 2d; the longest is 1d"),
+        (&["cron", "add", "n", "q", "1"], "give --schedule or --every"),
+        (
+            &["cron", "add", "n", "q", "--schedule", "@daily", "--timezone", "Berlin"],
+            "unknown time zone 'Berlin': did you mean Europe/Berlin?",
+        ),
     ] {
         assert_eq!(tool.fails(1, words), told, "{words:?}");
     }
@@ -116,6 +121,8 @@ fn a_wrong_command_line_is_one_line_and_the_code_is_two() {
         (&["events", "--type", "bogus"], "stalled"),
         (&["push", "q", "1", "--on-failure", "cry"], "fail-parent"),
         (&["completions", "cmd.exe"], "bash"),
+        (&["audit", "--limit", "1.5"], "--limit <LIMIT>: '1.5' is no whole number"),
+        (&["rate-limit", "set", "q", "1.5"], "'1.5' is no whole number"),
     ] {
         let line = Tool::at(1).fails(2, words);
         assert!(line.contains(names), "{words:?}: {line}");
@@ -164,7 +171,8 @@ fn the_port_of_http_can_be_named_before_or_behind_the_command() {
     tool.ok(&["health", "--http-port", &port]);
     // Whatever asks nothing over HTTP takes it as well.
     let tool = Tool::of(crate::shared());
-    tool.ok(&["--http-port", "1", "ping", "--http-socket", "/nowhere"]);
+    tool.ok(&["--http-port", "1", "ping"]);
+    tool.ok(&["ping", "--http-socket", "/nowhere"]);
     let line = tool.fails(1, &["--http-socket", "/nowhere", "health"]);
     assert!(line.contains("/nowhere"), "{line}");
 }
@@ -266,4 +274,29 @@ fn bash_completes_the_names_of_queues() {
     let named =
         ["complete", "4", "--", "corq", "--port", &crate::shared().tcp.to_string(), "push", &first];
     assert_eq!(Tool::at(1).ok(&named), format!("{first}\n"));
+}
+
+#[test]
+fn a_number_that_is_none_is_told_by_the_option_and_the_text() {
+    for (words, told) in [
+        (&["push", "q", "1", "--priority", "1.5"][..], "--priority <N>: '1.5' is no whole number"),
+        (&["search", "x", "--limit", "-5"], "--limit <N>: '-5' is no whole number"),
+        (&["concurrency", "set", "q", "2x"], "<LIMIT>: '2x' is no whole number"),
+    ] {
+        assert_eq!(Tool::at(1).fails(2, words), told);
+    }
+}
+
+#[test]
+fn half_an_answer_is_an_error_to_a_program() {
+    let (tool, queue) = (tool(), queue("cli-cut"));
+    for n in 0..4 {
+        push(&tool, &queue, &format!("\"{}\"", format!("{n}").repeat(100_000)));
+    }
+    let mut child = tool.start(&["queue", "jobs", &queue, "--json"]);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let line = line_of(&String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.starts_with("the answer was cut"), "{line}");
 }

@@ -76,7 +76,8 @@ fn jobs_that_were_there_already_are_told_from_new_ones() {
     let three: String = (0..3).map(job).collect();
     assert_eq!(push(&three), format!("pushed 3 jobs to {queue}\n"));
     let five: String = (0..5).map(job).collect();
-    assert_eq!(push(&five), format!("pushed 5 jobs to {queue}, 2 of them new\n"));
+    assert_eq!(push(&five), format!("pushed 2 jobs to {queue}; 3 were there already\n"));
+    assert_eq!(push(&job(0)), format!("pushed 0 jobs to {queue}; 1 was there already\n"));
     assert_eq!(waiting(&queue), 5);
     // By a key.
     let keyed = |keys: u32| {
@@ -85,8 +86,9 @@ fn jobs_that_were_there_already_are_told_from_new_ones() {
             lines
         })
     };
-    assert_eq!(push(&keyed(2000)), format!("pushed 3000 jobs to {queue}, 2000 of them new\n"));
-    assert_eq!(push(&keyed(3000)), format!("pushed 3000 jobs to {queue}, 1000 of them new\n"));
+    let told = |new, known| format!("pushed {new} jobs to {queue}; {known} were there already\n");
+    assert_eq!(push(&keyed(2000)), told(2000, 1000));
+    assert_eq!(push(&keyed(3000)), told(1000, 2000));
 }
 
 #[test]

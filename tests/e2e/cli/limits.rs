@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
+use super::rest::bury;
 use super::{push, tool};
-use crate::queue;
+use crate::support::terminal::Terminal;
+use crate::{client, queue};
 
 #[test]
 fn limits_are_set_felt_and_cleared() {
@@ -58,7 +60,7 @@ fn a_limit_of_none_is_refused_by_the_server() {
         }
     }
     let line = tool.fails(1, &["rate-limit", "set", &queue, "5", "--for", "999d"]);
-    assert_eq!(line, "--for must be between 1ms and 365d");
+    assert_eq!(line, "--for is 999d; the longest is 365d");
 }
 
 #[test]
@@ -104,4 +106,34 @@ fn failed_jobs_are_counted_listed_and_retried_by_reason() {
     assert_eq!(listed("max_attempts_exceeded")[0]["id"], id);
     let out = tool.ok(&["dlq", "retry", &queue, "--reason", "max_attempts_exceeded"]);
     assert_eq!(out, "retried 1 job\n");
+}
+
+#[test]
+fn rules_that_would_remove_failed_jobs_at_once_say_which_and_ask() {
+    let (mut client, tool, queue) = (client(), tool(), queue("cli-doomed"));
+    bury(&mut client, &queue, 5);
+    let config = |words: &str| -> Vec<String> {
+        let words = words.split(' ').map(str::to_owned);
+        ["dlq", "config", &queue].map(str::to_owned).into_iter().chain(words).collect()
+    };
+    let nobody = ", and there is nobody to ask: say --yes";
+    let line = tool.fails(2, &config("--max-entries 2"));
+    assert_eq!(
+        line,
+        format!("this would remove the 3 oldest of 5 failed jobs of queue {queue}{nobody}")
+    );
+    let line = tool.fails(2, &config("--max-age 0"));
+    assert_eq!(line, format!("this would remove all 5 failed jobs of queue {queue}{nobody}"));
+    assert_eq!(client.counted(&queue, "failed"), 5);
+    // Rules that remove nothing at once ask nothing.
+    tool.ok(&config("--max-entries 5 --max-age 7d --max-retries 1"));
+    tool.ok(&config("--max-entries any --max-age never"));
+    let mut terminal = Terminal::start(tool.command(&config("--max-entries 4")));
+    terminal
+        .wait_for(&format!("remove the 1 oldest of 5 failed jobs of queue {queue}. Go on? [y/N]"));
+    terminal.press("no\n");
+    assert_eq!(terminal.end().0, Some(1));
+    assert_eq!(client.counted(&queue, "failed"), 5);
+    tool.ok(&config("--max-entries 2 --yes"));
+    assert_eq!(client.counted(&queue, "failed"), 2);
 }

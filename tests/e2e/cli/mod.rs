@@ -22,9 +22,11 @@ mod push;
 mod queue;
 mod raw;
 mod repair;
+mod rest;
 mod rights;
 mod schedules;
 mod terminal;
+mod typed;
 mod webhook;
 mod work;
 

@@ -1,6 +1,6 @@
 //! One job, with all that can be said of it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{push, tool};
 use crate::support::terminal::Terminal;
@@ -141,4 +141,30 @@ fn a_repeated_push_gives_the_first_id() {
     let (tool, queue) = (tool(), queue("cli-unique"));
     let words = ["push", &queue, "1", "--unique-key", "only"];
     assert_eq!(tool.ok(&words), tool.ok(&words));
+}
+
+#[test]
+fn a_schedule_needs_no_payload_and_a_push_says_that_there_is_none() {
+    let (tool, queue) = (tool(), queue("cli-no-payload"));
+    assert_eq!(tool.fails(2, &["push", &queue]), "no payload: give JSON, @file, or null");
+    assert_eq!(tool.fails(2, &["push", &queue, ""]), "no payload: give JSON, @file, or null");
+    let ran = tool.run_with(&["push", &queue, "-"], " \n");
+    assert!(ran.code == Some(2) && ran.err.contains("no payload: "), "{ran:?}");
+    let id = push(&tool, &queue, "null");
+    assert!(tool.fails(2, &["job", "update", &id]).starts_with("no payload: "));
+    let payload = |words: &[&str], input: &str| {
+        let words = [&["cron", "add", &queue, &queue, "--every", "1d", "--json"], words].concat();
+        let ran = tool.run_with(&words, input);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let id = tool.ok(&["cron", "trigger", &queue]).trim().to_owned();
+        client().ok("GetJob", json!({"id": id}))["job"]["data"].clone()
+    };
+    assert_eq!(payload(&["[1]"], ""), json!([1]));
+    assert_eq!(payload(&[], ""), Value::Null);
+    assert_eq!(payload(&[], "{\"a\":1}"), json!({"a": 1}));
+    assert_eq!(payload(&["-"], "2"), json!(2));
+    let words = ["cron", "add", &queue, &queue, "--every", "1d"];
+    let (code, shown) = Terminal::start(tool.command(&words)).end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert_eq!(payload(&["null"], ""), Value::Null);
 }

@@ -1,6 +1,6 @@
 //! A worker's commands, each a connection of its own.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{push, tool};
 use crate::support::tool::{is_recent, pair};
@@ -24,7 +24,7 @@ fn a_pulled_job_outlives_the_command_and_is_completed_with_its_token() {
     let out = tool.ok(&["ack", &id, "--lock-token", token, "--result", r#"{"sent":true}"#]);
     assert_eq!(out, format!("completed {id}\n"));
     assert_eq!(tool.ok(&["job", "result", &id]), "{\"sent\":true}\n");
-    assert_eq!(tool.fails(1, &["ack", &id]), "Job not found or not active");
+    assert_eq!(tool.fails(1, &["ack", &id]), format!("job {id} is already completed"));
 }
 
 #[test]
@@ -102,4 +102,26 @@ fn a_failed_attempt_is_retried_and_an_unrecoverable_one_is_not() {
     // What a worker says cannot colour the operator's terminal.
     let out = tool.ok(&["job", "get", &id]);
     assert_eq!(pair(&out, "error"), "no \\u{1b}[31mink");
+}
+
+#[test]
+fn a_job_that_is_not_active_is_told_by_its_case() {
+    let (mut client, tool, queue) = (client(), tool(), queue("cli-cases"));
+    let unknown = "0190a1fc-0000-7000-8000-000000000000";
+    assert_eq!(tool.fails(1, &["ack", unknown]), format!("there is no job {unknown}"));
+    let id = push(&tool, &queue, "1");
+    let waits = format!("job {id} is waiting: its lock has expired, or another worker has it");
+    assert_eq!(tool.fails(1, &["fail", &id]), waits);
+    assert_eq!(tool.fails(1, &["job", "progress", &id, "5"]), waits);
+    client.pull(&queue);
+    client.ok("FAIL", json!({"id": id, "unrecoverable": true}));
+    assert_eq!(tool.fails(1, &["ack", &id]), format!("job {id} has already failed for good"));
+    client.ok("RetryDlq", json!({"queue": queue, "jobId": id}));
+    client.pull(&queue);
+    client.ok("ACK", json!({"id": id}));
+    assert_eq!(tool.fails(1, &["ack", &id]), format!("job {id} is already completed"));
+    // The text on the wire is the protocol's.
+    let ran = tool.run(&["ack", &id, "--json"]);
+    let raw: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &raw["error"]), (Some(1), &json!("Job not found or not active")));
 }
