@@ -426,7 +426,7 @@ fn metrics_come_under_a_second_prefix_if_it_is_set() {
 #[test]
 fn a_metrics_prefix_that_is_none_stops_the_start_with_its_bound() {
     let data = tempfile::tempdir().unwrap();
-    for wrong in ["", "7up", "a-b", "corq"] {
+    for wrong in ["7up", "a-b", "corq"] {
         let start = Start::new().env("METRICS_PREFIX", wrong);
         let (status, output) = start.run_to_its_end(data.path());
         assert!(!status.success() && output.contains("METRICS_PREFIX"), "{wrong}: {output}");
