@@ -5,6 +5,7 @@
 //! Those about settings, restarts and totals start their own.
 #![allow(clippy::unwrap_used)]
 
+mod any_form;
 mod auth;
 mod bad_input;
 mod bad_values;
