@@ -6,7 +6,7 @@ use super::request_context::{Lookup, RequestContext};
 use crate::api::access::{Grant, QueuePatterns, Scope, permit};
 use crate::api::commands::{Op, ReplySize};
 use crate::api::error::ErrorKind;
-use crate::api::request::{JobRef, Refused, Request, Route};
+use crate::api::request::{Body, JobRef, Refused, Request, Route};
 use crate::api::version::Version;
 use crate::protocol::decode::coerce::coerced;
 use crate::protocol::decode::repair::repaired;
@@ -198,7 +198,13 @@ impl ShardServer {
                 self.forward(ctx, name_owner);
                 return;
             }
-            ctx.lookup = Lookup::Done(self.directory.find(name));
+            // A wait is answered for a job that went with its completion. The queue of such a job is not known, so a
+            // client of some queues learns nothing of it.
+            let remembers = matches!(ctx.body, Body::WaitJob { .. }) && ctx.origin.scope.is_none();
+            let directory = &self.directory;
+            let named =
+                if remembers { directory.find_completed(name) } else { directory.find(name) };
+            ctx.lookup = Lookup::Done(named);
         }
         let owner = match (queue, ctx.id_of(job)) {
             (Some(queue), _) => self.slots.of_queue(queue),
