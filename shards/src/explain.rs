@@ -8,7 +8,7 @@ pub use crate::group::blocks::Block;
 use crate::job::id::JobId;
 use crate::job::recurrence::{KeptRecurrence, Recurrence};
 use crate::job::{State, flags};
-use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
+use crate::lease::backoff::backoff_ms;
 use crate::queue::Queue;
 use crate::shard::Shard;
 
@@ -251,7 +251,7 @@ impl Shard {
             let extras = options.and_then(|options| options.extras.as_deref());
             let wait_ms = match extras {
                 Some(extras) => extras.backoff_ms(job.backoff_ms, job.attempts, job.id),
-                None => backoff_ms(job.backoff_ms, job.attempts, job.id, BACKOFF_MS_MAX),
+                None => backoff_ms(job.backoff_ms, job.attempts, job.id),
             };
             // A longer wait was asked for after the attempt.
             if job.run_at_ms.saturating_sub(now_ms) <= wait_ms {

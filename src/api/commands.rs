@@ -215,7 +215,7 @@ GetDeduplicationJobId "GetDeduplicationJobId" { queue: &'a str = QUEUE, key: &'a
 RemoveDeduplicationKey "RemoveDeduplicationKey" { queue: &'a str = QUEUE, key: &'a str = KEY }
     => Write, Short, Queue(queue), free_key(queue, key);
 PromoteJobs "PromoteJobs" { queue: &'a str = QUEUE, count: Option<u64> = COUNT }
-    => Bulk, Short, Queue(queue), begin_bulk(&Command::PromoteAll { queue, count: count.unwrap_or(u64::MAX) });
+    => Bulk, Short, Queue(queue), begin_bulk(&Command::PromoteAll { queue, count: unlimited(*count) });
 Pause "Pause" { queue: &'a str = QUEUE }
     => Write, Short, Queue(queue), set(&Command::Pause { queue, paused: true });
 Resume "Resume" { queue: &'a str = QUEUE }

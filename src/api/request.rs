@@ -162,6 +162,11 @@ pub struct DlqFilter {
     pub limit: u64,
 }
 
+/// How many jobs a command may act on: without a number, or with 0, any number.
+pub fn unlimited(count: Option<u64>) -> u64 {
+    count.filter(|&count| count > 0).unwrap_or(u64::MAX)
+}
+
 impl Default for DlqFilter {
     fn default() -> Self {
         Self { filter: FailedFilter::default(), offset: 0, limit: u64::MAX }

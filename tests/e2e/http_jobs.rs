@@ -323,7 +323,8 @@ fn post_jobs_fail_retries_and_then_buries() {
     assert_eq!(web.post(&path, json!({"error": "first"})).expect(200), json!({"ok": true}));
     let (job, token) = web.pull(&queue);
     assert_eq!(job["attempts"], 1);
-    assert_eq!(web.post(&path, json!({"error": 5})).refused(400), "error must be a string");
+    let wrong = web.post(&path, json!({"unrecoverable": 5})).refused(400);
+    assert_eq!(wrong, "unrecoverable must be a boolean");
     web.post(&path, json!({"error": "second", "token": token})).expect(200);
     assert_eq!(tcp.state(&id), "failed");
     let job = web.get(&format!("/jobs/{id}")).expect(200)["job"].clone();

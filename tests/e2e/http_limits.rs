@@ -52,6 +52,10 @@ fn clients_are_told_apart_by_their_address_headers() {
     for client in clients {
         assert_eq!(come(&mut web, client), 429, "{client:?}");
     }
+    // An address is one client with any port.
+    for spelling in ["192.0.2.1:1001", "::ffff:192.0.2.1", "[2001:db8::1]:1", "2001:DB8:0::1"] {
+        assert_eq!(come(&mut web, &[("X-Forwarded-For", spelling)]), 429, "{spelling}");
+    }
     // A request that names no address is of the client "unknown".
     let unknown: &[&[(&str, &str)]] = &[
         &[("X-Forwarded-For", "")],

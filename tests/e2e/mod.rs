@@ -4,6 +4,7 @@
 //! Most tests share one server and keep to queues of their own, so that they can run at once.
 //! Those about settings, restarts and totals start their own.
 
+mod any_form;
 mod auth;
 mod bad_input;
 mod bad_values;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Start;
+use crate::support::{Client, Start};
 use crate::{client, queue};
 
 #[test]
@@ -187,4 +187,30 @@ fn workers_register_and_leave() {
     assert!(!known(&mut client));
     let fields = json!({"name": "w", "queues": [], "workerId": "my-own"});
     assert_eq!(client.ok("RegisterWorker", fields)["data"]["workerId"], "my-own");
+}
+
+#[test]
+fn zero_is_no_limit_of_a_command_that_acts() {
+    let (mut client, queue) = (client(), queue("zero"));
+    let jobs: Vec<Value> = (0..1500).map(|data| json!({"data": data, "delay": 600_000})).collect();
+    client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}));
+    assert_eq!(client.ok("PromoteJobs", json!({"queue": queue, "count": 0}))["count"], 1500);
+    let clean = json!({"queue": queue, "grace": 0, "state": "waiting", "limit": 0});
+    assert_eq!(client.ok("Clean", clean)["count"], 1500);
+    let fail = |client: &mut Client| {
+        let id = client.push_with(&queue, 1, json!({"maxAttempts": 1}));
+        client.pull(&queue);
+        client.ok("FAIL", json!({"id": id, "error": "no"}));
+    };
+    for fields in [json!({"count": 0}), json!({"filter": {"limit": 0}})] {
+        (0..2).for_each(|_| fail(&mut client));
+        let mut retry = fields.clone();
+        retry["queue"] = json!(queue);
+        assert_eq!(client.ok("RetryDlq", retry)["count"], 2, "{fields}");
+        for _ in 0..2 {
+            let id = client.pull(&queue)["id"].clone();
+            client.ok("ACK", json!({"id": id}));
+        }
+    }
+    assert_eq!(client.ok("RetryCompleted", json!({"queue": queue, "count": 0}))["count"], 4);
 }

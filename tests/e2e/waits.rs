@@ -65,6 +65,27 @@ fn a_job_that_leaves_nothing_behind_still_tells_how_it_ended() {
 }
 
 #[test]
+fn a_wait_for_a_job_that_went_on_completion_says_that_it_was_completed() {
+    let (mut client, queue) = (client(), queue("wait-late"));
+    let own = format!("own-{queue}");
+    for options in
+        [json!({"removeOnComplete": true}), json!({"removeOnComplete": true, "jobId": own})]
+    {
+        let id = client.push_with(&queue, 1, options);
+        client.pull(&queue);
+        client.ok("ACK", json!({"id": id, "result": 7}));
+        let reply = client.ok("WaitJob", json!({"id": id, "timeout": 600_000}));
+        assert_eq!(
+            (&reply["completed"], &reply["result"]),
+            (&json!(true), &json!(null)),
+            "{reply}"
+        );
+    }
+    let never = json!({"id": format!("never-{queue}"), "timeout": 0});
+    assert_eq!(client.refused("WaitJob", never), "Job not found");
+}
+
+#[test]
 fn a_wait_is_one_of_the_fifty_and_its_end_makes_room() {
     let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait-fifty"));
     let id = client.push(&queue, 1);

@@ -176,3 +176,20 @@ fn a_durable_push_for_a_parent_is_answered_when_the_link_is_on_the_disk() {
     assert!(syncs(&mut client, &part, json!({ "durable": true })) >= 2, "one for each log");
     assert!(syncs(&mut client, "whole", json!({ "durable": true })) >= 1);
 }
+
+#[test]
+fn children_whose_queues_and_ids_have_colons_have_keys_of_their_own() {
+    let (mut client, queue) = (crate::client(), crate::queue("colons"));
+    let (below, name) = (format!("{queue}:b"), format!("c-{queue}"));
+    let children = [(&queue, format!("b:{name}"), "first"), (&below, name.clone(), "second")];
+    for (queue, id, result) in &children {
+        client.push_with(queue, 1, json!({"jobId": id}));
+        client.pull(queue);
+        client.ok("ACK", json!({"id": id, "result": result}));
+    }
+    let ids = children.map(|(_, id, _)| id);
+    let parent = client.push_with(&queue, 1, json!({"childrenIds": ids}));
+    let values = client.ok("GetChildrenValues", json!({"id": parent}))["data"]["values"].clone();
+    let (first, second) = (format!("{queue}:b%3A{name}"), format!("{queue}:b:{name}"));
+    assert_eq!(values, json!({ (first): "first", (second): "second" }));
+}

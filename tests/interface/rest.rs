@@ -250,8 +250,8 @@ fn a_queue_is_read_and_steered_by_its_routes() {
     assert_eq!(web.get(&of("paused")).expect(200)["paused"], true);
     bare(&mut web, &of("resume"));
     assert_eq!(web.get(&of("paused")).expect(200)["paused"], false);
-    assert_eq!(web.post(&of("promote-jobs"), json!({"count": 0})).expect(200)["count"], 0);
-    assert_eq!(bare(&mut web, &of("promote-all"))["count"], 1);
+    assert_eq!(web.post(&of("promote-jobs"), json!({"count": 0})).expect(200)["count"], 1);
+    assert_eq!(bare(&mut web, &of("promote-all"))["count"], 0);
     assert_eq!(bare(&mut web, &of("drain"))["count"], 4);
     let id = push(&mut web, &queue, json!({"data": 4}));
     // Without a grace any age will do.

@@ -12,7 +12,7 @@ use corq_shards::job::overrides::{Extras, Growth};
 use corq_shards::query::JobView;
 use std::cmp::Reverse;
 
-/// Longest wait between two attempts, where a job says nothing else.
+/// Longest wait between two attempts, where a job names no other and its base is no longer.
 const BACKOFF_MAX_MS: u64 = 3_600_000;
 
 /// The time of a key begins, if it has one.
@@ -31,8 +31,8 @@ impl Job {
 
     /// The least and the most that it waits after its next failed attempt.
     pub fn backoff(&self) -> (u64, u64) {
-        let most_ms = self.extras.backoff_max_ms.map_or(BACKOFF_MAX_MS, u64::from);
         let base_ms = u64::from(self.backoff_ms);
+        let most_ms = self.extras.backoff_max_ms.map_or(BACKOFF_MAX_MS.max(base_ms), u64::from);
         if self.extras.backoff == Some(Growth::Fixed) {
             return (base_ms.min(most_ms), base_ms.min(most_ms));
         }

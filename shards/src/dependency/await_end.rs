@@ -9,11 +9,13 @@ use crate::collections::deadline_heap::{Timed, Timers};
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{Linked, Links, List, NONE, Slab};
 use crate::collections::table::Map;
+use crate::dependency::Standing;
 use crate::effect::{Ending, Refusal, Reply};
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::OfClient;
 use crate::log_record::Journal;
+use crate::log_record::location::LogRef;
 use crate::shard::{Caller, Client, Out, SLICE, Shard};
 use std::collections::VecDeque;
 
@@ -121,8 +123,12 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let Some(job) = self.jobs.find(id) else {
-            let refused = Reply::Refused { place: 0, refusal: Refusal::NotFound };
-            out.effects.replies.push((caller.request, refused));
+            // A job that went with its completion is known by its id, without its result.
+            let reply = match self.standing(id) {
+                Standing::Completed => Reply::Ended(Ending::Completed(LogRef::default())),
+                _ => Reply::Refused { place: 0, refusal: Refusal::NotFound },
+            };
+            out.effects.replies.push((caller.request, reply));
             return;
         };
         let ended = self.jobs.outcome_of(job).map(|how| match self.jobs.slab[job].state {

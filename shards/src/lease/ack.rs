@@ -10,7 +10,7 @@ use crate::job::failures::{REASON_BYTES_MAX, STACK_BYTES_MAX};
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::Lease;
-use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
+use crate::lease::backoff::backoff_ms;
 use crate::log_record::job_change::{Changed, Flags};
 use crate::log_record::{Attempt, Buried, Ended, Journal, Record, Retried};
 use crate::shard::{Caller, END_BYTES, FULL, Out, Shard};
@@ -298,7 +298,7 @@ impl Shard {
         if attempts < about.max_attempts && !unrecoverable {
             let wait_ms = match self.jobs.extras_of(job) {
                 Some(extras) => extras.backoff_ms(about.backoff_ms, attempts, about.id),
-                None => backoff_ms(about.backoff_ms, attempts, about.id, BACKOFF_MS_MAX),
+                None => backoff_ms(about.backoff_ms, attempts, about.id),
             };
             let run_at_ms = now_ms + wait_ms;
             self.totals.retried += 1;

@@ -3,12 +3,22 @@
 use crate::job::id::JobId;
 use crate::job::overrides::{Extras, Growth};
 
-/// Longest wait between two attempts of a job that says nothing else.
-pub const BACKOFF_MS_MAX: u64 = 3_600_000;
+/// Longest wait between two attempts of a job that names no other, unless its base is longer.
+const BACKOFF_MS_MAX: u64 = 3_600_000;
+
+/// The wait before the next attempt of a job that says nothing of its backoff but the base.
+pub fn backoff_ms(base_ms: u32, attempts: u16, id: JobId) -> u64 {
+    exponential_ms(base_ms, attempts, id, ceiling_ms(base_ms, None))
+}
+
+/// Longest wait: what the job says, or else an hour or the base, whichever is longer.
+fn ceiling_ms(base_ms: u32, given_ms: Option<u32>) -> u64 {
+    given_ms.map_or(BACKOFF_MS_MAX.max(base_ms.into()), u64::from)
+}
 
 /// The wait before the next attempt, after `attempts` have failed: exponential in the attempts, with
 /// up to a fifth added, taken from the id so that it is the same wherever it is computed.
-pub fn backoff_ms(base_ms: u32, attempts: u16, id: JobId, most_ms: u64) -> u64 {
+fn exponential_ms(base_ms: u32, attempts: u16, id: JobId, most_ms: u64) -> u64 {
     if base_ms == 0 {
         return 0;
     }
@@ -22,10 +32,10 @@ pub fn backoff_ms(base_ms: u32, attempts: u16, id: JobId, most_ms: u64) -> u64 {
 impl Extras {
     /// The wait before the next attempt of a job, after `attempts` have failed.
     pub fn backoff_ms(&self, base_ms: u32, attempts: u16, id: JobId) -> u64 {
-        let most_ms = self.backoff_max_ms.map_or(BACKOFF_MS_MAX, u64::from);
+        let most_ms = ceiling_ms(base_ms, self.backoff_max_ms);
         match self.backoff {
             Some(Growth::Fixed) => u64::from(base_ms).min(most_ms),
-            Some(Growth::Exponential) | None => backoff_ms(base_ms, attempts, id, most_ms),
+            Some(Growth::Exponential) | None => exponential_ms(base_ms, attempts, id, most_ms),
         }
     }
 }
@@ -40,7 +50,7 @@ mod tests {
             let id = JobId(chance << 12);
             for attempts in 1..=5_u16 {
                 let least = 1000 << (attempts - 1);
-                let wait = backoff_ms(1000, attempts, id, BACKOFF_MS_MAX);
+                let wait = backoff_ms(1000, attempts, id);
                 assert!((least..=least + least / 5).contains(&wait), "{wait} after {attempts}");
             }
         }
@@ -48,9 +58,20 @@ mod tests {
 
     #[test]
     fn backoff_has_a_ceiling_and_zero_means_at_once() {
-        assert_eq!(backoff_ms(86_400_000, 1, JobId(0), BACKOFF_MS_MAX), BACKOFF_MS_MAX);
-        assert_eq!(backoff_ms(1, 1000, JobId(0), BACKOFF_MS_MAX), 4_194_304.min(BACKOFF_MS_MAX));
-        assert_eq!(backoff_ms(0, 9, JobId(0), BACKOFF_MS_MAX), 0);
+        assert_eq!(backoff_ms(1000, 1000, JobId(0)), BACKOFF_MS_MAX);
+        assert_eq!(backoff_ms(1, 1000, JobId(0)), 4_194_304.min(BACKOFF_MS_MAX));
+        assert_eq!(backoff_ms(0, 9, JobId(0)), 0);
+    }
+
+    #[test]
+    fn a_base_beyond_an_hour_is_its_own_ceiling() {
+        let fixed = Extras { backoff: Some(Growth::Fixed), ..Extras::default() };
+        for attempts in [1, 2, 9] {
+            assert_eq!(fixed.backoff_ms(7_200_000, attempts, JobId(0)), 7_200_000);
+            assert_eq!(backoff_ms(86_400_000, attempts, JobId(0)), 86_400_000);
+        }
+        let capped = Extras { backoff_max_ms: Some(60_000), ..fixed };
+        assert_eq!(capped.backoff_ms(7_200_000, 1, JobId(0)), 60_000);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | `job` | the fields of a job that is pushed |
 //! | `objects` | fields that are objects: `backoff`, `repeat`, `jobs` |
 //! | `pieces` | long batches, cut into frames of their own |
+//! | `repair` | outcomes in any form |
 //! | `settings` | settings of queues and schedules, and filters |
 //! | `stack_trace` | the lines of a stack trace |
 //! | `take` | the types of fields, from their values |
@@ -25,6 +26,7 @@ pub(crate) mod fields;
 pub(crate) mod job;
 pub(super) mod objects;
 pub mod pieces;
+pub mod repair;
 pub(super) mod settings;
 pub(super) mod stack_trace;
 mod take;

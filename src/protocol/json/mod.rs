@@ -10,11 +10,13 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `find` | a field of an object whose beginning has come |
+//! | `mend` | text that is nearly JSON, for outcomes |
 //! | `parse` | JSON to MessagePack |
 //! | `print` | MessagePack to JSON |
 //! | `scalar` | numbers, strings, bytes and times as JSON |
 
 mod find;
+mod mend;
 mod parse;
 mod print;
 mod scalar;
@@ -22,6 +24,7 @@ mod scalar;
 use std::fmt;
 
 pub use find::{text_of, value_of};
+pub use mend::mended;
 pub use parse::{FieldFate, FieldNames, Parse, to_msgpack, to_msgpack_within};
 pub use print::{
     EXPANSION_MAX, Print, TEXT_BYTES_MAX, Unshown, from_msgpack, from_msgpack_within, from_record,
@@ -68,6 +71,16 @@ pub enum Fault {
     NotUtf8,
     /// It would take more than it may.
     TooLong,
+}
+
+impl Fault {
+    /// Whether [`mended`] may help.
+    pub fn is_mendable(self) -> bool {
+        matches!(
+            self,
+            Self::Unexpected | Self::NumberRange | Self::Escape | Self::Control | Self::NotUtf8
+        )
+    }
 }
 
 impl fmt::Display for JsonError {

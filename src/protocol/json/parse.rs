@@ -113,6 +113,13 @@ impl Parse {
         Self { fields: Some(Fields::new(map, names)), ..Self::new(out_bytes, bytes_max) }
     }
 
+    /// Reads another text in place of one that cannot be read.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let fields = self.fields.as_ref().map(|fields| Fields::new(fields.map, fields.names));
+        Self { fields, ..Self::new(self.start, self.end - self.start) }
+    }
+
     /// Whether the text that was to be an object is one.
     pub fn is_object(&self) -> bool {
         self.fields.as_ref().is_some_and(|fields| fields.found)

@@ -5,7 +5,7 @@ use super::dlq::write_dlq_stats;
 use super::job_record_list::{Show, Wanted};
 use super::pending_replies::Shape;
 use super::refusal::refusal_error;
-use crate::api::request::{JobRef, StateFilter};
+use crate::api::request::{JobRef, StateFilter, unlimited};
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::write_data;
 use crate::server::shard_mail::envelope::Origin;
@@ -81,7 +81,8 @@ impl ShardServer {
     ) {
         let views = states.map_or(Views::default(), StateFilter::views);
         let states = states_of(states.unwrap_or(CLEANED));
-        let clean = Clean { queue, grace_ms, states: &states, limit: u64::from(limit) };
+        let clean =
+            Clean { queue, grace_ms, states: &states, limit: unlimited(Some(limit.into())) };
         let command = if views == Views::default() {
             Command::Clean(clean)
         } else {

@@ -2,7 +2,7 @@
 
 use super::job_record_list::{Show, Wanted};
 use super::job_view::{attempts_of, buried_of, write_job};
-use crate::api::request::{DlqFilter, JobRef};
+use crate::api::request::{DlqFilter, JobRef, unlimited};
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
@@ -60,10 +60,13 @@ impl ShardServer {
         filter: Option<DlqFilter>,
     ) {
         if filter.is_some() {
+            let limit =
+                |filter: DlqFilter| DlqFilter { limit: unlimited(Some(filter.limit)), ..filter };
+            let (filter, count) = (filter.map(limit), Some(unlimited(count)));
             let request = scan_request_of(queue, filter, count, DlqScanFor::Retry);
             return self.begin_bulk(conns, ctx, &Command::DlqScan(&request));
         }
-        let count = count.unwrap_or(u64::MAX);
+        let count = unlimited(count);
         self.bulk_or_one(conns, ctx, job, |job| Command::RetryFailed { queue, job, count });
     }
 
@@ -77,7 +80,7 @@ impl ShardServer {
         count: Option<u64>,
         until_ms: Option<u64>,
     ) {
-        let (count, until_ms) = (count.unwrap_or(u64::MAX), until_ms.unwrap_or(u64::MAX));
+        let (count, until_ms) = (unlimited(count), until_ms.unwrap_or(u64::MAX));
         self.bulk_or_one(conns, ctx, job, |job| Command::RetryCompleted {
             queue,
             job,

@@ -74,7 +74,7 @@ use super::shard_mail::request_context::RequestContext;
 use super::shard_server::ShardServer;
 use crate::api::commands::{PerJob, command_table};
 use crate::api::error::{Error, ErrorKind};
-use crate::api::request::{Answer, Body, GroupAsk, JobRef};
+use crate::api::request::{Answer, Body, GroupAsk, JobRef, unlimited};
 use crate::protocol::reply;
 use corq_io::net::Connections;
 use corq_shards::Caller;

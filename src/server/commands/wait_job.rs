@@ -7,14 +7,16 @@ use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
 use crate::server::connection::reply_writer::{Placeholder, ReplyWriter};
 use crate::server::shard_mail::envelope::Origin;
-use crate::server::shard_mail::request_context::RequestContext;
+use crate::server::shard_mail::request_context::{Lookup, RequestContext};
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Engine, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
+use corq_shards::dependency::Standing;
 use corq_shards::effect::Ending;
 use corq_shards::job::State;
+use corq_shards::job::id::JobId;
 use corq_shards::log_record::location::LogRef;
 
 impl ShardServer {
@@ -26,10 +28,24 @@ impl ShardServer {
         job: JobRef<'_>,
         timeout_ms: u64,
     ) {
-        let Some(job) = self.id_or_forward(conns, ctx, job) else { return };
+        let job = match self.gone_on_completion(&ctx, job) {
+            Some(job) => job,
+            None => match self.id_or_forward(conns, ctx, job) {
+                Some(job) => job,
+                None => return,
+            },
+        };
         let request = self.park(ctx.origin, ctx.req_id, Shape::Ending);
         let caller = Caller { request, ..Self::caller(&ctx) };
         self.apply(conns, caller, &Command::AwaitEnd { job, timeout_ms });
+    }
+
+    /// The job of an id that is remembered as completed, though the job went: no name needs to be looked up for it. The
+    /// queue of such a job is not known, so a client of some queues learns nothing of it.
+    fn gone_on_completion(&mut self, ctx: &RequestContext<'_>, job: JobRef<'_>) -> Option<JobId> {
+        let JobRef::Id(id) = job else { return None };
+        let may_know = ctx.lookup == Lookup::Fresh && ctx.origin.scope.is_none();
+        (may_know && self.engine.shard.standing(id) == Standing::Completed).then_some(id)
     }
 
     /// Answers a wait: with the job's end, or with `None` if it has not come in time.

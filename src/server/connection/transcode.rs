@@ -329,7 +329,13 @@ impl ShardServer {
         session.transcoding = Transcoding::default();
         let protocol = session.protocol;
         let origin = self.origin(conn);
-        if protocol == Protocol::Http {
+        let mended = match read {
+            Err(error) if protocol == Protocol::Http => self.mended_body(conn, error, &text),
+            _ => None,
+        };
+        if let Some(mended) = mended {
+            self.read_in_slices(conn, mended, parse.again(), frame);
+        } else if protocol == Protocol::Http {
             self.begin_fields(conns, conn, frame.into(), read, &parse);
         } else {
             self.begin_text(conns, conn, &text, frame, read);

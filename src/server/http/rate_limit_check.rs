@@ -8,6 +8,8 @@ use crate::server::shard_mail::envelope::{Origin, Span};
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_server::ShardServer;
 use corq_io::net::ConnId;
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
 
 /// Most bytes of a client's name that count.
 const NAME_BYTES_MAX: usize = 64;
@@ -25,12 +27,25 @@ pub enum RateLimitCheck {
 }
 
 /// Who a client says it is, or its proxies: the first address in `X-Forwarded-For`, or `X-Real-IP`,
-/// or the word for neither.
-fn client_of<'a>(head: &Head<'a>) -> &'a [u8] {
+/// or the word for neither. An address is one client in whatever spelling, and with whatever port, it comes.
+fn client_of<'a>(head: &Head<'a>) -> Cow<'a, [u8]> {
     let first = |value: &'a [u8]| value.split(|byte| *byte == b',').next().unwrap_or_default();
     let named = head.forwarded_for.map(first).into_iter().chain(head.real_ip);
     let name = named.map(<[u8]>::trim_ascii).find(|name| !name.is_empty()).unwrap_or(b"unknown");
-    &name[..name.len().min(NAME_BYTES_MAX)]
+    match address_in(name) {
+        Some(address) => Cow::Owned(address.to_string().into_bytes()),
+        None => Cow::Borrowed(&name[..name.len().min(NAME_BYTES_MAX)]),
+    }
+}
+
+/// The address that a name is, without its port and brackets.
+fn address_in(name: &[u8]) -> Option<IpAddr> {
+    let name = std::str::from_utf8(name).ok()?;
+    let alone = || name.parse::<IpAddr>().ok();
+    let with_port = || name.parse().ok().map(|address: SocketAddr| address.ip());
+    let in_brackets = || name.strip_prefix('[')?.strip_suffix(']')?.parse::<IpAddr>().ok();
+    let address = alone().or_else(with_port).or_else(in_brackets)?;
+    Some(address.to_canonical())
 }
 
 impl ShardServer {
@@ -48,9 +63,9 @@ impl ShardServer {
             return verdict.map(|()| true);
         }
         let client = client_of(head);
-        let owner = self.slots.of_bytes(client);
+        let owner = self.slots.of_bytes(&client);
         if owner == self.me {
-            let verdict = limiter.admit(self.now_ms, client);
+            let verdict = limiter.admit(self.now_ms, &client);
             self.http.counters.limited += u64::from(verdict.is_err());
             return verdict.map(|()| true);
         }
@@ -58,7 +73,7 @@ impl ShardServer {
         session.blocked = true;
         let origin = self.origin(conn);
         let batch = self.outbox.immediate(owner);
-        let client = batch.keep(client);
+        let client = batch.keep(&client);
         batch.messages.push(Message::CountRequest { origin, client });
         Ok(false)
     }
@@ -78,5 +93,30 @@ impl ShardServer {
         let Some(session) = self.sessions.get(conn) else { return };
         session.http.rate_limit_check = RateLimitCheck::Answered(verdict);
         self.unblocked.push(conn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_client_with_any_port_and_in_any_spelling() {
+        for (names, address) in [
+            (&["203.0.113.9", "203.0.113.9:1001", "203.0.113.9:1002"][..], "203.0.113.9"),
+            (&["::ffff:203.0.113.9", "[::ffff:203.0.113.9]:7"], "203.0.113.9"),
+            (
+                &["2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:1", "2001:DB8:0:0::1"],
+                "2001:db8::1",
+            ),
+        ] {
+            for name in names {
+                let found = address_in(name.as_bytes()).map(|found| found.to_string());
+                assert_eq!(found.as_deref(), Some(address), "{name}");
+            }
+        }
+        for name in ["unknown", "_hidden:80", "proxy", "[::1", "1.2.3.4:x", ""] {
+            assert_eq!(address_in(name.as_bytes()), None, "{name}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::trace_headers::TraceHeaders;
 use super::{query, slimmed};
 use crate::api::error::{Error, ErrorKind};
 use crate::api::spelling::{self, shown};
+use crate::protocol::decode::repair::takes_any_form;
 use crate::protocol::json::{self, Fault, FieldNames, JsonError, Parse};
 use crate::protocol::msgpack::Reader;
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
@@ -112,6 +113,13 @@ fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), Error> {
     }
 }
 
+/// The body of a request that cannot be read, in another form, if it tells what has come of a job.
+#[cold]
+fn mended_outcome(asks: &Asks, error: JsonError, body: &[u8]) -> Option<Vec<u8>> {
+    let may_help = error.fault.is_mendable() && takes_any_form(asks.op);
+    if may_help { json::mended(body) } else { None }
+}
+
 fn unreadable(read: Result<(), JsonError>) -> Result<(), ErrorKind> {
     read.map_err(|error| match error.fault {
         Fault::Depth => ErrorKind::BodyTooDeep,
@@ -196,13 +204,30 @@ impl ShardServer {
                 self.read_in_slices(conn, body.into_owned(), parse, scratch);
                 return;
             }
-            let read = parse.go_on(&body, &mut scratch, usize::MAX).map(|_| ());
+            let mut read = parse.go_on(&body, &mut scratch, usize::MAX).map(|_| ());
+            if let Err(error) = read
+                && let Some(mended) = mended_outcome(asks, error, &body)
+            {
+                parse = parse.again();
+                read = parse.go_on(&mended, &mut scratch, usize::MAX).map(|_| ());
+            }
             self.begin_fields(conns, conn, Cow::Borrowed(&scratch), read, &parse);
         } else {
             end(&mut scratch, entries);
             self.begin_whole(conns, conn, asks, Cow::Borrowed(&scratch));
         }
         self.http.frame = slimmed(scratch);
+    }
+
+    /// Another form of a body that cannot be read.
+    pub(crate) fn mended_body(
+        &mut self,
+        conn: ConnId,
+        error: JsonError,
+        body: &[u8],
+    ) -> Option<Vec<u8>> {
+        let exchange = self.sessions.get(conn)?.http.exchange.as_ref()?;
+        mended_outcome(exchange.route.asks.as_ref()?, error, body)
     }
 
     /// The body of a request has been read into the command `frame`, or cannot be.

@@ -17,6 +17,7 @@ use corq_shards::family::{ChildEnd, ChildEnded, Family, How};
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::Record;
 use corq_shards::log_record::location::LogRef;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
@@ -181,10 +182,19 @@ fn slice_of(family: Option<&Family>, valuing: &ChildValueRead) -> (Vec<ChildEnd>
     (ends, None)
 }
 
+/// An id as the part of a key behind the last colon: a colon in it would let two children have one key.
+fn key_part(id: &str) -> Cow<'_, str> {
+    if id.contains([':', '%']) {
+        Cow::Owned(id.replace('%', "%25").replace(':', "%3A"))
+    } else {
+        Cow::Borrowed(id)
+    }
+}
+
 fn write_value(writer: &mut Writer<'_>, ended: &ChildEnded<'_>, how: How) {
-    let (queue, known_as) = (ended.queue, ended.known_as);
-    writer.str_head(queue.len() + 1 + known_as.len());
-    for part in [queue, ":", known_as] {
+    let (queue, id) = (ended.queue, key_part(ended.known_as));
+    writer.str_head(queue.len() + 1 + id.len());
+    for part in [queue, ":", &id] {
         writer.raw(part.as_bytes());
     }
     match how {

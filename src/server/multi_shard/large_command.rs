@@ -7,6 +7,7 @@ use super::long_commands::Staging;
 use crate::api::request::{Body, JobRef, Request, Route};
 use crate::api::version::Version;
 use crate::protocol::decode::coerce::coerced;
+use crate::protocol::decode::repair::repaired;
 use crate::protocol::decode::{decode_as, needs_three};
 use crate::protocol::large::{FrameRef, LargeFrame};
 use crate::server::connection::protocol::Protocol;
@@ -43,8 +44,10 @@ impl ShardServer {
                 if owner.is_some() { Next::More } else { Next::Over }
             }
             Err(error) => {
-                command.refuse(0, error);
-                command.begin(Phase::Search);
+                if !command.begin_repaired() {
+                    command.refuse(0, error);
+                    command.begin(Phase::Search);
+                }
                 Next::More
             }
         }
@@ -116,6 +119,7 @@ impl ShardServer {
         let three = version.is_three() || needs_three(&rest);
         let taken =
             !refused(version) || three && (!refused(Version::Three) || coerced(&rest).is_some());
+        let taken = taken || repaired(&rest).is_some();
         (!taken).then_some(rest)
     }
 }

@@ -23,6 +23,7 @@ use crate::protocol::decode::Progress;
 use crate::protocol::decode::beginning::{Face, LONG_BYTES, judge};
 use crate::protocol::decode::coerce::coerced;
 use crate::protocol::decode::pieces::{PIECE_ITEMS, ReqIdSearch, Walk, is_cut};
+use crate::protocol::decode::repair::repaired;
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::large::{KeptFrame, LargeFrame, LargeScan, payload_field};
 use crate::protocol::large_piece::LargePiece;
@@ -164,6 +165,21 @@ impl LongCommand {
         if self.refused.as_ref().is_none_or(|(first, _)| place < *first) {
             self.refused = Some((place, error.into()));
         }
+    }
+
+    /// Begins anew with the texts of an outcome repaired. False if it has none to be repaired.
+    pub(super) fn begin_repaired(&mut self) -> bool {
+        let Some(bytes) = repaired(self.frame()) else { return false };
+        let spec = self.walk.spec();
+        self.drop_frame();
+        self.bytes = bytes;
+        self.cuts.clear();
+        (self.piece_items, self.progress) = (PIECE_ITEMS, Progress::default());
+        if let (Doing::One(scan), Some(field)) = (&mut self.doing, payload_field(spec)) {
+            **scan = LargeScan::new(field);
+        }
+        self.begin(Phase::Walk);
+        true
     }
 
     /// A piece as it is decoded.

@@ -34,8 +34,10 @@ impl ShardServer {
             Ok(false) => return Next::More,
             Ok(true) => {}
             Err(error) => {
-                command.refuse(0, error);
-                command.begin(Phase::Search);
+                if !command.begin_repaired() {
+                    command.refuse(0, error);
+                    command.begin(Phase::Search);
+                }
                 return Next::More;
             }
         }
@@ -55,6 +57,7 @@ impl ShardServer {
         decoded: Result<Request<'_>, Refused<'_>>,
     ) -> Next {
         match decoded {
+            Err(_) if command.begin_repaired() => {}
             Err(refused) => {
                 command.refuse(0, refused.error);
                 command.begin(Phase::Search);
@@ -149,6 +152,7 @@ impl ShardServer {
         }
         self.meter.note(decoded.as_ref().map_or(0, |request| request.plans.steps()));
         match decoded {
+            Err(_) if command.refused.is_none() && command.begin_repaired() => {}
             Err(error) => command.refuse(from, error),
             Ok(Request { plans: Plans { are_left: true, .. }, .. }) => {
                 command.progress = before;

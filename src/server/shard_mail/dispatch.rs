@@ -6,9 +6,10 @@ use super::request_context::{Lookup, RequestContext};
 use crate::api::access::{Grant, QueuePatterns, Scope, permit};
 use crate::api::commands::{Op, ReplySize};
 use crate::api::error::ErrorKind;
-use crate::api::request::{JobRef, Refused, Request, Route};
+use crate::api::request::{Body, JobRef, Refused, Request, Route};
 use crate::api::version::Version;
 use crate::protocol::decode::coerce::coerced;
+use crate::protocol::decode::repair::repaired;
 use crate::protocol::decode::{decode_as, decode_frame, is_auth, needs_three};
 use crate::protocol::large::FrameRef;
 use crate::protocol::uuid_text;
@@ -93,7 +94,8 @@ impl ShardServer {
         self.begin_command(conns, origin.conn, origin, frame, request);
     }
 
-    /// Begins a frame that was refused, if version 3 takes its values for others, as if these had been sent.
+    /// Begins a frame that was refused as if others of its values had been sent, if it is an outcome that is no text, or
+    /// version 3 takes them for others.
     #[cold]
     fn begin_coerced(
         &mut self,
@@ -103,8 +105,10 @@ impl ShardServer {
         (refused, grant): (&Refused<'_>, Grant),
         is_open: bool,
     ) {
-        let frame = if origin.version.is_three() { coerced(&frame) } else { None };
-        let Some(frame) = frame else {
+        let repaired = repaired(&frame);
+        let given = repaired.as_deref().unwrap_or(&frame);
+        let coerced = if origin.version.is_three() { coerced(given) } else { None };
+        let Some(frame) = coerced.or(repaired) else {
             return self.refuse(conns, origin, refused.req_id, &refused.error);
         };
         match &decode_as(&frame, origin.version) {
@@ -194,7 +198,13 @@ impl ShardServer {
                 self.forward(ctx, name_owner);
                 return;
             }
-            ctx.lookup = Lookup::Done(self.directory.find(name));
+            // A wait is answered for a job that went with its completion. The queue of such a job is not known, so a
+            // client of some queues learns nothing of it.
+            let remembers = matches!(ctx.body, Body::WaitJob { .. }) && ctx.origin.scope.is_none();
+            let directory = &self.directory;
+            let named =
+                if remembers { directory.find_completed(name) } else { directory.find(name) };
+            ctx.lookup = Lookup::Done(named);
         }
         let owner = match (queue, ctx.id_of(job)) {
             (Some(queue), _) => self.slots.of_queue(queue),

@@ -27,7 +27,11 @@ impl Call for AwaitEnd {
         let not_found = Answer::Refused { place: 0, refusal: Refusal::NotFound };
         let fits = match (End::of(state), state) {
             (Some(end), _) => answer.and_then(End::of_answer) == Some(end),
-            (None, State::Gone) => answer == Some(&not_found),
+            // A job that went with its completion is remembered as completed for a while.
+            (None, State::Gone) => {
+                answer == Some(&not_found)
+                    || answer.and_then(End::of_answer) == Some(End::Completed)
+            }
             (None, _) if self.timeout_ms == 0 => answer == Some(&Answer::Unended),
             (None, _) => answer.is_none(),
         };

@@ -57,7 +57,7 @@ impl<const N: usize> FieldNames for [&'static str; N] {
 #[derive(Debug)]
 pub(super) struct Fields {
     pub(super) map: Open,
-    names: &'static dyn FieldNames,
+    pub(super) names: &'static dyn FieldNames,
     /// Where the field begins that is to be left out.
     pub(super) dropped: Option<usize>,
     /// Whether the field is a list of objects whose names count.

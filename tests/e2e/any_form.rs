@@ -1,0 +1,151 @@
+//! Outcomes in any form. The fear: a job that was done runs again because what its worker says of it is no text, or one
+//! such result has a whole batch refused.
+
+use rmpv::Value;
+use serde_json::{Value as Json, json};
+
+use crate::e2e::bad_values::{Bytes, object, pack};
+use crate::support::stream::WebSocket;
+use crate::support::{Client, Http};
+use crate::{client, queue, shared};
+
+/// A string that is not UTF-8, and how it is kept.
+const GARBLED: &[u8] = &[0xa3, b'a', 0xff, b'b'];
+const REPAIRED: &str = "a\u{fffd}b";
+
+fn text(text: &str) -> Bytes {
+    pack(&text.into())
+}
+
+/// Gives a command whose fields are bytes already.
+fn give(client: &mut Client, cmd: &str, fields: &[(&str, Bytes)]) -> Json {
+    let mut entries = vec![("cmd", text(cmd))];
+    entries.extend(fields.iter().cloned());
+    let body = object(&entries);
+    let mut frame = (body.len() as u32).to_be_bytes().to_vec();
+    frame.extend(body);
+    client.send_bytes(&frame).unwrap();
+    let reply = client.recv().unwrap();
+    assert_eq!(reply["ok"], true, "{cmd}: {reply}");
+    reply
+}
+
+/// A job that is being worked on, with one attempt.
+fn active(client: &mut Client, queue: &str) -> (String, String) {
+    client.push_with(queue, 1, json!({"maxAttempts": 1}));
+    let (job, token) = client.pull_owned(queue, 60_000);
+    (job["id"].as_str().unwrap().to_owned(), token)
+}
+
+fn result(client: &mut Client, id: &str) -> Json {
+    client.ok("GetResult", json!({"id": id}))["result"].clone()
+}
+
+fn error(client: &mut Client, id: &str) -> Json {
+    client.ok("WaitJob", json!({"id": id, "timeout": 0}))["error"].clone()
+}
+
+fn post(web: &mut Http, path: &str, body: &[u8]) -> Json {
+    web.call("POST", path, &[], body).expect(200)
+}
+
+#[test]
+fn a_result_over_http_that_is_no_text_or_no_number_is_kept_repaired() {
+    let (queue, mut tcp, mut web) = (queue("any-result"), client(), shared().web());
+    let long = "x".repeat(200_000);
+    for (given, kept) in [
+        (br#""half \ud83d""#.to_vec(), json!("half \u{fffd}")),
+        (b"\"a\xffb\"".to_vec(), json!(REPAIRED)),
+        (b"\"a\nb\"".to_vec(), json!("a\nb")),
+        (b"[NaN,-Infinity,1e999,1]".to_vec(), json!([null, null, null, 1])),
+        (format!(r#""{long}\ud83d""#).into_bytes(), json!(format!("{long}\u{fffd}"))),
+    ] {
+        let (id, token) = active(&mut tcp, &queue);
+        let head = format!(r#"{{"token":"{token}","result":"#);
+        let body = [head.as_bytes(), &given[..], &b"}"[..]].concat();
+        post(&mut web, &format!("/jobs/{id}/ack"), &body);
+        assert_eq!(result(&mut tcp, &id), kept);
+    }
+    let (id, token) = active(&mut tcp, &queue);
+    let body = format!("\u{feff}{{\"token\":\"{token}\",\"result\":1}}");
+    post(&mut web, &format!("/jobs/{id}/ack"), body.as_bytes());
+    assert_eq!(result(&mut tcp, &id), 1);
+    let (id, token) = active(&mut tcp, &queue);
+    let body = format!(r#"{{"token":"{token}","error":5,"stack":"one\ntwo"}}"#);
+    post(&mut web, &format!("/jobs/{id}/fail"), body.as_bytes());
+    assert_eq!(error(&mut tcp, &id), "5");
+}
+
+#[test]
+fn an_outcome_over_tcp_that_is_no_text_is_kept_repaired() {
+    let (queue, mut tcp) = (queue("any-tcp"), client());
+    for (field, value, kept) in [
+        ("error", GARBLED.to_vec(), REPAIRED),
+        ("error", pack(&5.into()), "5"),
+        ("error", pack(&Value::Array(vec![1.into(), "x".into()])), r#"[1,"x"]"#),
+    ] {
+        let (id, token) = active(&mut tcp, &queue);
+        let fields = [("id", text(&id)), ("token", text(&token)), (field, value)];
+        give(&mut tcp, "FAIL", &fields);
+        assert_eq!(error(&mut tcp, &id), kept);
+    }
+    let (id, token) = active(&mut tcp, &queue);
+    give(&mut tcp, "AddLog", &[("id", text(&id)), ("message", GARBLED.to_vec())]);
+    assert_eq!(tcp.ok("GetLogs", json!({"id": id}))["data"]["logs"][0]["message"], REPAIRED);
+    let progress = [("id", text(&id)), ("progress", pack(&5.into())), ("message", vec![7])];
+    give(&mut tcp, "Progress", &progress);
+    assert_eq!(tcp.ok("GetProgress", json!({"id": id}))["message"], "7");
+    give(
+        &mut tcp,
+        "ACK",
+        &[("id", text(&id)), ("token", text(&token)), ("result", GARBLED.to_vec())],
+    );
+    assert_eq!(result(&mut tcp, &id), REPAIRED);
+}
+
+/// In a batch that is done at once, and in one that is done in slices.
+#[test]
+fn one_result_of_a_batch_that_is_no_text_is_repaired_and_all_are_completed() {
+    let (queue, mut tcp) = (queue("any-batch"), client());
+    for count in [100_usize, 2500] {
+        let jobs: Vec<Json> = (0..count).map(|data| json!({ "data": data })).collect();
+        tcp.ok("PUSHB", json!({"queue": queue, "jobs": jobs}));
+        let mut ids = Vec::new();
+        while ids.len() < count {
+            let jobs = tcp.ok("PULLB", json!({"queue": queue, "count": 1000}))["jobs"].clone();
+            ids.extend(jobs.as_array().unwrap().iter().map(|job| job["id"].clone()));
+        }
+        let names = ids.iter().map(|id| id.as_str().unwrap().into()).collect();
+        let mut results = vec![0xdc, (count >> 8) as u8, count as u8];
+        for place in 0..count {
+            results.extend_from_slice(if place == 60 { GARBLED } else { &[1] });
+        }
+        give(&mut tcp, "ACKB", &[("ids", pack(&Value::Array(names))), ("results", results)]);
+        assert_eq!(tcp.counted(&queue, "active"), 0);
+        assert_eq!(result(&mut tcp, ids[60].as_str().unwrap()), REPAIRED);
+    }
+}
+
+#[test]
+fn a_result_over_websocket_with_half_a_character_is_kept_repaired() {
+    let (queue, mut tcp) = (queue("any-ws"), client());
+    let mut websocket = WebSocket::open(shared().http, "/ws/queues/nothing-happens-here");
+    let (id, token) = active(&mut tcp, &queue);
+    let command = format!(r#"{{"cmd":"ACK","id":"{id}","token":"{token}","result":"\ud83d"}}"#);
+    websocket.send_text(&command);
+    assert_eq!(websocket.recv()["ok"], true);
+    assert_eq!(result(&mut tcp, &id), "\u{fffd}");
+}
+
+#[test]
+fn what_is_pushed_stays_strict() {
+    let (queue, mut tcp, mut web) = (queue("any-push"), client(), shared().web());
+    for body in [&br#"{"data":"\ud83d"}"#[..], b"{\"data\":NaN}", b"\xef\xbb\xbf{\"data\":1}"] {
+        web.call("POST", &format!("/queues/{queue}/jobs"), &[], body).refused(400);
+    }
+    let fields = [("cmd", text("PUSH")), ("queue", text(&queue)), ("data", GARBLED.to_vec())];
+    let body = object(&fields);
+    tcp.send_bytes(&[&(body.len() as u32).to_be_bytes()[..], &body].concat()).unwrap();
+    assert_eq!(tcp.recv().unwrap()["error"], "data must be valid UTF-8");
+    assert_eq!(tcp.counted(&queue, "waiting"), 0);
+}
