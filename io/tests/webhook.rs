@@ -44,6 +44,7 @@ fn config() -> Config {
         retry_delay: Duration::from_millis(5),
         timeout: LONG,
         threads_max: 4,
+        posts_max: 4,
         backlog_max: 1000,
         backlog_bytes_max: 1 << 20,
         allow_private: true,
@@ -84,6 +85,14 @@ impl Bed {
         let render = move || body.clone();
         let notice = Notice::new(kind, "job.waiting", at_ms, "j".into(), bytes, bytes, render);
         self.feed.offer([hooks, Arc::default()], notice);
+    }
+
+    /// One event of a job.
+    fn tell_of(&self, hook: &Arc<Hook>, job: &str, body: String) {
+        let bytes = body.len();
+        let render = move || body.clone().into();
+        let notice = Notice::new(1, "job.waiting", 1, job.into(), bytes, bytes, render);
+        self.feed.offer([Arc::from([Arc::clone(hook)]), Arc::default()], notice);
     }
 
     /// One event that takes a byte until its body is rendered.
@@ -146,6 +155,51 @@ fn events_come_in_order_over_one_connection_and_only_those_that_are_wanted() {
     assert!(numbers(&receiver).is_sorted());
     let connections = receiver.posts().iter().map(|post| post.connection).max();
     assert_eq!(connections, Some(0), "the connection was not kept");
+}
+
+/// The fear: a receiver that takes its time gets one event after the other, and most of them never.
+#[test]
+fn a_receiver_that_answers_gets_several_events_at_once_and_those_of_one_job_in_order() {
+    const AT_ONCE: usize = 4;
+    let bed = Bed::new(|config| config.posts_max = AT_ONCE);
+    let (begun, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (running, seen) = (Arc::clone(&begun), Arc::clone(&most));
+    let receiver = Receiver::start(move |before, _| {
+        if before > 0 {
+            seen.fetch_max(running.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
+            until("posts at once", || (seen.load(Ordering::Acquire) >= AT_ONCE).then_some(()));
+            running.fetch_sub(1, Ordering::AcqRel);
+        }
+        Habit::Status(200)
+    });
+    let hook = bed.hook(&receiver.url(), None);
+    bed.tell_of(&hook, "first", "first 0".into());
+    until("the first", || (hook.counts().delivered == 1).then_some(()));
+    for number in 0..5 {
+        (0..40)
+            .for_each(|job| bed.tell_of(&hook, &format!("job-{job}"), format!("{job} {number}")));
+    }
+    until("all", || (hook.counts().delivered == 201).then_some(()));
+    assert_eq!(most.load(Ordering::Acquire), AT_ONCE);
+    let posts: Vec<String> = receiver.posts().iter().map(|post| post.text().into()).collect();
+    for job in 0..40 {
+        let of_job = format!("{job} ");
+        let numbers: Vec<_> = posts.iter().filter_map(|text| text.strip_prefix(&of_job)).collect();
+        assert_eq!(numbers, ["0", "1", "2", "3", "4"], "job {job}");
+    }
+}
+
+/// The fear: a receiver that hangs takes as many threads as one that answers may have.
+#[test]
+fn a_receiver_that_has_yet_to_answer_gets_one_event_at_a_time() {
+    let bed = Bed::new(|config| config.threads_max = 16);
+    let hanging = Receiver::always(Habit::Hang);
+    let hook = bed.hook(&hanging.url(), None);
+    (0..40).for_each(|job| bed.tell_of(&hook, &format!("job-{job}"), "1".into()));
+    let load = bed.feed.load();
+    until("all to wait", || (load.backlog.load(Ordering::Relaxed) == 40).then_some(()));
+    until("a post", || (!hanging.posts().is_empty()).then_some(()));
+    assert_eq!((hanging.posts().len(), load.threads.load(Ordering::Relaxed)), (1, 1));
 }
 
 #[test]

@@ -274,6 +274,10 @@ pub struct Config {
     #[arg(long, env = "WEBHOOK_TIMEOUT_MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=30_000))]
     pub webhook_timeout_ms: u64,
 
+    /// Deliveries to one webhook at a time; events of one job follow each other
+    #[arg(long, env = "WEBHOOK_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub webhook_concurrency: u32,
+
     /// Allow webhooks to loopback and private networks (for tests, or if only you add webhooks)
     #[arg(long, env = "WEBHOOK_ALLOW_PRIVATE", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub webhook_allow_private: bool,

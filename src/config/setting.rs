@@ -83,6 +83,7 @@ fn unit(name: &str) -> Option<&'static str> {
         ("RATE_LIMIT_MAX_REQUESTS", "requests"),
         ("SHARDS", "shards"),
         ("TCP_RATE_LIMIT_MAX_REQUESTS", "commands"),
+        ("WEBHOOK_CONCURRENCY", "deliveries"),
         ("WEBHOOK_MAX_RETRIES", "attempts"),
     ];
     let named = by_name.iter().find(|(known, _)| *known == name);

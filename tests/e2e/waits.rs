@@ -102,6 +102,52 @@ fn a_wait_is_one_of_the_fifty_and_its_end_makes_room() {
     assert!(replies.iter().any(|reply| reply["reqId"] == json!(ping)));
 }
 
+/// The fear: a job stalls, or runs again, because its worker waits for others on the same connection.
+#[test]
+fn outcomes_heartbeats_and_progress_pass_the_fifty_and_what_waits_behind_them() {
+    let (mut client, mut worker, queue) = (client(), crate::client(), queue("wait-pass"));
+    let others = format!("{queue}-others");
+    let waited = client.push(&others, 0);
+    let held: Vec<_> = (0..3)
+        .map(|n| {
+            client.push(&queue, n);
+            worker.pull_owned(&queue, 600_000)
+        })
+        .collect();
+    for _ in 0..25 {
+        worker.send("WaitJob", json!({"id": waited, "timeout": 600_000})).unwrap();
+        let pull = json!({"queue": format!("{queue}-empty"), "timeout": 60_000});
+        worker.send("PULL", pull).unwrap();
+    }
+    let behind: Vec<_> = (0..3).map(|_| worker.send("Ping", json!({})).unwrap()).collect();
+    for (n, (job, token)) in held.iter().enumerate() {
+        let id = &job["id"];
+        let sent = [
+            ("JobHeartbeat", json!({"id": id, "token": token})),
+            ("ExtendLock", json!({"id": id, "token": token, "duration": 600_000})),
+            ("Progress", json!({"id": id, "progress": 50})),
+            ("JobHeartbeatB", json!({"ids": [id], "tokens": [token]})),
+            match n {
+                0 => ("ACK", json!({"id": id, "token": token})),
+                1 => ("FAIL", json!({"id": id, "token": token, "error": "broken"})),
+                _ => ("ACKB", json!({"ids": [id], "tokens": [token]})),
+            },
+        ];
+        let sent = sent.map(|(cmd, fields)| json!(worker.send(cmd, fields).unwrap()));
+        for _ in &sent {
+            let reply = worker.recv().unwrap();
+            assert!(sent.contains(&reply["reqId"]) && reply["ok"] == true, "{reply}");
+        }
+    }
+    let patience = std::time::Duration::from_millis(150);
+    assert_eq!(worker.recv_within(patience), None, "what has passed makes no room for others");
+    client.pull(&others);
+    client.ok("ACK", json!({"id": waited}));
+    let replies: Vec<Value> = (0..28).map(|_| worker.recv().unwrap()).collect();
+    let answered = |id| replies.iter().any(|reply| reply["reqId"] == json!(id));
+    assert!(behind.iter().all(answered), "{replies:?}");
+}
+
 #[test]
 fn waits_end_with_their_connection_and_with_the_server() {
     let mut server = Start::new().start();

@@ -259,6 +259,32 @@ fn fifty_commands_are_worked_on_at_a_time_and_pings_still_answered() {
 }
 
 #[test]
+fn outcomes_pass_waits_over_a_websocket_too() {
+    let queue = queue("ws-pass");
+    let mut websocket = websocket();
+    client().push(&queue, 1);
+    let pulled = websocket.ok("PULL", json!({"queue": queue, "owner": "w"}));
+    let (id, token) = (&pulled["job"]["id"], &pulled["token"]);
+    for _ in 0..50 {
+        websocket.send("PULL", json!({"queue": queue, "timeout": 60_000}));
+    }
+    websocket.send("Ping", json!({}));
+    websocket.send_frame(true, PING, b"between");
+    let beat = websocket.send("JobHeartbeat", json!({"id": id, "token": token}));
+    let ack = websocket.send("ACK", json!({"id": id, "token": token}));
+    let mut replies = Vec::new();
+    while replies.len() < 2 {
+        let frame = websocket.recv_frame().unwrap();
+        if frame.opcode == TEXT {
+            let reply: Json = serde_json::from_slice(&frame.payload).unwrap();
+            assert_eq!(reply["ok"], json!(true), "{reply}");
+            replies.push(reply["reqId"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(replies, [beat, ack]);
+}
+
+#[test]
 fn a_disconnect_gives_the_jobs_back() {
     let queue = queue("ws-disconnect");
     let mut tcp = client();

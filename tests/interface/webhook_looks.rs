@@ -7,9 +7,12 @@ use crate::support::tool::Tool;
 use crate::support::{Client, Habit, Receiver, Server, Start, encode, frame, until};
 
 /// A server that may post to loopback and tries again soon.
+fn open() -> Start {
+    Start::new().env("WEBHOOK_ALLOW_PRIVATE", "true").env("WEBHOOK_RETRY_DELAY_MS", 10)
+}
+
 fn start() -> Server {
-    let start = Start::new().env("WEBHOOK_ALLOW_PRIVATE", "true");
-    start.env("WEBHOOK_RETRY_DELAY_MS", 10).start()
+    open().start()
 }
 
 fn add(client: &mut Client, fields: Value) -> String {
@@ -171,7 +174,8 @@ fn the_last_attempts_are_listed_newest_first_with_status_error_and_duration() {
 #[test]
 fn as_many_attempts_are_remembered_as_the_bound_says() {
     let receiver = Receiver::always(Habit::Status(200));
-    let server = start();
+    // One at a time, so that attempts end in the order of the pushes.
+    let server = open().env("WEBHOOK_CONCURRENCY", 1).start();
     let mut client = server.client();
     let id = add(&mut client, json!({"url": receiver.url(), "events": ["job.waiting"]}));
     let jobs: Vec<Value> = (0..80).map(|n| json!({"data": n})).collect();

@@ -17,6 +17,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Threads that post. Started as they are needed.
     pub threads_max: usize,
+    /// Posts to one webhook at a time, at least 1. Events of one job come one after the other.
+    pub posts_max: usize,
     /// Events that may wait for one webhook.
     pub backlog_max: usize,
     /// Memory of all events that wait and of the bodies that are on their way. The webhook that has most of it loses

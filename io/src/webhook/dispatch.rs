@@ -5,9 +5,9 @@ use super::client::{Client, Settings, now_ms, system_roots};
 use super::config::{Config, Report};
 use super::event::{Hook, Notice};
 use super::feed::{Input, Load};
-use super::queue::{EventQueue, State};
+use super::queue::{EventQueue, HookLoad, QueueId, State, queue_of};
 use super::trials::Trials;
-use super::work::{Done, Message, Post, Work};
+use super::work::{Done, Message, Work};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -36,11 +36,12 @@ pub(super) struct Dispatcher {
     inputs: Receiver<Input>,
     outcomes: (Sender<Message>, Receiver<Message>),
     work: (Sender<Work>, Receiver<Work>),
-    queues: HashMap<u128, EventQueue>,
+    queues: HashMap<QueueId, EventQueue>,
+    hooks: HashMap<u128, HookLoad>,
     trials: Trials,
-    timers: BTreeSet<(Instant, u128)>,
+    timers: BTreeSet<(Instant, QueueId)>,
     /// Queues to be served: those that are well, and those that are shaky.
-    ready: [VecDeque<u128>; 2],
+    ready: [VecDeque<QueueId>; 2],
     threads: usize,
     /// Threads that post, and those of them that do so for shaky queues.
     busy: usize,
@@ -73,6 +74,7 @@ impl Dispatcher {
             outcomes: unbounded(),
             work,
             queues: HashMap::new(),
+            hooks: HashMap::new(),
             trials: Trials::default(),
             timers: BTreeSet::new(),
             ready: [VecDeque::new(), VecDeque::new()],
@@ -147,7 +149,7 @@ impl Dispatcher {
 
     fn handle(&mut self, message: &Message) {
         match message {
-            Message::Rendered { hook, bytes } => self.settle_body(*hook, *bytes),
+            Message::Rendered { queue, bytes } => self.settle_body(*queue, *bytes),
             Message::Done(done) => self.finish(done, Instant::now()),
         }
     }
@@ -156,28 +158,49 @@ impl Dispatcher {
         if hook.is_removed() || !hook.is_enabled() {
             return;
         }
-        let id = hook.id();
+        let id = queue_of(hook, notice, self.config.posts_max);
         self.give_up_stale(id, Instant::now());
         let queue = self.queues.entry(id).or_insert_with(|| EventQueue::new(Arc::clone(hook)));
         queue.push(Arc::clone(notice));
+        let is_idle = queue.state == State::Idle;
         self.backlog += 1;
         self.bytes += notice.bytes();
-        if queue.state == State::Idle {
+        let load = self.hooks.entry(id.0).or_default();
+        load.events += 1;
+        load.bytes += notice.bytes();
+        let is_full = load.events > self.config.backlog_max;
+        if is_idle {
             self.set_ready(id);
-        } else if queue.len() > self.config.backlog_max {
-            self.overflow(id);
+        }
+        if is_full {
+            self.overflow(id.0);
         }
         self.make_room();
+    }
+
+    /// Subtracts events of a webhook that are gone, with their memory.
+    fn note_gone(&mut self, hook: u128, events: usize, bytes: usize) {
+        self.backlog -= events;
+        self.bytes -= bytes;
+        let Some(load) = self.hooks.get_mut(&hook) else { return };
+        load.events -= events;
+        load.bytes -= bytes;
+        load.overflowing &= load.events >= self.config.backlog_max / 2;
+        if load.events == 0 {
+            self.hooks.remove(&hook);
+        }
     }
 
     /// Events go until what is left, and the bodies on their way, take no more than they may.
     fn make_room(&mut self) {
         while self.held_bytes() > self.config.backlog_bytes_max {
             // The one that has most of what is too much.
-            let spare = self.queues.values().filter(|queue| queue.spare() > 0);
-            let Some(largest) = spare.max_by_key(|queue| queue.bytes()) else { break };
-            let largest = largest.hook.id();
-            self.overflow(largest);
+            let spare = self.hooks.iter().filter(|(_, load)| load.events > load.running);
+            let largest = spare.max_by_key(|(_, load)| load.bytes).map(|(&hook, _)| hook);
+            let Some(hook) = largest else { break };
+            if !self.overflow(hook) {
+                break;
+            }
         }
     }
 
@@ -186,52 +209,58 @@ impl Dispatcher {
         self.bytes + self.bodies.iter().sum::<usize>()
     }
 
-    /// The oldest event of a queue makes room.
-    fn overflow(&mut self, id: u128) {
-        let Some(queue) = self.queues.get_mut(&id) else { return };
+    /// The oldest event of a webhook that is not on its way makes room. False if there is none.
+    fn overflow(&mut self, hook: u128) -> bool {
+        let ids = (0..self.config.posts_max as u64).map(|place| (hook, place));
+        let spare = ids.filter_map(|id| Some((self.queues.get(&id)?.oldest_spare_at_ms()?, id)));
+        let Some((_, id)) = spare.min() else { return false };
+        let Some(queue) = self.queues.get_mut(&id) else { return false };
         let before = queue.bytes();
-        if !queue.drop_oldest() {
-            return;
-        }
-        self.backlog -= 1;
-        self.bytes -= before - queue.bytes();
+        queue.drop_oldest();
+        let bytes = before - queue.bytes();
+        let is_empty = queue.len() == 0;
         queue.hook.note_failed(1);
         self.load.dropped.fetch_add(1, Relaxed);
-        if !std::mem::replace(&mut queue.overflowing, true) {
+        if let Some(load) = self.hooks.get_mut(&hook)
+            && !std::mem::replace(&mut load.overflowing, true)
+        {
             (self.config.report)(&Report::Overflow { hook: &queue.hook });
         }
-        if queue.len() == 0 {
+        self.note_gone(hook, 1, bytes);
+        if is_empty {
             self.rest(id, Instant::now());
         }
+        true
     }
 
     /// What came before a webhook was disabled is not posted any more, also once it is enabled again.
-    fn give_up_stale(&mut self, id: u128, now: Instant) {
+    fn give_up_stale(&mut self, id: QueueId, now: Instant) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         let before = queue.bytes();
         let events = queue.give_up_stale();
         if events == 0 {
             return;
         }
-        self.backlog -= events;
-        self.bytes -= before - queue.bytes();
         queue.hook.note_failed(events as u64);
         self.load.dropped.fetch_add(events as u64, Relaxed);
-        if queue.len() == 0 {
+        let (bytes, is_empty) = (before - queue.bytes(), queue.len() == 0);
+        self.note_gone(id.0, events, bytes);
+        if is_empty {
             self.rest(id, now);
         }
     }
 
-    fn set_ready(&mut self, id: u128) {
+    fn set_ready(&mut self, id: QueueId) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         if let Some(at) = queue.timer.take() {
             self.timers.remove(&(at, id));
         }
         queue.state = State::Ready;
+        queue.note_health();
         self.ready[usize::from(queue.shaky)].push_back(id);
     }
 
-    fn set_timer(&mut self, id: u128, state: State, at: Instant) {
+    fn set_timer(&mut self, id: QueueId, state: State, at: Instant) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         if let Some(at) = queue.timer.replace(at) {
             self.timers.remove(&(at, id));
@@ -241,7 +270,7 @@ impl Dispatcher {
     }
 
     /// A queue has nothing to do.
-    fn rest(&mut self, id: u128, now: Instant) {
+    fn rest(&mut self, id: QueueId, now: Instant) {
         self.set_timer(id, State::Idle, now + IDLE_MAX);
     }
 
@@ -270,9 +299,18 @@ impl Dispatcher {
     }
 
     /// Hands queues to threads, as long as there are both. Shaky queues get no more than half of the
-    /// threads: however many receivers hang, there is room for those that are known to answer.
+    /// threads: however many receivers hang, there is room for those that are known to answer. Several posts at once are for
+    /// webhooks whose receivers answer.
     fn serve(&mut self, now: Instant) {
         self.serve_trials(now);
+        let mut held_back = Vec::new();
+        self.serve_ready(now, &mut held_back);
+        for id in held_back.into_iter().rev() {
+            self.ready[1].push_front(id);
+        }
+    }
+
+    fn serve_ready(&mut self, now: Instant, held_back: &mut Vec<QueueId>) {
         let mut may = [true; 2];
         while self.busy < self.config.threads_max {
             may[1] &= self.busy_shaky < self.config.threads_max.div_ceil(2);
@@ -281,12 +319,16 @@ impl Dispatcher {
             let Some(id) = next else { return };
             self.give_up_stale(id, now);
             // Emptied in the meantime, or gone.
-            let Some(queue) = self.queues.get(&id).filter(|queue| queue.state == State::Ready)
-            else {
-                continue;
-            };
-            if queue.hook.is_removed() {
+            let queue = self.queues.get_mut(&id).filter(|queue| queue.state == State::Ready);
+            let Some(queue) = queue else { continue };
+            if queue.hook.is_removed() || self.stopping && queue.is_failing() {
                 self.remove(id);
+                continue;
+            }
+            queue.note_health();
+            let has_post = self.hooks.get(&id.0).is_some_and(|load| load.running > 0);
+            if queue.shaky && (has_post || !may[1]) {
+                held_back.push(id);
                 continue;
             }
             let is_shaky = usize::from(queue.shaky);
@@ -323,7 +365,8 @@ impl Dispatcher {
             };
             self.busy += 1;
             // Its receiver is right here.
-            let _ = self.work.0.send(Work { hook, notice, client, trial: Some(number) });
+            let queue = (hook.id(), 0);
+            let _ = self.work.0.send(Work { hook, queue, notice, client, trial: Some(number) });
         }
     }
 
@@ -335,14 +378,14 @@ impl Dispatcher {
     }
 
     /// The body of a running queue takes so much from now on.
-    fn settle_body(&mut self, id: u128, bytes: usize) {
+    fn settle_body(&mut self, id: QueueId, bytes: usize) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         let bodies = &mut self.bodies[usize::from(queue.shaky)];
         *bodies = *bodies - queue.body_bytes + bytes;
         queue.body_bytes = bytes;
     }
 
-    fn start(&mut self, id: u128, now: Instant) {
+    fn start(&mut self, id: QueueId, now: Instant) {
         let secure = self.queues.get(&id).is_some_and(|queue| queue.hook.target().is_secure());
         if secure && !self.has_roots {
             self.load_roots();
@@ -353,10 +396,13 @@ impl Dispatcher {
             queue.hook.note_triggered(now_ms());
         }
         let client = queue.client.get_or_insert_with(|| Client::new(&self.settings)).clone();
-        let work = Work { hook: Arc::clone(&queue.hook), notice, client, trial: None };
+        let work = Work { hook: Arc::clone(&queue.hook), queue: id, notice, client, trial: None };
         let body_bytes_max = work.notice.body_bytes_max();
         self.busy += 1;
         self.busy_shaky += usize::from(queue.shaky);
+        if let Some(load) = self.hooks.get_mut(&id.0) {
+            load.running += 1;
+        }
         self.set_timer(id, State::Running, now + self.config.timeout + OVERDUE);
         self.settle_body(id, body_bytes_max);
         self.make_room();
@@ -379,17 +425,7 @@ impl Dispatcher {
         let (work, outcomes) = (self.work.1.clone(), self.outcomes.0.clone());
         let thread = std::thread::Builder::new().name(format!("webhook-{}", self.threads));
         let spawned = thread.spawn(move || {
-            for Work { hook, notice, client, trial } in work {
-                let mut post = Post { outcomes: &outcomes, hook: hook.id(), trial, outcome: None };
-                let body = notice.body();
-                if trial.is_none() {
-                    let rendered = Message::Rendered { hook: hook.id(), bytes: body.capacity() };
-                    // The dispatcher may have ended.
-                    let _ = outcomes.send(rendered);
-                }
-                post.outcome = Some(client.post(&hook, &notice, &body));
-                drop((body, client));
-            }
+            work.into_iter().for_each(|work| work.run(&outcomes));
         });
         self.lacks_thread = spawned.is_err();
         match spawned {
@@ -407,8 +443,11 @@ impl Dispatcher {
             self.trials.end(number, &done.outcome);
             return;
         }
-        let id = done.hook;
+        let id = done.queue;
         self.settle_body(id, 0);
+        if let Some(load) = self.hooks.get_mut(&id.0) {
+            load.running -= 1;
+        }
         self.give_up_stale(id, now);
         // A queue that is running is never dropped.
         let Some(queue) = self.queues.get_mut(&id) else { return };
@@ -443,21 +482,17 @@ impl Dispatcher {
     }
 
     /// The first event of a queue is dealt with.
-    fn pop(&mut self, id: u128) {
+    fn pop(&mut self, id: QueueId) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         if let Some(notice) = queue.pop() {
-            self.backlog -= 1;
-            self.bytes -= notice.bytes();
-        }
-        if queue.len() < self.config.backlog_max / 2 {
-            queue.overflowing = false;
+            self.note_gone(id.0, 1, notice.bytes());
         }
     }
 
     /// What a queue does after a post.
-    fn go_on(&mut self, id: u128, now: Instant) {
+    fn go_on(&mut self, id: QueueId, now: Instant) {
         let Some(queue) = self.queues.get(&id) else { return };
-        if queue.hook.is_removed() || self.stopping && queue.is_failing() {
+        if queue.hook.is_removed() || self.stopping && (queue.is_failing() || queue.attempts > 0) {
             self.remove(id);
         } else if queue.len() == 0 {
             self.rest(id, now);
@@ -470,13 +505,12 @@ impl Dispatcher {
     }
 
     /// Drops a queue that is not running, with all that waits in it.
-    fn remove(&mut self, id: u128) {
+    fn remove(&mut self, id: QueueId) {
         let Some(queue) = self.queues.remove(&id) else { return };
         if let Some(at) = queue.timer {
             self.timers.remove(&(at, id));
         }
-        self.backlog -= queue.len();
-        self.bytes -= queue.bytes();
+        self.note_gone(id.0, queue.len(), queue.bytes());
         if !queue.hook.is_removed() {
             self.load.undone.fetch_add(queue.len() as u64, Relaxed);
         }
@@ -493,9 +527,11 @@ impl Dispatcher {
         for input in left {
             self.take_in(input);
         }
-        let given_up = |queue: &&EventQueue| queue.is_failing() && queue.state != State::Running;
-        let failing: Vec<u128> =
-            self.queues.values().filter(given_up).map(|queue| queue.hook.id()).collect();
+        let given_up = |queue: &EventQueue| {
+            queue.state == State::Pausing || queue.is_failing() && queue.state != State::Running
+        };
+        let queues = self.queues.iter().filter(|(_, queue)| given_up(queue));
+        let failing: Vec<QueueId> = queues.map(|(&id, _)| id).collect();
         for id in failing {
             self.remove(id);
         }
@@ -533,6 +569,7 @@ mod tests {
             retry_delay: Duration::ZERO,
             timeout: Duration::from_millis(100),
             threads_max: 1,
+            posts_max: 1,
             backlog_max: 10,
             backlog_bytes_max: 1000,
             allow_private: true,

@@ -1,11 +1,33 @@
-//! The events that wait for one webhook, in their order, one of them on its way at a time. A queue has
-//! a limit: the oldest event goes when there is no room. Knows no threads and no clock.
+//! Events that wait for one webhook, in their order, one of them on its way at a time. A webhook has several such queues,
+//! and each job's events are in one of them. Knows no threads and no clock.
 
 use super::client::Client;
 use super::event::{Health, Hook, Notice};
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// A queue by its webhook, and its number among those of the webhook.
+pub(super) type QueueId = (u128, u64);
+
+/// The queue in which an event waits, of so many. Events of one job wait in the same, so that they come in order.
+pub(super) fn queue_of(hook: &Hook, notice: &Notice, queues: usize) -> QueueId {
+    let mut hasher = DefaultHasher::new();
+    notice.job().hash(&mut hasher);
+    (hook.id(), hasher.finish() % queues as u64)
+}
+
+/// Events of one webhook that wait or are on their way, in all its queues.
+#[derive(Debug, Default)]
+pub(super) struct HookLoad {
+    pub(super) events: usize,
+    pub(super) bytes: usize,
+    /// Posts on their way.
+    pub(super) running: usize,
+    /// Whether events have gone for want of room since there was some.
+    pub(super) overflowing: bool,
+}
 
 /// What a queue is about to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +51,6 @@ pub(super) struct EventQueue {
     pub(super) attempts: u32,
     /// Whether its receiver has yet to show that it answers: such queues may not take all threads.
     pub(super) shaky: bool,
-    /// Whether events have gone for want of room since there was some.
-    pub(super) overflowing: bool,
     /// When [`State`] calls for something.
     pub(super) timer: Option<Instant>,
     pub(super) client: Option<Client>,
@@ -52,7 +72,6 @@ impl EventQueue {
             shaky: hook.health() != Health::Well,
             pauses: hook.pauses(),
             hook,
-            overflowing: false,
             timer: None,
             client: None,
             body_bytes: 0,
@@ -66,12 +85,16 @@ impl EventQueue {
     pub(super) fn note_outcome(&mut self, taken: bool) {
         let health = if taken { Health::Well } else { Health::Failing };
         self.hook.note_health(health);
-        self.shaky = !taken;
         self.state = State::Idle;
         self.attempts += 1;
     }
 
-    /// Whether its last post failed.
+    /// Takes over what other queues of the webhook know of its receiver. To be called while no event is on its way.
+    pub(super) fn note_health(&mut self) {
+        self.shaky = self.hook.health() != Health::Well;
+    }
+
+    /// Whether the last post to its receiver failed.
     pub(super) fn is_failing(&self) -> bool {
         self.hook.health() == Health::Failing
     }
@@ -84,9 +107,10 @@ impl EventQueue {
         self.bytes
     }
 
-    /// Events that can go for want of room: not the one that is on its way.
-    pub(super) fn spare(&self) -> usize {
-        self.len() - usize::from(self.state == State::Running)
+    /// The time of its oldest event that can go for want of room: not the one that is on its way.
+    pub(super) fn oldest_spare_at_ms(&self) -> Option<u64> {
+        let oldest = self.backlog.get(usize::from(self.state == State::Running));
+        oldest.map(|notice| notice.at_ms())
     }
 
     pub(super) fn push(&mut self, notice: Arc<Notice>) {
@@ -168,7 +192,10 @@ mod tests {
         queue.state = State::Running;
         queue.attempts = 1;
         assert!(queue.drop_oldest());
-        assert_eq!((left(&queue), queue.attempts, queue.spare()), (vec![1, 3], 1, 1));
+        assert_eq!(
+            (left(&queue), queue.attempts, queue.oldest_spare_at_ms()),
+            (vec![1, 3], 1, Some(3))
+        );
         assert!(queue.drop_oldest() && !queue.drop_oldest());
         assert_eq!((left(&queue), queue.bytes()), (vec![1], 10));
     }

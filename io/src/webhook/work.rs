@@ -3,29 +3,48 @@
 use super::client::{Client, now_ms};
 use super::deliveries::Outcome;
 use super::event::{Hook, Notice};
+use super::queue::QueueId;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
 
 /// A post for a thread.
 pub(super) struct Work {
     pub(super) hook: Arc<Hook>,
+    /// Where its event waits, unless it was asked for.
+    pub(super) queue: QueueId,
     pub(super) notice: Arc<Notice>,
     pub(super) client: Client,
     /// Its number, if it was asked for.
     pub(super) trial: Option<u64>,
 }
 
+impl Work {
+    /// Posts, and tells how that went.
+    pub(super) fn run(self, outcomes: &Sender<Message>) {
+        let Self { hook, queue, notice, client, trial } = self;
+        let mut post = Post { outcomes, queue, trial, outcome: None };
+        let body = notice.body();
+        if trial.is_none() {
+            let rendered = Message::Rendered { queue, bytes: body.capacity() };
+            // The dispatcher may have ended.
+            let _ = outcomes.send(rendered);
+        }
+        post.outcome = Some(client.post(&hook, &notice, &body));
+        drop((body, client));
+    }
+}
+
 /// What a thread tells of its post.
 pub(super) enum Message {
     /// Its body is rendered and takes so much memory.
-    Rendered { hook: u128, bytes: usize },
+    Rendered { queue: QueueId, bytes: usize },
     /// It is over.
     Done(Done),
 }
 
 /// How a post went.
 pub(super) struct Done {
-    pub(super) hook: u128,
+    pub(super) queue: QueueId,
     pub(super) trial: Option<u64>,
     pub(super) outcome: Outcome,
     /// Whether its thread has ended with it.
@@ -33,11 +52,11 @@ pub(super) struct Done {
 }
 
 /// A post under way. However it ends, the dispatcher gets its outcome, so that its queue goes on.
-pub(super) struct Post<'t> {
-    pub(super) outcomes: &'t Sender<Message>,
-    pub(super) hook: u128,
-    pub(super) trial: Option<u64>,
-    pub(super) outcome: Option<Outcome>,
+struct Post<'t> {
+    outcomes: &'t Sender<Message>,
+    queue: QueueId,
+    trial: Option<u64>,
+    outcome: Option<Outcome>,
 }
 
 impl Drop for Post<'_> {
@@ -50,9 +69,9 @@ impl Drop for Post<'_> {
             status: None,
             failure: Some("the thread that posted it has failed".into()),
         };
-        let (hook, trial) = (self.hook, self.trial);
+        let (queue, trial) = (self.queue, self.trial);
         let outcome = outcome.unwrap_or_else(failed);
         // The dispatcher may have ended.
-        let _ = self.outcomes.send(Message::Done(Done { hook, trial, outcome, thread_ends }));
+        let _ = self.outcomes.send(Message::Done(Done { queue, trial, outcome, thread_ends }));
     }
 }

@@ -98,7 +98,7 @@ pub fn too_long(spec: &CommandSpec, most: usize) -> Error {
 }
 
 /// The value of `cmd`, if it has come.
-fn name_in_frame(beginning: &[u8]) -> Option<&[u8]> {
+pub fn name_in_frame(beginning: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(beginning);
     // Few of the entries may have come.
     let entries = reader.map_begun().ok()??;

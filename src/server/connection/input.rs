@@ -75,6 +75,7 @@ impl ShardServer {
             let Some(session) = self.sessions.get(conn) else { return };
             session.pending.extend(&bytes[used..]);
             self.take_whole(conns);
+            self.pass_waits(conns, conn);
             self.note_rest(conn, used > 0);
             self.read_on_or_not(conns, conn);
         } else {
@@ -95,6 +96,7 @@ impl ShardServer {
         let Some(session) = self.sessions.get(conn) else { return };
         session.pending = pending;
         self.take_whole(conns);
+        self.pass_waits(conns, conn);
         self.note_rest(conn, used > 0);
         self.read_on_or_not(conns, conn);
     }

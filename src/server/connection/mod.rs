@@ -7,6 +7,7 @@
 //! | `input` | bytes to frames to commands, and what the end of a connection gives back |
 //! | `long_requests` | refuses a request by its beginning if it is too long for its command |
 //! | `migration` | hands a connection to the shard that owns its queue |
+//! | `past_waits` | commands that pass those which wait for their turn |
 //! | `protocol` | what a connection speaks |
 //! | `reply` | writes replies into the output of a connection |
 //! | `reply_pieces` | writes long replies, in pieces that are not copied |
@@ -20,6 +21,7 @@ pub(super) mod incoming;
 pub(super) mod input;
 pub(super) mod long_requests;
 pub(super) mod migration;
+mod past_waits;
 pub(super) mod protocol;
 pub(super) mod reply;
 mod reply_pieces;

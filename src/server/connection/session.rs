@@ -44,7 +44,12 @@ pub struct Backlog {
     bytes: Vec<u8>,
     /// How many of them have been handled.
     handled: usize,
+    /// End of the bytes that have been searched for requests which pass others.
+    searched: usize,
 }
+
+/// Requests that have been taken from between others.
+pub type Passing = Vec<Vec<u8>>;
 
 impl Backlog {
     /// How many are left.
@@ -80,7 +85,36 @@ impl Backlog {
         let mut front = std::mem::replace(&mut self.bytes, rest);
         // What it was given to grow into is not kept.
         front.shrink_to_fit();
+        self.searched = 0;
         (front, std::mem::take(&mut self.handled))
+    }
+
+    /// Takes up to `most` requests from between those that stay. `first` tells how many bytes the next one takes, and the
+    /// request if it goes; `None` where the search ends for now. What has been searched is not searched again.
+    pub fn take_passing(
+        &mut self,
+        most: usize,
+        mut first: impl FnMut(&[u8]) -> Option<(usize, Option<Vec<u8>>)>,
+    ) -> Passing {
+        let mut passing = Passing::new();
+        let mut at = self.searched.max(self.handled);
+        // Requests that stay close the gaps, so that bytes behind the search move once.
+        let mut kept = at;
+        while passing.len() < most
+            && let Some((length, request)) = first(&self.bytes[at..])
+        {
+            if let Some(request) = request {
+                passing.push(request);
+            } else {
+                self.bytes.copy_within(at..at + length, kept);
+                kept += length;
+            }
+            at += length;
+        }
+        self.bytes.drain(kept..at);
+        self.searched = kept;
+        self.consume(0);
+        passing
     }
 
     /// So many have been handled. With the last of them the memory goes; those that are left move to the front
@@ -91,6 +125,7 @@ impl Backlog {
             *self = Self::default();
         } else if self.handled >= self.len() {
             self.bytes.drain(..self.handled);
+            self.searched = self.searched.saturating_sub(self.handled);
             self.handled = 0;
         }
     }
@@ -338,5 +373,36 @@ impl Sessions {
     /// The same, to look at.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.places.iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_pass_are_taken_from_between_those_that_stay_and_none_is_searched_twice() {
+        let mut backlog = Backlog::default();
+        let mut searched = 0;
+        let mut take = |backlog: &mut Backlog, most| {
+            let passing = backlog.take_passing(most, |bytes| {
+                searched += 1;
+                let first = *bytes.first()?;
+                Some((1, (first == b'p').then(|| vec![first])))
+            });
+            (passing.len(), std::mem::take(&mut searched))
+        };
+        backlog.extend(b"spsspp");
+        assert_eq!(take(&mut backlog, 2), (2, 5));
+        assert_eq!(backlog.bytes(), b"sssp");
+        assert_eq!(take(&mut backlog, 2), (1, 2), "the last byte, and its end");
+        backlog.consume(1);
+        backlog.extend(b"sp");
+        assert_eq!(take(&mut backlog, 2), (1, 3));
+        assert_eq!(backlog.bytes(), b"sss");
+        backlog.consume(3);
+        backlog.extend(b"p");
+        assert_eq!(take(&mut backlog, 2), (1, 2));
+        assert!(backlog.is_empty(), "the memory goes with the last request");
     }
 }

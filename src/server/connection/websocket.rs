@@ -189,7 +189,7 @@ impl ShardServer {
     }
 
     /// A message is there. Returns its memory if that is free again.
-    fn take_message(
+    pub(super) fn take_message(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,

@@ -276,13 +276,21 @@ fn refused(setting: &str, place: &dyn Display, error: &io::Error) -> StartError 
     StartError::Other(format!("{setting}: cannot listen on {place}: {error}"))
 }
 
-/// Listens once the place is free. A server that was just killed keeps its own until the kernel has taken
-/// down its ring, some milliseconds after the process is gone.
+/// Listens once the place is free.
 fn patiently<T>(listen: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    once_free(listen, |error| error.kind() == ErrorKind::AddrInUse)
+}
+
+/// Takes something once it is free. A server that was just stopped or killed keeps what it has until its process is gone
+/// and the kernel has taken down its ring.
+pub(super) fn once_free<T, E>(
+    take: impl Fn() -> Result<T, E>,
+    is_taken: impl Fn(&E) -> bool,
+) -> Result<T, E> {
     let give_up = Instant::now() + PATIENCE;
     loop {
-        match listen() {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up => {
+        match take() {
+            Err(error) if is_taken(&error) && Instant::now() < give_up => {
                 std::thread::sleep(PAUSE);
             }
             outcome => return outcome,
@@ -293,6 +301,22 @@ fn patiently<T>(listen: impl Fn() -> io::Result<T>) -> io::Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn what_is_still_taken_is_waited_for_and_no_other_error_is() {
+        let tries = Cell::new(0);
+        let take = |outcomes: &[Result<(), &'static str>]| {
+            tries.set(0);
+            let next = || {
+                tries.set(tries.get() + 1);
+                outcomes[tries.get() - 1]
+            };
+            (once_free(next, |&error| error == "taken"), tries.get())
+        };
+        assert_eq!(take(&[Err("taken"), Err("taken"), Ok(())]), (Ok(()), 3));
+        assert_eq!(take(&[Err("taken"), Err("broken"), Ok(())]), (Err("broken"), 2));
+    }
 
     #[test]
     fn a_number_says_which_port_it_is() {

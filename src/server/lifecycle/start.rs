@@ -7,7 +7,7 @@ use super::data_dir_watch::DataDirWatch;
 use super::descriptors::Descriptors;
 use super::error::{StartError, other};
 use super::http_settings::{http_settings, rules};
-use super::listeners::{BoundListener, Listeners};
+use super::listeners::{BoundListener, Listeners, once_free};
 use super::live_settings::{FollowedSettings, LiveSettings};
 use super::placement;
 use super::progress::ProgressLimiter;
@@ -44,7 +44,7 @@ use corq_io::batch_post::{self, BatchPoster};
 use corq_io::cgroup;
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host};
-use corq_io::log::{DataDir, Leftover, Presence, user_of_shards};
+use corq_io::log::{DataDir, Leftover, LockError, Presence, user_of_shards};
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Permits, Reactor};
 use corq_io::privileges::{Acting, User};
@@ -177,7 +177,9 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
         Some(path) => {
             // It may end a change of the number of shards, as below.
             let _acting = act_in(&path).map_err(|error| other("data path", error))?;
-            Some(DataDir::open(&path, shards as u16).map_err(|error| other("data path", error))?)
+            let open = || DataDir::open(&path, shards as u16);
+            let is_held = |error: &LockError| matches!(error, LockError::Held { .. });
+            Some(once_free(open, is_held).map_err(|error| other("data path", error))?)
         }
     };
     let inherited = net::inherited().map_err(|error| other("inherited sockets", error))?;

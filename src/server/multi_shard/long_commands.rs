@@ -102,6 +102,11 @@ impl LongCommands {
             || !self.staged_for_others.is_empty()
     }
 
+    /// Whether a connection has one.
+    pub fn has(&self, conn: ConnId) -> bool {
+        self.running.contains_key(&conn)
+    }
+
     /// Memory that a connection holds by one.
     pub fn held_by(&self, conn: ConnId) -> usize {
         self.running.get(&conn).map_or(0, |running| running.bytes)

@@ -23,6 +23,7 @@ pub fn start(config: &Config, threads_max: usize) -> io::Result<Pool> {
         retry_delay: Duration::from_millis(config.webhook_retry_delay_ms),
         timeout: Duration::from_millis(config.webhook_timeout_ms),
         threads_max,
+        posts_max: config.webhook_concurrency as usize,
         backlog_max: BACKLOG_MAX,
         backlog_bytes_max: BACKLOG_BYTES_MAX,
         allow_private: config.webhook_allow_private,

@@ -100,6 +100,7 @@ mod tests {
             retry_delay: Duration::ZERO,
             timeout: Duration::from_secs(1),
             threads_max: 1,
+            posts_max: 1,
             backlog_max: 1,
             backlog_bytes_max: 1,
             allow_private: false,
