@@ -3,6 +3,7 @@
 use super::dependencies::FoundDependencies;
 use super::messages::UnmetOf;
 use super::task::{Claims, Task};
+use super::waiting_claims::{NAMES_PER_STEP, WaitingClaim, WaitingForName};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode_frame;
 use crate::protocol::large::{FrameRef, KeptFrame};
@@ -14,6 +15,7 @@ use crate::server::commands::refusal::group_full;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::envelope::{Origin, Span, Step};
 use crate::server::shard_mail::message::{Batch, Message};
+use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
@@ -23,32 +25,7 @@ use corq_shards::effect::{PushedJob, Refusal, Reply};
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::Journal as _;
-use std::collections::{BTreeMap, VecDeque};
-
-/// A push that waits until another one says what came of a name that both want.
-#[derive(Debug)]
-pub struct WaitingClaim {
-    step: Step,
-    names: Vec<Box<str>>,
-    /// The name that is looked at first: the one that it has waited for last.
-    first: usize,
-    /// The jobs that bear some of the names are still there, as far as could be known when it came.
-    sounded: bool,
-    /// Those jobs have to be on the disk before it is answered.
-    durable: bool,
-}
-
-impl WaitingClaim {
-    /// The place of a name that another push has claimed, if there is one, and how many were looked at. Looked for where the
-    /// last one was found: of many that are claimed, it is mostly one close by.
-    fn claimed_by_others(&self, is_claimed: impl Fn(&str) -> bool) -> (Option<usize>, usize) {
-        let count = self.names.len();
-        let places = (self.first..count).chain(0..self.first);
-        let mut looks = 0;
-        let found = places.inspect(|_| looks += 1).find(|&place| is_claimed(&self.names[place]));
-        (found, looks)
-    }
-}
+use std::collections::BTreeMap;
 
 /// Claims of names that jobs of other shards bear. Such a job may be gone, and its client know that, while
 /// the news is on its way here; so each of those shards is sounded first: what it has said before its
@@ -59,54 +36,8 @@ pub struct ClaimProbes {
     begun: u64,
 }
 
-/// Pushes that wait for a name, each with the first of its names that another one has claimed: what becomes of
-/// that name concerns no others.
-#[derive(Debug, Default)]
-pub struct WaitingClaims {
-    by_name: BTreeMap<Box<str>, VecDeque<WaitingClaim>>,
-    /// Names for which some wait and of which it has been said what came of them.
-    free: VecDeque<Box<str>>,
-}
-
-impl WaitingClaims {
-    fn push(&mut self, name: Box<str>, claim: WaitingClaim) {
-        self.by_name.entry(name).or_default().push_back(claim);
-    }
-
-    /// Whether some can go on.
-    pub fn has_free(&self) -> bool {
-        !self.free.is_empty()
-    }
-
-    /// It has been said what came of a name: those that wait for it go on, a few in each turn.
-    fn note_free(&mut self, name: &str) {
-        if self.by_name.contains_key(name) {
-            self.free.push_back(name.into());
-        }
-    }
-
-    /// The one that has waited for a free name for longest. Of a name that is claimed again no more go on.
-    fn pop(&mut self, is_claimed: impl Fn(&str) -> bool) -> Option<WaitingClaim> {
-        loop {
-            let name = self.free.front()?;
-            let waiting = self.by_name.get_mut(name).filter(|_| !is_claimed(name));
-            let first = waiting.and_then(VecDeque::pop_front);
-            if first.is_some() {
-                return first;
-            }
-            if self.by_name.get(name).is_some_and(VecDeque::is_empty) {
-                self.by_name.remove(name);
-            }
-            self.free.pop_front();
-        }
-    }
-}
-
 /// Steps of claims that go on, in one turn.
 const CLAIM_STEPS_MAX: u64 = 500;
-
-/// Names that are looked at in about the time of a step.
-const NAMES_PER_STEP: usize = 8;
 
 pub(crate) fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
     match body {
@@ -219,7 +150,8 @@ impl ShardServer {
         if let Some(first) = claimed {
             let name = claim.names[first].clone();
             // Whatever is known of it by then is asked for then.
-            self.waiting_claims.push(name, WaitingClaim { first, sounded: false, ..claim });
+            let claim = WaitingClaim { first, sounded: false, ..claim };
+            self.waiting_claims.push(name, WaitingForName::Claim(claim));
             return;
         }
         let Some(claim) = self.probe(claim) else { return };
@@ -301,13 +233,34 @@ impl ShardServer {
         self.engine.shard.find(id).map(|_| id)
     }
 
-    /// Goes on with claims whose names are free, for so many steps.
+    /// Lets a command wait for a name that is claimed.
+    pub(crate) fn wait_for_name(&mut self, ctx: RequestContext<'_>, name: &str) {
+        let RequestContext { origin, frame, lookup, .. } = ctx;
+        if usize::from(origin.shard) == self.me {
+            self.deferred(origin);
+            self.forwarded_frames.note_sent(&frame);
+        } else {
+            self.forwarded_frames.note_passed_on();
+        }
+        let command = WaitingForName::Command { origin, frame: frame.into(), lookup };
+        self.waiting_claims.push(name.into(), command);
+    }
+
+    /// Goes on with claims and commands whose names are free, for so many steps.
     pub fn go_on_with_claims(&mut self) {
         let until = self.steps() + CLAIM_STEPS_MAX;
         while self.steps() < until
-            && let Some(claim) = self.waiting_claims.pop(|name| self.directory.is_claimed(name))
+            && let Some(waiting) = self.waiting_claims.pop(|name| self.directory.is_claimed(name))
         {
-            self.grant_or_wait(claim);
+            match waiting {
+                WaitingForName::Claim(claim) => self.grant_or_wait(claim),
+                WaitingForName::Command { origin, frame, lookup } => {
+                    self.meter.note(1);
+                    let batch = self.outbox.immediate(self.me);
+                    let frame = batch.keep_frame(frame.view());
+                    batch.messages.push(Message::Request { origin, frame, lookup });
+                }
+            }
         }
     }
 
@@ -524,49 +477,5 @@ impl ShardServer {
             self.directory.forget(name, id);
         }
         self.waiting_claims.note_free(name);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    fn claim(names: usize) -> WaitingClaim {
-        let names = (0..names).map(|name| format!("n{name:05}").into()).collect();
-        let step = Step { shard: 0, task: 0, round: 0 };
-        WaitingClaim { step, names, first: 0, sounded: false, durable: false }
-    }
-
-    /// The fear: each name that others let go of costs a look at all that come before the next.
-    #[test]
-    fn a_claim_whose_names_come_free_one_by_one_looks_at_each_about_once() {
-        let mut claim = claim(2000);
-        let mut taken: BTreeSet<Box<str>> = claim.names.iter().cloned().collect();
-        let mut looks_in_all = 0;
-        while let (Some(place), looks) = claim.claimed_by_others(|name| taken.contains(name)) {
-            looks_in_all += looks;
-            claim.first = place;
-            taken.remove(&claim.names[place]);
-        }
-        assert!(taken.is_empty() && looks_in_all <= 2 * claim.names.len(), "{looks_in_all}");
-    }
-
-    #[test]
-    fn claims_that_wait_for_a_name_go_on_in_their_order_until_one_has_it() {
-        let mut waiting = WaitingClaims::default();
-        for first in 0..3 {
-            waiting.push("a".into(), WaitingClaim { first, ..claim(3) });
-        }
-        assert!(!waiting.has_free() && waiting.pop(|_| false).is_none());
-        waiting.note_free("b");
-        assert!(!waiting.has_free(), "none waits for it");
-        waiting.note_free("a");
-        assert_eq!(waiting.pop(|_| false).map(|claim| claim.first), Some(0));
-        assert_eq!(waiting.pop(|_| false).map(|claim| claim.first), Some(1));
-        assert!(waiting.pop(|_| true).is_none() && !waiting.has_free(), "it is claimed again");
-        waiting.note_free("a");
-        assert_eq!(waiting.pop(|_| false).map(|claim| claim.first), Some(2));
-        assert!(waiting.pop(|_| false).is_none() && waiting.by_name.is_empty());
     }
 }

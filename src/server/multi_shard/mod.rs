@@ -40,6 +40,7 @@
 //! | `scatter_gather` | asks all shards and merges their answers |
 //! | `shard_rows` | the pages of one shard for them |
 //! | `task` | the state of a command in several steps |
+//! | `waiting_claims` | pushes and commands that wait for a custom id which a push has claimed |
 
 pub(super) mod backup_point;
 pub(super) mod batch;
@@ -79,3 +80,4 @@ mod row_pages;
 pub(super) mod scatter_gather;
 mod shard_rows;
 pub(super) mod task;
+pub(super) mod waiting_claims;

@@ -201,9 +201,11 @@ impl ShardServer {
             // A wait is answered for a job that went with its completion. The queue of such a job is not known, so a
             // client of some queues learns nothing of it.
             let remembers = matches!(ctx.body, Body::WaitJob { .. }) && ctx.origin.scope.is_none();
-            let directory = &self.directory;
-            let named =
-                if remembers { directory.find_completed(name) } else { directory.find(name) };
+            let named = match self.directory.find(name) {
+                None if self.directory.is_claimed(name) => return self.wait_for_name(ctx, name),
+                None if remembers => self.directory.find_completed(name),
+                named => named,
+            };
             ctx.lookup = Lookup::Done(named);
         }
         let owner = match (queue, ctx.id_of(job)) {
