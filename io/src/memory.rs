@@ -127,6 +127,52 @@ pub fn give_back() -> bool {
     true
 }
 
+/// Less than this is not worth a return of memory.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// Between two looks at what is resident and not in use.
+const SPARE_PAUSE: Duration = Duration::from_secs(5);
+
+/// Returns what a peak has left, also while clients go on: once much is resident that was not in use at two looks in a row.
+/// What a return cannot free, such as pieces of pages, does not bring the next one.
+#[derive(Debug, Default)]
+pub struct SpareMemory {
+    looked: Option<Instant>,
+    was_much: bool,
+    /// Resident and not in use after the last return, or the least since.
+    kept: u64,
+}
+
+impl SpareMemory {
+    /// Looks if it is time.
+    pub fn look(&mut self, now: Instant) {
+        self.judge(now, measure, give_back);
+    }
+
+    fn judge(
+        &mut self,
+        now: Instant,
+        measure: impl Fn() -> Memory,
+        give_back: impl FnOnce() -> bool,
+    ) {
+        if self.looked.is_some_and(|at| now.saturating_duration_since(at) < SPARE_PAUSE) {
+            return;
+        }
+        self.looked = Some(now);
+        let spare = || {
+            let Memory { heap_used, resident, shared, .. } = measure();
+            resident.saturating_sub(shared).saturating_sub(heap_used)
+        };
+        let now_spare = spare();
+        self.kept = self.kept.min(now_spare);
+        let is_much = now_spare - self.kept > SPARE_BYTES;
+        if is_much && self.was_much && give_back() {
+            self.kept = spare();
+        }
+        self.was_much = is_much;
+    }
+}
+
 fn page_bytes() -> u64 {
     // SAFETY: asks for a constant; touches no memory of ours.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -197,6 +243,30 @@ mod tests {
         assert_eq!(lately(&last, began, || (3, 4)), (1, 2), "that of a moment ago");
         let later = Instant::now() + Duration::from_hours(1);
         assert_eq!(lately(&last, later, || (3, 4)), (3, 4));
+    }
+
+    #[test]
+    fn what_a_peak_has_left_is_given_back_once_and_what_cannot_be_freed_is_let_be() {
+        let began = Instant::now();
+        let (mut spare, mut seconds, mut returns) = (SpareMemory::default(), 0, 0);
+        let mut looks = |resident_mb: u64, left_mb: u64| {
+            let resident = std::cell::Cell::new(resident_mb << 20);
+            let measured = || Memory { resident: resident.get(), ..Memory::default() };
+            seconds += 5;
+            spare.judge(began + Duration::from_secs(seconds), measured, || {
+                resident.set(left_mb << 20);
+                returns += 1;
+                true
+            });
+            returns
+        };
+        assert_eq!(looks(600, 300), 0, "a peak that is there still");
+        assert_eq!(looks(60, 50), 0);
+        assert_eq!(looks(600, 300), 0);
+        assert_eq!(looks(600, 300), 1);
+        assert_eq!([looks(300, 300), looks(300, 300), looks(360, 300)], [1; 3]);
+        assert_eq!(looks(100, 100), 1, "more has become free by itself");
+        assert_eq!([looks(300, 100), looks(300, 100)], [1, 2]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::e2e::http_slow::resident_kb;
 use crate::support::stream::{Sse, WebSocket};
 use crate::support::{Client, Http, Server, Start, until};
 use crate::{client, queue, shared};
@@ -311,6 +312,29 @@ fn what_jobs_took_is_given_back_when_they_are_gone() {
     assert!(peak > 20.0, "{peak} MB is no peak");
     tcp.ok("Obliterate", json!({"queue": "q"}));
     until("all but an eighth to be given back", || (used() - before < peak / 8.0).then_some(()));
+}
+
+/// Guards against a server that looks large for days after one busy minute.
+#[test]
+fn what_a_peak_has_left_is_no_longer_resident_without_being_asked_for() {
+    let server = Start::new().env("SHARDS", 1).memory().start();
+    let mut tcp = server.client();
+    for batch in 0..200 {
+        let key = |n| format!("{batch}-{n}-{}", "x".repeat(400));
+        let jobs: Vec<Value> = (0..1000)
+            .map(|n| json!({"data": n, "uniqueKey": key(n), "delay": 3_600_000}))
+            .collect();
+        tcp.ok("PUSHB", json!({"queue": "q", "jobs": jobs}));
+    }
+    let resident = || resident_kb(&server) >> 10;
+    let peak = resident();
+    assert!(peak > 150, "{peak} MB is no peak");
+    tcp.ok("Obliterate", json!({"queue": "q"}));
+    until("most of it to be given back", || {
+        // Clients go on.
+        tcp.ok("Ping", json!({}));
+        (resident() < peak / 2).then_some(())
+    });
 }
 
 #[test]

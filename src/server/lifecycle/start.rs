@@ -45,6 +45,7 @@ use corq_io::cgroup;
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host};
 use corq_io::log::{DataDir, Leftover, LockError, Presence, user_of_shards};
+use corq_io::memory::SpareMemory;
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Permits, Reactor};
 use corq_io::privileges::{Acting, User};
@@ -258,7 +259,9 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
             // An error here would mean that the set of signals is not one.
             let news = || (guard.changes(), live.changes());
             let mut known = news();
+            let mut spare = SpareMemory::default();
             let look = || {
+                spare.look(Instant::now());
                 if known != news() {
                     known = news();
                     wakers.iter().for_each(Waker::wake);
