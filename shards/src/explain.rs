@@ -338,7 +338,8 @@ impl Shard {
             return Before { count, exact, about, groups: None };
         }
         // Jobs that wait are mostly the newest ones of a queue, so those behind it nearly all wait as well.
-        let behind = queue.push_order.count_behind(&self.jobs.slab, job.id, CHUNKS_MAX);
+        let behind =
+            queue.push_order.count_behind(&self.jobs, self.jobs.order_of(index), CHUNKS_MAX);
         let waiting = queue.count(State::Waiting).saturating_sub(1);
         let about =
             if job.has(flags::LIFO) { behind.min(waiting) } else { waiting.saturating_sub(behind) };

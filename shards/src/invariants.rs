@@ -305,7 +305,8 @@ impl Shard {
     fn audit_lists(&self, queue: u32) -> Result<(), String> {
         let about = &self.queues[queue];
         let ids = || about.push_order.from(0).map(|job| self.jobs.slab[job].id);
-        if about.push_order.len() as u64 != about.total() || !ids().is_sorted() {
+        let order = || about.push_order.from(0).map(|job| self.jobs.order_of(job));
+        if about.push_order.len() as u64 != about.total() || !order().is_sorted() {
             return Err(format!("queue {queue}: its roll does not match its jobs"));
         }
         if ids().any(|id| self.jobs.find(id).is_none_or(|job| self.jobs.slab[job].queue != queue)) {

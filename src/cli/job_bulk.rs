@@ -36,10 +36,10 @@ pub struct Bulk {
     /// Only jobs of this group
     #[arg(long, value_name = "GROUP", conflicts_with = "ids")]
     group: Option<String>,
-    /// Only jobs pushed at this time or later (milliseconds since 1970)
+    /// Only jobs made at this time or later (milliseconds since 1970)
     #[arg(long, value_name = "MS", conflicts_with = "ids")]
     from: Option<i64>,
-    /// Only jobs pushed at this time or before (milliseconds since 1970)
+    /// Only jobs made at this time or before (milliseconds since 1970)
     #[arg(long, value_name = "MS", conflicts_with = "ids")]
     to: Option<i64>,
     /// Only jobs with this text in their payload

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use super::bulk_tasks::{figure, run};
 use super::{client, queue};
 use crate::support::{Client, Server, Start, until};
 
@@ -58,6 +59,35 @@ fn jobs_are_listed_by_a_cursor_in_both_directions_and_each_is_shown_once() {
     assert!(old.get("next").is_none());
     assert_eq!(ids(old["jobs"].as_array().unwrap()), made[101..103]);
     assert_eq!(old["jobs"][0]["data"], 101);
+}
+
+/// People who move from another queue push what they had with the times that it had there.
+#[test]
+fn jobs_are_listed_by_the_time_that_is_shown_as_created_at_and_those_of_one_time_by_their_ids() {
+    let (mut c, q) = (client(), queue("times"));
+    let job = |timestamp: u64| json!({"data": timestamp, "timestamp": timestamp});
+    let future_ms = 9_007_199_254_740_991;
+    let times = [3000, future_ms, 1000, 2000, 1000];
+    let mut jobs: Vec<Json> = times.into_iter().map(job).collect();
+    jobs.insert(1, json!({"data": "now"}));
+    let made = fill(&mut c, &q, jobs);
+    let expected: Vec<String> = [3, 5, 4, 0, 1, 2].map(|place: usize| made[place].clone()).into();
+    let backwards: Vec<String> = expected.iter().rev().cloned().collect();
+    for (asc, order) in [(true, &expected), (false, &backwards)] {
+        let listed = c.ok("GetJobs", json!({"queue": q, "asc": asc}));
+        assert_eq!(ids(listed["jobs"].as_array().unwrap()), *order);
+        let waiting = json!({"queue": q, "asc": asc, "state": "waiting", "offset": 2, "limit": 3});
+        assert_eq!(ids(c.ok("GetJobs", waiting)["jobs"].as_array().unwrap()), order[2..5]);
+        let page = json!({"queue": q, "limit": 2, "order": if asc { "asc" } else { "desc" }});
+        let (rows, pages) = all(&mut c, "GetJobs", &page, "jobs");
+        assert_eq!((ids(&rows), pages), (order.clone(), 3));
+    }
+    let span = json!({"queue": q, "limit": 9, "from": 1000, "to": 2000});
+    assert_eq!(ids(c.ok("GetJobs", span)["jobs"].as_array().unwrap()), expected[..3]);
+    // What acts on all of them leaves none out for the time that its client has given it.
+    let remove = json!({"action": "remove", "queue": q, "filter": {}, "dryRun": true});
+    assert_eq!(figure(&run(&mut c, remove), "matched"), 6);
+    assert_eq!(c.ok("Drain", json!({"queue": q}))["count"], 6);
 }
 
 #[test]

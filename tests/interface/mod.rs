@@ -24,6 +24,7 @@ mod large_payloads;
 mod listings;
 mod long_batches;
 mod messages;
+mod odd_texts;
 mod prometheus;
 mod protocol3;
 mod pushed_children;

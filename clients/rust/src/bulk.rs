@@ -127,13 +127,13 @@ impl Bulk {
         self.text("group", group)
     }
 
-    /// Jobs pushed at this time or later, in milliseconds since the Unix epoch.
+    /// Jobs made at this time or later, in milliseconds since the Unix epoch.
     pub fn from_ms(mut self, from_ms: u64) -> Self {
         self.numbers.push(("from", from_ms));
         self
     }
 
-    /// Jobs pushed at this time or before.
+    /// Jobs made at this time or before.
     pub fn to_ms(mut self, to_ms: u64) -> Self {
         self.numbers.push(("to", to_ms));
         self

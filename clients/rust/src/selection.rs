@@ -211,13 +211,13 @@ impl JobFilter {
         self
     }
 
-    /// Only those pushed at this time or later, in milliseconds since the Unix epoch.
+    /// Only those made at this time or later, in milliseconds since the Unix epoch.
     pub fn from_ms(mut self, at_ms: u64) -> Self {
         self.from_ms = Some(at_ms);
         self
     }
 
-    /// Only those pushed at this time or earlier, in milliseconds since the Unix epoch.
+    /// Only those made at this time or earlier, in milliseconds since the Unix epoch.
     pub fn to_ms(mut self, at_ms: u64) -> Self {
         self.to_ms = Some(at_ms);
         self

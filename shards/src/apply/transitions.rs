@@ -31,7 +31,7 @@ impl Shard {
         self.steps += u64::from(given.recurrence.is_some()) * PLAN_STEPS;
         let index = self.jobs.insert(Job { options, name, ..Job::of(pushed, queue, stored) });
         self.live.add(&stored);
-        self.queues[queue].push_order.insert(&self.jobs.slab, index);
+        self.queues[queue].push_order.insert(&self.jobs, index);
         if options != NONE {
             self.unique.take(&self.jobs, index);
             self.note_name(index, true);
@@ -342,7 +342,7 @@ impl Shard {
         {
             names.release(name);
         }
-        self.queues[queue].push_order.remove(&self.jobs.slab, job);
+        self.queues[queue].push_order.remove(&self.jobs, job);
         self.jobs.remove(job);
     }
 

@@ -47,16 +47,17 @@ impl Shard {
             removal.ended.pop();
         }
         let jobs = &self.jobs.slab;
-        let push_order = self.queues[queue].push_order.behind(jobs, Some(removal.after));
+        let push_order = self.queues[queue].push_order.behind(&self.jobs, Some(removal.after));
         for (looks, job) in push_order.enumerate() {
             let about = &jobs[job];
-            if about.id > removal.newest {
-                break;
-            }
             if looks == LOOKS_MAX || victims.len() == most {
                 return (victims, false);
             }
-            removal.after = about.id;
+            removal.after = self.jobs.order_of(job);
+            // Pushed since, and mostly behind all others; but jobs that are meant to be made later are behind them.
+            if about.id > removal.newest {
+                continue;
+            }
             let is_urgent =
                 removal.prioritized && about.state == State::Waiting && about.priority > 0;
             let is_meant = is_urgent || removal.pending.has(about.state);

@@ -133,7 +133,7 @@ impl Shard {
         failures.iter().for_each(|stored| self.live.add(stored));
         self.live.add_lines(failures.len());
         self.jobs.failures.set(index, failures);
-        self.queues[queue].push_order.insert(&self.jobs.slab, index);
+        self.queues[queue].push_order.insert(&self.jobs, index);
         if let Some(data) = kept.shared {
             self.share(index, data);
         }

@@ -3,6 +3,12 @@
 /// Number of slots a queue name can hash to.
 pub const SLOTS: u16 = 4096;
 
+/// Milliseconds of an id are above these bits.
+const TIME_SHIFT: u32 = 80;
+
+/// Times of ids end here.
+pub const ID_MS_MAX: u64 = (1 << 48) - 1;
+
 /// The slot of a queue: the stable part of its name that decides which shard owns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, PartialOrd, Ord)]
 pub struct Slot(u16);
@@ -41,7 +47,15 @@ impl JobId {
 
     /// When the id was made, in milliseconds since the epoch.
     pub fn made_at_ms(self) -> u64 {
-        (self.0 >> 80) as u64
+        (self.0 >> TIME_SHIFT) as u64
+    }
+
+    /// The id that sorts where a job stands that was made at another time than its id: the same behind the time. Later times
+    /// than ids have sort as the last that they have.
+    #[must_use]
+    pub fn made_at(self, at_ms: u64) -> Self {
+        let rest = self.0 & ((1 << TIME_SHIFT) - 1);
+        Self(u128::from(at_ms.min(ID_MS_MAX)) << TIME_SHIFT | rest)
     }
 
     /// Its number among the ids of the shard that made it. Wraps after four billion.

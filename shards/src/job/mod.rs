@@ -388,6 +388,16 @@ impl Jobs {
         self.options_of(index)?.extras.as_deref()
     }
 
+    /// What sorts the jobs of a queue by the time when each was made, as its client says if he says so, and then by their ids.
+    #[inline]
+    pub fn order_of(&self, index: u32) -> JobId {
+        let id = self.slab[index].id;
+        match self.extras_of(index).and_then(|extras| extras.made_at_ms) {
+            Some(made_at_ms) => id.made_at(made_at_ms),
+            None => id,
+        }
+    }
+
     /// The trace that a job belongs to, if its client said so.
     pub fn trace_of(&self, index: u32) -> Option<&Trace> {
         self.options_of(index)?.trace.as_deref()

@@ -1,4 +1,4 @@
-//! Listings of jobs: a page of a queue by state, in the order the jobs were made, found in slices
+//! Listings of jobs: a page of a queue by state, in the order the jobs were made (`createdAt`, then their ids), found in slices
 //! so that no queue is too long for it. Changes nothing.
 
 use crate::job::State;
@@ -59,7 +59,7 @@ pub struct Listing {
     limit: usize,
     /// Whether it begins with the newest job.
     newest_first: bool,
-    /// The last job looked at.
+    /// Where the last job that was looked at stands.
     after: Option<JobId>,
     found: Vec<JobId>,
 }
@@ -96,7 +96,7 @@ impl Listing {
 #[derive(Clone, Debug)]
 pub struct DelayedCount {
     queue: Box<str>,
-    /// The last job looked at.
+    /// Where the last job that was looked at stands.
     after: Option<JobId>,
     /// How many of each priority there are.
     jobs: BTreeMap<i32, u64>,
@@ -131,9 +131,9 @@ impl Shard {
         };
         let jobs = &self.jobs.slab;
         let mut looks = 0;
-        for index in queue.push_order.behind(jobs, counting.after).take(LOOKS_MAX) {
+        for index in queue.push_order.behind(&self.jobs, counting.after).take(LOOKS_MAX) {
             let job = &jobs[index];
-            counting.after = Some(job.id);
+            counting.after = Some(self.jobs.order_of(index));
             looks += 1;
             if job.state == State::Delayed {
                 *counting.jobs.entry(job.priority).or_default() += 1;
@@ -167,13 +167,13 @@ impl Shard {
         }
         let mut looks = 0;
         let (ahead, back) = if listing.newest_first {
-            (None, Some(queue.push_order.before(jobs, listing.after)))
+            (None, Some(queue.push_order.before(&self.jobs, listing.after)))
         } else {
-            (Some(queue.push_order.behind(jobs, listing.after)), None)
+            (Some(queue.push_order.behind(&self.jobs, listing.after)), None)
         };
         for index in ahead.into_iter().flatten().chain(back.into_iter().flatten()) {
             let job = &jobs[index];
-            listing.after = Some(job.id);
+            listing.after = Some(self.jobs.order_of(index));
             let urgent = prioritized && job.state == State::Waiting && job.priority > 0;
             if urgent || states.has(job.state) {
                 unseen -= 1;

@@ -1,11 +1,10 @@
-//! All jobs of one queue in the order they were made: what listings page through.
+//! All jobs of one queue in the order they were made, as far as their clients say when: what listings page through.
 //!
-//! Ids of a queue rise, so a new job almost always joins the end, and most jobs leave near the
-//! front. The push order is a row of short chunks of job indices: four bytes per job, a step per chunk to skip. The
-//! row is a tree: a chunk may come or go in its middle, and no others move. Knows jobs only by their ids.
+//! Ids of a queue rise, and few jobs come with a time of their own, so a new job almost always joins the end, and most jobs
+//! leave near the front. The push order is a row of short chunks of job indices: four bytes per job, a step per chunk to skip.
+//! The row is a tree: a chunk may come or go in its middle, and no others move. Jobs stand here by [`Jobs::order_of`].
 
-use crate::collections::slab::Slab;
-use crate::job::Job;
+use crate::job::Jobs;
 use crate::job::id::JobId;
 use std::collections::BTreeMap;
 
@@ -27,13 +26,13 @@ pub struct PushOrder {
 
 impl PushOrder {
     /// Adds a job. In life its id is the highest; at recovery it may be any.
-    pub fn insert(&mut self, jobs: &Slab<Job>, index: u32) {
-        let id = jobs[index].id;
+    pub fn insert(&mut self, jobs: &Jobs, index: u32) {
+        let id = jobs.order_of(index);
         let Some(mut last) = self.chunks.last_entry() else {
             self.chunks.insert(id, vec![index]);
             return;
         };
-        if *last.key() > id || last.get().last().is_some_and(|&end| jobs[end].id > id) {
+        if *last.key() > id || last.get().last().is_some_and(|&end| jobs.order_of(end) > id) {
             self.insert_between(jobs, index, id);
         } else if last.get().len() < CHUNK_JOBS_MAX {
             last.get_mut().push(index);
@@ -43,7 +42,7 @@ impl PushOrder {
     }
 
     #[cold]
-    fn insert_between(&mut self, jobs: &Slab<Job>, index: u32, id: JobId) {
+    fn insert_between(&mut self, jobs: &Jobs, index: u32, id: JobId) {
         let Some(mut floor) = self.floor_of(id) else { return };
         if floor > id {
             // Below all that are there.
@@ -52,17 +51,17 @@ impl PushOrder {
             floor = id;
         }
         let Some(chunk) = self.chunks.get_mut(&floor) else { return };
-        let place = chunk.partition_point(|&other| jobs[other].id < id);
+        let place = chunk.partition_point(|&other| jobs.order_of(other) < id);
         chunk.insert(place, index);
         if chunk.len() > CHUNK_JOBS_MAX {
             let upper = chunk.split_off(CHUNK_JOBS_MAX / 2);
-            self.chunks.insert(jobs[upper[0]].id, upper);
+            self.chunks.insert(jobs.order_of(upper[0]), upper);
         }
     }
 
     /// Takes a job out, which must be in.
-    pub fn remove(&mut self, jobs: &Slab<Job>, index: u32) {
-        let found = self.chunks.range_mut(..=jobs[index].id).next_back();
+    pub fn remove(&mut self, jobs: &Jobs, index: u32) {
+        let found = self.chunks.range_mut(..=jobs.order_of(index)).next_back();
         // Comparing indices looks at no job, so a whole chunk is searched faster than halved.
         let place = |chunk: &Vec<u32>| chunk.iter().position(|&other| other == index);
         let found = found.and_then(|(&floor, chunk)| Some((floor, place(chunk)?, chunk)));
@@ -98,9 +97,9 @@ impl PushOrder {
     }
 
     /// How many jobs are behind one that is in, looking at no more than so many chunks; of more, how many there are at least.
-    pub fn count_behind(&self, jobs: &Slab<Job>, id: JobId, chunks_max: usize) -> u64 {
+    pub fn count_behind(&self, jobs: &Jobs, id: JobId, chunks_max: usize) -> u64 {
         let Some(floor) = self.floor_of(id) else { return 0 };
-        let place = self.chunks[&floor].partition_point(|&other| jobs[other].id <= id);
+        let place = self.chunks[&floor].partition_point(|&other| jobs.order_of(other) <= id);
         let later = self.chunks.range(floor..).take(chunks_max).map(|(_, chunk)| chunk.len());
         (later.sum::<usize>() - place) as u64
     }
@@ -113,12 +112,12 @@ impl PushOrder {
     /// The jobs behind `after`, in order; all of them if that is `None`.
     pub fn behind<'a>(
         &'a self,
-        jobs: &'a Slab<Job>,
+        jobs: &'a Jobs,
         after: Option<JobId>,
     ) -> impl Iterator<Item = u32> + 'a {
         let from = after.and_then(|id| Some((self.floor_of(id)?, id)));
         let place = from.map_or(0, |(floor, id)| {
-            self.chunks[&floor].partition_point(|&other| jobs[other].id <= id)
+            self.chunks[&floor].partition_point(|&other| jobs.order_of(other) <= id)
         });
         let chunks = self.chunks.range(from.map_or(JobId::default(), |(floor, _)| floor)..);
         chunks.flat_map(|(_, chunk)| chunk).copied().skip(place)
@@ -127,13 +126,13 @@ impl PushOrder {
     /// The jobs before `until`, the last one first; all of them if that is `None`.
     pub fn before<'a>(
         &'a self,
-        jobs: &'a Slab<Job>,
+        jobs: &'a Jobs,
         until: Option<JobId>,
     ) -> impl Iterator<Item = u32> + 'a {
         let to = until.and_then(|id| Some((self.floor_of(id)?, id)));
         let skip = to.map_or(0, |(floor, id)| {
             let chunk = &self.chunks[&floor];
-            chunk.len() - chunk.partition_point(|&other| jobs[other].id < id)
+            chunk.len() - chunk.partition_point(|&other| jobs.order_of(other) < id)
         });
         let chunks = self.chunks.range(..=to.map_or(JobId(u128::MAX), |(floor, _)| floor));
         chunks.rev().flat_map(|(_, chunk)| chunk.iter().rev()).copied().skip(skip)
@@ -156,6 +155,9 @@ impl PushOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collections::hash_key::HashKey;
+    use crate::collections::slab::NONE;
+    use crate::job::Job;
     use crate::job::id::Chance;
 
     /// Guards against a job that is listed twice, not at all or out of order, whatever came and went.
@@ -163,7 +165,7 @@ mod tests {
     fn the_push_order_is_a_sorted_list_of_what_is_in_it() {
         for seed in 0..30 {
             let mut chance = Chance::new(seed);
-            let mut jobs = Slab::new();
+            let mut jobs = Jobs::new(HashKey::new(1));
             let mut push_order = PushOrder::default();
             let mut model = BTreeMap::new();
             for step in 0..6000_u128 {
@@ -174,13 +176,13 @@ mod tests {
                 {
                     let index = model.remove(&id).unwrap_or_default();
                     push_order.remove(&jobs, index);
-                    jobs.remove(index);
+                    jobs.slab.remove(index);
                 } else {
                     // As in life, or as when recovery reads what was written again later.
                     let late = chance.draw().is_multiple_of(5);
                     let back = if late { u128::from(chance.draw() % 900) } else { 0 };
                     let id = JobId((step + 1000).saturating_sub(back) << 16 | step);
-                    let index = jobs.insert(Job { id, ..Job::default() });
+                    let index = jobs.slab.insert(Job { id, options: NONE, ..Job::default() });
                     push_order.insert(&jobs, index);
                     model.insert(id, index);
                 }

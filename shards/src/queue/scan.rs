@@ -1,10 +1,10 @@
 //! Pages of jobs by a cursor: from any place on, in both directions, at the cost of the jobs that are passed and no others.
-//! Changes nothing. A page of one queue goes by the order in which its jobs came; one of all queues goes by the places
+//! Changes nothing. A page of one queue goes by the order in which its jobs were made, as their clients say; one of all queues goes by the places
 //! that jobs have in memory, which no job leaves while it is there.
 
 use super::Queue;
 use super::listing::{States, Views};
-use crate::job::id::JobId;
+use crate::job::id::{ID_MS_MAX, JobId};
 use crate::job::{Job, State};
 use crate::shard::Shard;
 
@@ -19,9 +19,9 @@ pub struct Wanted {
     pub name: Option<Box<str>>,
     /// Of this group.
     pub group: Option<Box<str>>,
-    /// Pushed at this time or later.
+    /// Made at this time or later.
     pub from_ms: u64,
-    /// Pushed at this time or before.
+    /// Made at this time or before.
     pub to_ms: u64,
 }
 
@@ -47,7 +47,7 @@ pub enum Range {
         name: Box<str>,
         /// Whether the newest job comes first.
         newest_first: bool,
-        /// The last job that was looked at.
+        /// Where the last job that was looked at stands ([`crate::job::Jobs::order_of`]).
         after: Option<JobId>,
     },
     /// In all of them, from a place on.
@@ -71,6 +71,8 @@ pub struct Scan {
 pub struct Found {
     /// The job.
     pub id: JobId,
+    /// Where the job stands among those of its queue.
+    pub order: JobId,
     /// Its place in memory.
     pub place: u32,
 }
@@ -86,17 +88,11 @@ pub struct Slice {
     pub is_done: bool,
 }
 
-/// Milliseconds of an id are above these bits.
-const ID_TIME_SHIFT: u32 = 80;
-
-/// Times of ids end here.
-const ID_MS_MAX: u64 = (1 << 48) - 1;
-
 impl Wanted {
     /// The first id that is not before the span of time.
     fn first(&self) -> JobId {
         match self.from_ms {
-            from_ms @ 0..=ID_MS_MAX => JobId(u128::from(from_ms) << ID_TIME_SHIFT),
+            from_ms @ 0..=ID_MS_MAX => JobId::default().made_at(from_ms),
             _ => JobId(u128::MAX),
         }
     }
@@ -105,7 +101,7 @@ impl Wanted {
     fn end(&self) -> JobId {
         match self.to_ms {
             ID_MS_MAX.. => JobId(u128::MAX),
-            to_ms => JobId(u128::from(to_ms + 1) << ID_TIME_SHIFT),
+            to_ms => JobId::default().made_at(to_ms + 1),
         }
     }
 }
@@ -114,7 +110,7 @@ impl Scan {
     /// Goes on behind a job that was found.
     pub fn go_behind(&mut self, found: Found) {
         match &mut self.range {
-            Range::Queue { after, .. } => *after = Some(found.id),
+            Range::Queue { after, .. } => *after = Some(found.order),
             Range::All { next } => *next = found.place + 1,
         }
     }
@@ -161,7 +157,7 @@ impl Shard {
         let (first, end) = (wanted.first(), wanted.end());
         let (ahead, back) = if newest_first {
             let until = after.map_or(end, |after| after.min(end));
-            (None, Some(about.push_order.before(jobs, Some(until))))
+            (None, Some(about.push_order.before(&self.jobs, Some(until))))
         } else {
             let before_first = JobId(first.0.wrapping_sub(1));
             let from = if first.0 == 0 {
@@ -169,12 +165,12 @@ impl Shard {
             } else {
                 Some(after.map_or(before_first, |it| it.max(before_first)))
             };
-            (Some(about.push_order.behind(jobs, from)), None)
+            (Some(about.push_order.behind(&self.jobs, from)), None)
         };
         let mut slice = Slice::default();
         for place in ahead.into_iter().flatten().chain(back.into_iter().flatten()) {
-            let job = &jobs[place];
-            if job.id < first || job.id >= end {
+            let (job, order) = (&jobs[place], self.jobs.order_of(place));
+            if order < first || order >= end {
                 slice.is_done = true;
                 return slice;
             }
@@ -182,9 +178,9 @@ impl Shard {
                 return slice;
             }
             slice.looked += 1;
-            *after = Some(job.id);
+            *after = Some(order);
             if self.is_wanted(place, job, about, wanted) {
-                slice.found.push(Found { id: job.id, place });
+                slice.found.push(Found { id: job.id, order, place });
             }
         }
         slice.is_done = true;
@@ -211,9 +207,10 @@ impl Shard {
             }
             slice.looked += 1;
             let about = &self.queues[job.queue];
-            let is_in_time = job.id >= wanted.first() && job.id < wanted.end();
+            let order = self.jobs.order_of(place);
+            let is_in_time = order >= wanted.first() && order < wanted.end();
             if is_in_time && !about.detached && self.is_wanted(place, job, about, wanted) {
-                slice.found.push(Found { id: job.id, place });
+                slice.found.push(Found { id: job.id, order, place });
             }
         }
         slice

@@ -70,8 +70,7 @@ impl Filtered {
             name: filter.name.map(Into::into),
             group: filter.group.map(Into::into),
             from_ms: filter.from_ms.unwrap_or(0),
-            // Producers do not make it run for ever.
-            to_ms: filter.to_ms.unwrap_or(u64::MAX).min(newest.made_at_ms()),
+            to_ms: filter.to_ms.unwrap_or(u64::MAX),
         };
         let range = Range::Queue { name: queue.into(), newest_first: false, after: None };
         let path = filter.path.map(|path| (path, filter.value));

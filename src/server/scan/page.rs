@@ -57,7 +57,7 @@ impl JobScan {
     /// A job was looked at.
     pub fn passed(&mut self, found: Found) {
         match &mut self.resume {
-            Range::Queue { after, .. } => *after = Some(found.id),
+            Range::Queue { after, .. } => *after = Some(found.order),
             Range::All { next } => *next = found.place + 1,
         }
     }
