@@ -17,8 +17,19 @@ pub fn payload(name: &str, argument: &str) -> Result<Vec<u8>, Failure> {
     payload_or(name, argument, None)
 }
 
+/// As [`payload`], of a result: what is no text or no number in it is mended, as the server does it.
+pub fn outcome(argument: &str) -> Result<Vec<u8>, Failure> {
+    let text = text_of("result", argument, None)?;
+    encoded("result", json::mended(&text).as_deref().unwrap_or(&text))
+}
+
 /// As [`payload`], with a text in place of standard input that holds nothing.
 fn payload_or(name: &str, argument: &str, nothing: Option<&str>) -> Result<Vec<u8>, Failure> {
+    encoded(name, &text_of(name, argument, nothing)?)
+}
+
+/// The JSON text itself, which is not empty.
+fn text_of(name: &str, argument: &str, nothing: Option<&str>) -> Result<Vec<u8>, Failure> {
     let text = match argument.strip_prefix('@') {
         None if argument == "-" => {
             let text = read_stdin(name)?;
@@ -37,7 +48,11 @@ fn payload_or(name: &str, argument: &str, nothing: Option<&str>) -> Result<Vec<u
         let what = if name == "data" { "payload" } else { name };
         return Err(Failure::Usage(format!("no {what}: give JSON, @file, or null")));
     }
-    encode(&text).map_err(|reason| {
+    Ok(text)
+}
+
+fn encoded(name: &str, text: &[u8]) -> Result<Vec<u8>, Failure> {
+    encode(text).map_err(|reason| {
         Failure::Usage(format!(
             "{name} is not JSON ({reason}): a text needs quotes of its own, as '\"hello\"'; a file \
              is @name, standard input is -"

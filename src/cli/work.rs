@@ -39,7 +39,7 @@ pub struct Ack {
     /// Id of the active job
     id: String,
     /// Its result: JSON, @file, or - for standard input
-    #[arg(long, allow_negative_numbers = true, value_name = "JSON")]
+    #[arg(long, allow_negative_numbers = true, value_name = "JSON", value_parser = any_text())]
     result: Option<String>,
     /// Lock token from the pull
     #[arg(long, value_name = "TOKEN")]
@@ -135,7 +135,7 @@ pub fn on_active(
 
 /// Completes a job.
 pub fn ack(context: &mut Context, ack: &Ack) -> Result<(), Failure> {
-    let result = ack.result.as_deref().map(|it| input::payload("result", it)).transpose()?;
+    let result = ack.result.as_deref().map(input::outcome).transpose()?;
     let request = Request::on_job(Op::Ack, &ack.id).with(|fields| {
         fields.text_if("token", ack.lock_token.as_deref());
         if let Some(result) = &result {

@@ -156,7 +156,7 @@ fn odd_texts_on_the_command_line_are_texts() {
         let (job, token) = tcp.pull_owned(&queue, 60_000);
         assert_eq!([&job["data"], &job["name"], &job["tags"][0]], [text; 3]);
         let id = job["id"].as_str().unwrap();
-        tool.ok(&["job", "log", id, text]);
+        tool.ok(&["job", "log", id, "--", text]);
         assert_eq!(tcp.ok("GetLogs", json!({"id": id}))["data"]["logs"][0]["message"], text);
         tool.ok(&["job", "progress", id, "5", "--message", text]);
         assert_eq!(tcp.ok("GetProgress", json!({"id": id}))["message"], text);

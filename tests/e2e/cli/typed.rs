@@ -294,6 +294,13 @@ fn a_report_that_is_no_text_is_taken_with_marks_in_place_of_what_is_none() {
     let job = client.ok("GetJob", json!({"id": id}))["job"].clone();
     let marked = json!("half \u{fffd}");
     assert_eq!((&logs[0]["message"], &job["failedReason"]), (&marked, &marked));
+    let id = push(&tool, &queue, "1");
+    let token = tool.json(&["pull", &queue])["token"].as_str().unwrap().to_owned();
+    run(
+        &["ack", &id, "--lock-token", &token, "--result"],
+        OsStr::from_bytes(b"[\"half \xff\", NaN]"),
+    );
+    assert_eq!(client.ok("GetResult", json!({"id": id}))["result"], json!([marked, null]));
 }
 
 #[test]
