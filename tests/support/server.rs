@@ -334,6 +334,11 @@ impl Server {
         self.dir.path().join("server.log")
     }
 
+    /// Whether the program has said something since its last launch: it hears signals from then on.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.output().len() > self.said_before
+    }
+
     /// That it has said so, which is the last line of a start, and answers. It is not ready on a
     /// full disk, and yet it serves.
     pub(crate) fn serves(&self) -> bool {
