@@ -187,7 +187,9 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
         Step::Delayed { .. } => (open, State::Delayed),
         Step::Pulled => (open, State::Active),
         Step::Completed { .. } => (before == Some(State::Active), State::Completed),
-        Step::Failed { .. } => (before.is_some_and(|it| it != State::Failed), State::Failed),
+        Step::Failed { .. } => {
+            (before.or(ended).is_some_and(|it| it != State::Failed), State::Failed)
+        }
         // Of a failed attempt, `failed` came before.
         Step::Retried { prev } => (before.or(ended) == Some(prev), State::Waiting),
         Step::Progress(_) => (before == Some(State::Active), State::Active),

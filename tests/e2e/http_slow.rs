@@ -33,7 +33,7 @@ fn impatient_with_a_large_job() -> (Server, String) {
 
 const LARGE_BYTES: usize = 8 << 20;
 
-pub(crate) fn resident_kb(server: &Server) -> u64 {
+fn resident_kb(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
