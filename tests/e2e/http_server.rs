@@ -318,8 +318,8 @@ fn what_jobs_took_is_given_back_when_they_are_gone() {
 fn what_a_peak_has_left_is_no_longer_resident_without_being_asked_for() {
     let server = Start::new().env("SHARDS", 1).memory().start();
     let mut tcp = server.client();
-    for batch in 0..200 {
-        let key = |n| format!("{batch}-{n}-{}", "x".repeat(400));
+    for batch in 0..250 {
+        let key = |n| format!("{batch}-{n}-{}", "x".repeat(240));
         let jobs: Vec<Value> = (0..1000)
             .map(|n| json!({"data": n, "uniqueKey": key(n), "delay": 3_600_000}))
             .collect();

@@ -364,7 +364,7 @@ fn a_secret_is_neither_listed_nor_logged() {
 
 #[test]
 fn a_receiver_that_fails_twice_gets_it_three_times() {
-    let server = start().start();
+    let server = start().env("WEBHOOK_CONCURRENCY", 1).start();
     let receiver = Receiver::start(|before, _| Habit::Status(if before < 2 { 500 } else { 200 }));
     let mut client = server.client();
     let id = add(&mut client, &receiver.url(), &["job.waiting"]);

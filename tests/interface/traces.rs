@@ -176,7 +176,9 @@ fn the_trace_of_a_batch_or_a_flow_is_that_of_its_jobs_that_name_none() {
 
 #[test]
 fn webhooks_of_a_job_are_in_its_trace() {
-    let server = Start::new().env("WEBHOOK_ALLOW_PRIVATE", "true").start();
+    let start = Start::new().env("WEBHOOK_ALLOW_PRIVATE", "true");
+    // One after the other, whichever job they are about.
+    let server = start.env("WEBHOOK_CONCURRENCY", 1).start();
     let mut client = server.client();
     let receiver = Receiver::always(Habit::Status(200));
     let webhook = json!({"url": receiver.url(), "events": ["job.pushed", "job.completed"]});
