@@ -1,6 +1,8 @@
 //! Texts that people and programs really send: with a dash in front, with nothing but blanks, with characters of four bytes,
 //! of control, or that mean something elsewhere. The fear: one surface that takes such a text for something else.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::support::stream::WebSocket;
@@ -37,7 +39,10 @@ enum Surface {
 
 /// A text as a segment of a path.
 fn segment(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    text.bytes().fold(String::new(), |mut path, byte| {
+        write!(path, "%{byte:02X}").unwrap();
+        path
+    })
 }
 
 impl Surface {
