@@ -59,9 +59,13 @@ pub fn since_ms(job: &Job) -> u64 {
     match &job.state {
         State::Active(lease) => lease.started_at_ms,
         State::Completed { at_ms, .. } | State::Failed { at_ms, .. } => *at_ms,
-        // As old as its client says.
-        _ => job.extras.made_at_ms.unwrap_or_else(|| job.id.made_at_ms()),
+        _ => made_at_ms(job),
     }
+}
+
+/// When a job was made, as its client says if he says so.
+fn made_at_ms(job: &Job) -> u64 {
+    job.extras.made_at_ms.unwrap_or_else(|| job.id.made_at_ms())
 }
 
 /// What became of a job that a long command has taken.
@@ -286,9 +290,11 @@ impl Model {
         self.must(Check::BulkOperation, fits, || format!("{bulk_operation:?}\n  takes {job:?}"));
         match taken {
             Taken::Revived => self.check_order_of_revival(at, bulk_operation, job),
-            // Oldest first.
+            // Oldest first, by the time when each was made.
             Taken::Promoted => {
-                let older = bulk_operation.must.range(..id).next();
+                let made = |job: &Job| (made_at_ms(job), job.id);
+                let left = bulk_operation.must.iter().filter_map(|id| self.jobs.get(id));
+                let older = left.map(made).min().filter(|&older| older < made(job));
                 self.must(Check::Order, older.is_none(), || {
                     format!("{bulk_operation:?}\n  takes {job:?} before {older:?}")
                 });
