@@ -144,7 +144,8 @@ fn what_a_failed_child_leaves_to_its_parent_keeps_nobody_else_waiting() {
     assert_eq!(reason(&bed, other), format!("Dependency removed: {child}"));
     assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().unreported), (0, 1));
     let parent = with_child(&mut bed, child);
-    let watch = Notice { news: News::WatchChild, dependent: parent, dependency: child };
+    let watch =
+        Notice { news: News::WatchChild { since_ms: 0 }, dependent: parent, dependency: child };
     bed.run(0, &Command::Notice(watch));
     let report = bed.effects.reports[0].clone();
     assert_eq!(report.end, End::Failed(Policy::Ignore), "all is still there to be told");
