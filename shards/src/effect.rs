@@ -68,7 +68,7 @@ pub enum KnownAs {
 pub enum Ending {
     /// It was completed; the payload of this record is its result.
     Completed(LogRef),
-    /// It went to the dead-letter queue; the payload of this record says why.
+    /// It went to the dead-letter queue; the payload of this record says why. No record: it went with its failure.
     Failed(LogRef),
     /// It was removed.
     Removed,

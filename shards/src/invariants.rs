@@ -282,7 +282,8 @@ impl Shard {
             let job = &self.jobs.slab[index];
             let unmet = self.jobs.options_of(index).map_or(0, |has| has.unmet.len());
             let freed = unmet > 0 && !self.is_blocked(index);
-            if (job.state == State::WaitingChildren) != (unmet > 0) && !freed {
+            let kept = freed || job.state.is_end();
+            if (job.state == State::WaitingChildren) != (unmet > 0) && !kept {
                 return Err(format!("{:x} is {:?} with {unmet} unmet", job.id.0, job.state));
             }
         }

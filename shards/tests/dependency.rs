@@ -4,12 +4,13 @@
 use crate::support::{Bed, START_MS};
 use corq_shards::command::{Clean, Command};
 use corq_shards::dependency::{News, Notice, Standing, Unmet};
-use corq_shards::effect::Reply;
+use corq_shards::effect::{Ending, Reply};
 use corq_shards::family::{End, NewFamily, Policy};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
+use corq_shards::log_record::location::LogRef;
 use corq_shards::query::LOOKS_PER_STEP;
 
 fn unmet(on: &[JobId]) -> Vec<u8> {
@@ -144,7 +145,8 @@ fn what_a_failed_child_leaves_to_its_parent_keeps_nobody_else_waiting() {
     assert_eq!(reason(&bed, other), format!("Dependency removed: {child}"));
     assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().unreported), (0, 1));
     let parent = with_child(&mut bed, child);
-    let watch = Notice { news: News::WatchChild, dependent: parent, dependency: child };
+    let watch =
+        Notice { news: News::WatchChild { since_ms: 0 }, dependent: parent, dependency: child };
     bed.run(0, &Command::Notice(watch));
     let report = bed.effects.reports[0].clone();
     assert_eq!(report.end, End::Failed(Policy::Ignore), "all is still there to be told");
@@ -214,6 +216,29 @@ fn the_reason_names_a_dependency_as_its_client_did_even_after_a_restart() {
     bed.effects.notices = bed.shard.watches_to_renew().collect();
     bed.carry_notices();
     assert_eq!(reason(&bed, whole), "Dependency removed: my part");
+}
+
+#[test]
+fn a_job_that_went_with_its_end_is_known_by_how_it_ended() {
+    let mut bed = Bed::new();
+    let job = NewJob { max_attempts: 1, remove_on_fail: true, ..NewJob::default() };
+    let failed = bed.push("part", job.clone());
+    let (_, token) = bed.pull(1, "part", 1)[0];
+    bed.fail(failed, Some(token)).unwrap();
+    let completed = bed.push("part", NewJob { remove_on_complete: true, ..NewJob::default() });
+    finish(&mut bed, "part");
+    let purged = bed.push("part", job);
+    bed.run(1, &Command::Drain { queue: "part" });
+    let ends = [failed, completed, purged].map(|job| {
+        assert_eq!(bed.state(job), None);
+        let told = bed.ask(1, &Command::AwaitEnd { job, timeout_ms: 1000 });
+        assert_eq!(matches!(told, Some(Reply::Ended(_))), job != purged, "{told:?}");
+        bed.shard.remembered_end(job)
+    });
+    let none = LogRef::default();
+    assert_eq!(ends, [Some(Ending::Failed(none)), Some(Ending::Completed(none)), None]);
+    // A job that failed is no dependency that was met.
+    assert_eq!(bed.shard.standing(failed), Standing::Unknown);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod repeat;
 mod replay;
 mod reshard;
 mod retention;
+mod retried_flow;
 mod rules;
 mod scan;
 mod schedule;

@@ -193,6 +193,11 @@ impl Options {
         Dedup { ttl: self.dedup_ttl, extend, replace }.write(fields);
     }
 
+    /// Whether the job waits for others.
+    pub fn has_dependencies(&self) -> bool {
+        !(self.depends_on.is_empty() && self.children.is_empty())
+    }
+
     /// Children are jobs that it depends on, too.
     fn write_family(&self, fields: &mut Fields) {
         let waits_for: Vec<String> =

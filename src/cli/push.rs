@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::client::Client;
 use super::context::Context;
-use super::failure::Failure;
+use super::failure::{Failure, complain};
 use super::input;
 use super::job_options::{Options, Repeat};
 use super::request::{Fields, Request};
@@ -46,5 +47,28 @@ pub fn run(context: &mut Context, push: &Push) -> Result<(), Failure> {
         fields.raw("data", &data);
         push.write_options(fields);
     });
-    context.ask(request, |out, reply| out.line(reply.get("id").text().unwrap_or_default()))
+    let mut client = context.client()?;
+    let reply = client.call(request)?;
+    context.show(&reply, |out, reply| out.line(reply.get("id").text().unwrap_or_default()))?;
+    match reply.value().get("id").text().filter(|_| push.options.has_dependencies()) {
+        Some(id) => tell_of_dead(&mut client, id),
+        None => Ok(()),
+    }
+}
+
+/// A dependency in the dead-letter queue is accepted, since it may be retried, and keeps its job waiting until then.
+fn tell_of_dead(client: &mut Client, id: &str) -> Result<(), Failure> {
+    let told = client.call(Request::on_job(Op::Explain, id))?;
+    let reasons = told.value().get("data").get("reasons");
+    let waits = reasons.items().find(|why| why.get("code").text() == Some("dependencies"));
+    let jobs = waits.into_iter().flat_map(|waits| waits.get("jobs").items());
+    let dead = jobs.filter(|job| job.get("state").text() == Some("failed"));
+    let dead: Vec<&str> = dead.filter_map(|job| job.get("id").text()).collect();
+    if !dead.is_empty() {
+        complain(&format!(
+            "{id} depends on {}, in the dead-letter queue, and waits until that is retried and completed",
+            dead.join(", ")
+        ));
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::client::Client;
 use super::context::Context;
 use super::failure::Failure;
 use super::input;
@@ -73,7 +74,12 @@ pub fn pull(context: &mut Context, pull: &Pull) -> Result<(), Failure> {
         fields.integer_if("lockTtl", pull.lock_ttl);
         fields.flag_if("detach", true);
     });
-    let reply = context.client()?.call(request)?;
+    let mut client = context.client()?;
+    let reply = client.call(request)?;
+    let none = reply.refusal().is_none()
+        && reply.value().get("job").is_nil()
+        && reply.value().get("jobs").items().next().is_none();
+    let why = if none && !context.target.json { why_none(&mut client, &pull.queue)? } else { None };
     context.show(&reply, |out, reply| {
         let mut some = false;
         let one = (reply.get("job"), reply.get("token"));
@@ -88,18 +94,42 @@ pub fn pull(context: &mut Context, pull: &Pull) -> Result<(), Failure> {
         if some || pull.timeout.is_some() {
             return Ok(());
         }
-        out.line(&format!("no job waits in {}", pull.queue))
+        out.line(&match &why {
+            Some(why) => format!("no job can be taken from {}: {why}", pull.queue),
+            None => format!("no job waits in {}", pull.queue),
+        })
     })?;
-    let reply = reply.value();
-    let none = reply.get("job").is_nil() && reply.get("jobs").items().next().is_none();
-    match pull.timeout.filter(|_| none) {
-        None => Ok(()),
-        Some(timeout) => Err(Failure::Failed(format!(
-            "no job came to {} within {}",
-            pull.queue,
-            words::duration(timeout)
-        ))),
+    let Some(timeout) = pull.timeout.filter(|_| none) else { return Ok(()) };
+    let mut text = format!("no job came to {} within {}", pull.queue, words::duration(timeout));
+    if let Some(why) = why {
+        text.push_str(": ");
+        text.push_str(&why);
     }
+    Err(Failure::Failed(text))
+}
+
+/// Why a queue gives no job, if it is paused or jobs wait in it: what is in the way of the oldest of those. The answer to a
+/// pull is the same in any case.
+fn why_none(client: &mut Client, queue: &str) -> Result<Option<String>, Failure> {
+    let paused = client.call(Request::on_queue(Op::IsPaused, queue))?;
+    if paused.value().get("paused").is_true() {
+        return Ok(Some("the queue is paused".to_owned()));
+    }
+    let oldest = client.call(Request::on_queue(Op::GetJobs, queue).with(|fields| {
+        fields.text("state", "waiting");
+        fields.integer("limit", 1);
+    }))?;
+    let oldest = oldest.value().get("jobs").items().next();
+    let Some(id) = oldest.and_then(|job| job.get("id").text()) else { return Ok(None) };
+    let told = client.call(Request::on_job(Op::Explain, id))?;
+    let reasons = told.value().get("data").get("reasons");
+    let holds = |reason: &Value<'_>| {
+        let code = reason.get("code").text();
+        !matches!(code, Some("next" | "jobs_before" | "no_worker" | "ttl"))
+    };
+    let texts = reasons.items().filter(holds).filter_map(|reason| reason.get("text").text());
+    let texts: Vec<&str> = texts.collect();
+    Ok((!texts.is_empty()).then(|| texts.join(", and ")))
 }
 
 fn delivered(out: &mut Output, job: Value<'_>, token: Value<'_>) -> io::Result<()> {

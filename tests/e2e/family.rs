@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::stream::WebSocket;
-use crate::support::{Client, Server, Start, until};
+use crate::support::{Client, Http, Server, Start, until};
 
 const SHARDS: [u32; 2] = [1, 2];
 
@@ -352,5 +352,69 @@ fn a_running_parent_waits_for_children_it_made() {
         assert_eq!(values(&mut client, "parent"), json!({"part-1:made": "made"}));
         let text = client.refused("MoveToWaitingChildren", json!({"id": "parent"}));
         assert_eq!(text, "Job not found or not active");
+    });
+}
+
+/// The ways to try all that failed in a queue again.
+fn retry(server: &Server, client: &mut Client, way: usize, queue: &str, id: &str) {
+    match way {
+        0 => drop(client.ok("RetryDlq", json!({"queue": queue, "jobId": id}))),
+        1 => drop(client.ok("RetryDlq", json!({"queue": queue}))),
+        2 => drop(client.ok("RetryDlq", json!({"queue": queue, "filter": {"limit": 10}}))),
+        3 => drop(client.ok("Bulk", json!({"action": "retry", "ids": [id]}))),
+        4 => {
+            let path = format!("/queues/{queue}/dlq/{id}/retry");
+            Http::connect(server.http).post(&path, json!({})).expect(200);
+        }
+        _ => drop(client.ok("MoveToWait", json!({"id": id}))),
+    }
+    // A task on many jobs goes on after its answer.
+    until("the retry", || (client.state(id) != "failed").then_some(()));
+}
+
+#[test]
+fn a_retried_flow_runs_in_order() {
+    on_shards(|server| {
+        for way in 0..6 {
+            // Whether the parent is retried before the child, after it, or when that is done.
+            for order in 0..3 {
+                let mut client = server.client();
+                let options = json!({"failParentOnFailure": true, "removeOnComplete": way == 0});
+                let children = [child(&mut client, 1, &options), child(&mut client, 2, &json!({}))];
+                let parent = parent(&mut client, &children);
+                fail(&mut client, &part(1), "broken");
+                state_becomes(&mut client, &parent, "failed");
+                complete(&mut client, &part(2), 2);
+                if order == 0 {
+                    retry(server, &mut client, way, "whole", &parent);
+                    assert_eq!(client.state(&parent), "waiting-children", "{way}");
+                }
+                retry(server, &mut client, way, &part(1), "child-1");
+                if order == 1 {
+                    retry(server, &mut client, way, "whole", &parent);
+                    assert_eq!(client.state(&parent), "waiting-children", "{way}");
+                }
+                if way == 1 {
+                    server.kill();
+                    server.start();
+                    client = server.client();
+                    assert_eq!(client.state(&parent) == "waiting-children", order < 2);
+                }
+                complete(&mut client, &part(1), 1);
+                if order == 2 {
+                    retry(server, &mut client, way, "whole", &parent);
+                }
+                state_becomes(&mut client, &parent, "waiting");
+                let all = json!({"part-1:child-1": 1, "part-2:child-2": 2});
+                assert_eq!(values(&mut client, &parent), all, "{way}, {order}");
+                complete(&mut client, "whole", json!(null));
+                for queue in ["whole", "part-1", "part-2"] {
+                    client.ok("Obliterate", json!({"queue": queue}));
+                }
+                for id in ["parent", "child-1", "child-2"] {
+                    state_becomes(&mut client, id, "unknown");
+                }
+            }
+        }
     });
 }

@@ -86,6 +86,28 @@ fn a_wait_for_a_job_that_went_on_completion_says_that_it_was_completed() {
 }
 
 #[test]
+fn a_wait_for_a_job_that_went_on_failure_says_that_it_failed() {
+    let (mut client, queue) = (client(), queue("wait-late-failed"));
+    let own = format!("own-{queue}");
+    for options in [
+        json!({"removeOnFail": true, "maxAttempts": 1}),
+        json!({"removeOnFail": true, "maxAttempts": 1, "jobId": own}),
+    ] {
+        let id = client.push_with(&queue, 1, options);
+        client.pull(&queue);
+        client.ok("FAIL", json!({"id": id, "error": "broken"}));
+        assert_eq!(client.state(&id), "unknown");
+        let reply = client.ok("WaitJob", json!({"id": id, "timeout": 600_000}));
+        let expected = (&json!(false), &json!("failed"), &json!("Job failed and was removed"));
+        assert_eq!((&reply["completed"], &reply["state"], &reply["error"]), expected, "{reply}");
+    }
+    let cancelled = client.push_with(&queue, 1, json!({"removeOnFail": true}));
+    client.ok("Cancel", json!({"id": cancelled}));
+    let wait = json!({"id": cancelled, "timeout": 0});
+    assert_eq!(client.refused("WaitJob", wait), "Job not found");
+}
+
+#[test]
 fn a_wait_is_one_of_the_fifty_and_its_end_makes_room() {
     let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait-fifty"));
     let id = client.push(&queue, 1);

@@ -197,6 +197,27 @@ fn explain_names_the_jobs_that_a_job_waits_for_with_their_states_on_any_shard() 
 }
 
 #[test]
+fn explain_says_which_dependencies_are_in_the_dead_letter_queue() {
+    let server = Start::new().env("SHARDS", 2).start();
+    let mut c = server.client();
+    let parts: Vec<String> =
+        (0..4).map(|n| c.push_with(&format!("part-{n}"), 1, json!({"maxAttempts": 1}))).collect();
+    let whole = c.push_with("whole", 1, json!({"dependsOn": parts}));
+    assert_eq!(reason(&mut c, &whole, "dependencies")["text"], "it waits for 4 other jobs");
+    for n in [1, 2] {
+        c.pull(&format!("part-{n}"));
+        c.ok("FAIL", json!({"id": parts[n], "error": "no"}));
+        let text = reason(&mut c, &whole, "dependencies")["text"].as_str().unwrap().to_owned();
+        let more = if n == 1 { "" } else { ", and 1 more there" };
+        let dead = parts[1..=n].iter().map(|id| format!("job {id}"));
+        let expected = dead.map(|job| {
+            format!("it waits for 4 other jobs, and depends on {job}, which is in the dead-letter queue{more}")
+        });
+        assert!(expected.clone().any(|expected| expected == text), "{text}");
+    }
+}
+
+#[test]
 fn explain_counts_the_jobs_before_one_and_estimates_its_start_from_what_the_queue_did() {
     let (mut c, q) = (client(), queue("explain-before"));
     let ids: Vec<String> = (0..30).map(|n| c.push(&q, n)).collect();

@@ -380,12 +380,16 @@ impl Model {
         let job = self.change(id);
         (job.attempts, job.stalls, job.run_at_ms) = (0, 0, now_ms);
         job.redelivered = 0;
-        job.unmet.clear();
-        (job.state, job.met) = (State::Waiting, false);
+        job.met = false;
+        let waits = job.wait_again(now_ms);
         (job.notes.progress, job.notes.message) = (0.0, None);
         let queue = job.queue_name().to_owned();
         self.revived.insert(queue);
-        self.fresh.insert(id, Some(0));
+        if waits {
+            self.note_event(id, EventStep::WaitingChildren);
+        } else {
+            self.fresh.insert(id, Some(0));
+        }
     }
 
     /// Long commands that are answered have done all they were given.

@@ -140,6 +140,7 @@ impl Job {
             }
         };
         self.expires_at_ms = self.life_after(back, until_ms);
+        self.family.retried_at_ms = self.family.retried_at_ms.min(to_ms);
         if let Some(dedup) = &mut self.extras.dedup {
             let until_ms = back.judged(self.id, dedup.until_ms);
             dedup.until_ms = until_ms.min(to_ms + dedup.ttl_ms).min(dedup.until_ms);

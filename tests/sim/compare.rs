@@ -10,8 +10,6 @@ use corq_shards::job::id::JobId;
 use corq_shards::query::JobView;
 use std::collections::{BTreeMap, BTreeSet};
 
-static NOBODY: BTreeSet<JobId> = BTreeSet::new();
-
 impl Model {
     /// Every job, every count and every waiting pull of `shard` is what it should be.
     pub fn compare(&self, now_ms: u64, shard: &mut Shard) {
@@ -129,7 +127,7 @@ impl Model {
         let options = view.options;
         let unmet: BTreeSet<JobId> =
             options.into_iter().flat_map(|has| has.unmet.iter()).map(|one| one.id).collect();
-        let expected = if job.is_live() { &job.unmet } else { &NOBODY };
+        let expected = &job.unmet;
         self.must(Check::Dependency, unmet == *expected, || {
             format!("{job:?}\n  waits for {unmet:?}")
         });

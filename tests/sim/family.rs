@@ -97,8 +97,10 @@ pub struct FamilyModel {
     pub policy: Option<Policy>,
     /// Those of [`Job::unmet`] that are its children.
     pub children: BTreeSet<JobId>,
-    /// A child's failure has let it go on.
+    /// A child's failure has let it go on, or it has ended.
     pub freed: bool,
+    /// Since when it runs again and waits for its children anew, or 0.
+    pub retried_at_ms: u64,
     /// How children ended, and with what.
     pub ends: BTreeMap<JobId, (How, Vec<u8>)>,
     /// Its parent had no use for it.
@@ -148,6 +150,35 @@ impl Job {
         self.state = State::WaitingChildren;
     }
 
+    /// Whether the end of another one is of use to it.
+    pub fn cares_for(&self, other: JobId) -> bool {
+        self.state != State::Gone && self.unmet.contains(&other)
+    }
+
+    /// Ends what it waits for, but for children that it waits for again if it is to run again.
+    pub fn keep_children(&mut self) {
+        self.unmet.clone_from(&self.family.children);
+        self.family.freed |= !self.unmet.is_empty();
+    }
+
+    /// Has it run again, after its children. Says whether there are any.
+    pub fn wait_again(&mut self, now_ms: u64) -> bool {
+        let waits = !self.unmet.is_empty();
+        self.family.freed = false;
+        self.family.retried_at_ms = if waits { now_ms } else { 0 };
+        self.state = if waits { State::WaitingChildren } else { State::Waiting };
+        waits
+    }
+
+    /// Whether it has failed, and a parent that waits since then hears of that.
+    pub fn tells_failure(&self, since_ms: u64) -> bool {
+        match (&self.state, self.family.policy) {
+            (State::Failed { at_ms, .. }, Some(Policy::Fail)) => *at_ms > since_ms,
+            (State::Failed { .. }, policy) => policy.is_some(),
+            _ => false,
+        }
+    }
+
     /// It waits for one less.
     pub fn meet(&mut self, dependency: JobId, now_ms: u64) {
         self.unmet.remove(&dependency);
@@ -163,16 +194,16 @@ impl Model {
     /// A notice about another shard's job arrives.
     pub fn take_news(&mut self, at: &Moment<'_>, news: News, dependent: JobId, dependency: JobId) {
         let job = self.jobs.get(&dependent);
-        let waits = job.filter(|job| job.is_live() && job.unmet.contains(&dependency));
-        let Some(state) = waits.map(|job| job.state.clone()) else { return };
+        let Some(job) = job.filter(|job| job.cares_for(dependency)) else { return };
+        let (state, is_retried) = (job.state.clone(), job.family.retried_at_ms > 0);
         let met = |record: &Record<'_>| match record {
             Record::Met { id, dependency: one, .. } => (*id, *one) == (dependent, dependency),
             Record::ChildEnded(end) => (end.parent, end.child) == (dependent, dependency),
             _ => false,
         };
         match news {
-            News::Watch | News::WatchChild | News::Unwatch | News::UnwatchChild => {}
-            News::Removed if state == State::WaitingChildren => {
+            News::Watch | News::WatchChild { .. } | News::Unwatch | News::UnwatchChild => {}
+            News::Removed if state == State::WaitingChildren && !is_retried => {
                 self.fail_parent(at, dependent, "Dependency removed: ");
             }
             News::Removed | News::Completed => {
@@ -189,11 +220,13 @@ impl Model {
     /// A parent learns how a child ended.
     pub fn take_report(&mut self, at: &Moment<'_>, report: &Report, value: &[u8]) {
         let &Report { parent, child, end, .. } = report;
-        let job = self.jobs.get(&parent);
-        let waits = job.filter(|job| job.is_live() && job.unmet.contains(&child));
-        let Some(state) = waits.map(|job| job.state.clone()) else { return };
+        let job = self.jobs.get(&parent).filter(|job| job.cares_for(child));
+        let Some((state, is_live)) = job.map(|job| (job.state.clone(), job.is_live())) else {
+            return;
+        };
         let how = match end {
             End::Completed => How::Completed,
+            End::Failed(Policy::Fail) if !is_live => return,
             End::Failed(Policy::Fail) if !matches!(state, State::Active(_)) => {
                 self.fail_parent(at, parent, "Child job ");
                 return;
@@ -257,7 +290,9 @@ impl Model {
         let known = job.family.ends.iter().map(|(&child, &(how, _))| (child, how));
         let same = family.parent.as_deref() == job.family.parent.as_deref()
             && family.policy == job.family.policy
-            && family.freed == job.family.freed
+            && family.retried_at_ms == job.family.retried_at_ms
+            // A crash may have come before the last of the records that say how it left its end.
+            && (family.freed == job.family.freed || view.job.state.is_end())
             && ends == known.collect();
         self.must(Check::Family, same, || format!("{job:?}\n  has {family:?}"));
     }

@@ -114,6 +114,7 @@ impl Model {
             return;
         }
         job.state = State::Completed { at_ms: now_ms, place };
+        job.keep_children();
         if job.series.is_some_and(|series| series.continued) {
             // The next run has it.
             job.custom_id = None;
@@ -185,6 +186,7 @@ impl Model {
         let job = self.change(id);
         job.attempts += 1;
         job.stalls += u8::from(stalled);
+        job.keep_children();
         let listed = State::Failed { at_ms: now_ms, cause };
         job.state = if job.remove_on_fail { State::Gone } else { listed };
         job.family.failed_and_gone = job.remove_on_fail;
@@ -202,6 +204,7 @@ impl Model {
         self.ends.insert(id, End::Failed);
         self.ever_failed.insert(id);
         let job = self.change(id);
+        job.keep_children();
         let listed = State::Failed { at_ms: now_ms, cause: Cause::Unknown };
         job.state = if job.remove_on_fail { State::Gone } else { listed };
         job.family.failed_and_gone = job.remove_on_fail;

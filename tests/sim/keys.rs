@@ -127,16 +127,19 @@ impl Model {
     pub fn note_watch(&mut self, at: &Moment<'_>, notice: Notice) {
         let Notice { news, dependent, dependency } = notice;
         match news {
-            News::Watch | News::WatchChild => {
+            News::Watch | News::WatchChild { .. } => {
                 let known = at.shard.find(dependency).is_some();
                 let ended = self.jobs.get(&dependency).is_none_or(|job| match job.state {
                     State::Completed { .. } | State::Gone => true,
-                    State::Failed { .. } => news == News::WatchChild && job.family.policy.is_some(),
+                    State::Failed { .. } => match news {
+                        News::WatchChild { since_ms } => job.tells_failure(since_ms),
+                        _ => false,
+                    },
                     _ => false,
                 });
                 if known && !ended {
                     let parent = self.watches.entry((dependent, dependency)).or_default();
-                    *parent |= news == News::WatchChild;
+                    *parent |= matches!(news, News::WatchChild { .. });
                 }
             }
             News::Unwatch | News::UnwatchChild => {

@@ -84,9 +84,10 @@ impl World {
         let owner = &self.nodes[self.shard_of_job(notice.dependency)].model;
         let dependency = owner.jobs.get(&notice.dependency);
         let (id, true_news) = match notice.news {
-            Tidings::Watch | Tidings::WatchChild | Tidings::Unwatch | Tidings::UnwatchChild => {
-                (notice.dependency, true)
-            }
+            Tidings::Watch
+            | Tidings::WatchChild { .. }
+            | Tidings::Unwatch
+            | Tidings::UnwatchChild => (notice.dependency, true),
             Tidings::Completed => {
                 (notice.dependent, owner.ever_completed.contains(&notice.dependency))
             }
@@ -124,21 +125,19 @@ impl World {
         }
         let mut watches = vec![0; self.nodes.len()];
         let jobs = self.nodes.iter().flat_map(|node| node.model.jobs.values());
-        for job in jobs.filter(|job| job.is_live()) {
+        for job in jobs.filter(|job| job.state != State::Gone) {
             for &id in &job.unmet {
                 let shard = self.shard_of_job(id);
-                watches[shard] += 1;
                 let dependency = self.nodes[shard].model.jobs.get(&id);
                 let open = dependency.is_some_and(|other| !other.met && other.state != State::Gone);
                 let is_child = job.family.children.contains(&id);
                 let check = if is_child { Check::Family } else { Check::Dependency };
                 // What its failure means, it has said.
-                let silent = !is_child
-                    || dependency.is_none_or(|other| {
-                        other.family.policy.is_none()
-                            || !matches!(other.state, State::Failed { .. })
-                    });
-                self.checks.must(check, open && silent, || {
+                let since_ms = job.family.retried_at_ms;
+                let silent =
+                    !is_child || dependency.is_none_or(|other| !other.tells_failure(since_ms));
+                watches[shard] += usize::from(open);
+                self.checks.must(check, open && silent || !job.is_live(), || {
                     format!("{job:?}\n  waits in vain for {dependency:?}")
                 });
             }

@@ -163,7 +163,7 @@ impl Model {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.redelivered = before + 1;
         }
-        if buried_just_now {
+        if buried_just_now && self.jobs[&id].state == State::Waiting {
             self.fresh.insert(id, LAST);
         }
     }

@@ -137,7 +137,12 @@ fn untie(client: &mut Client, left: &[Json]) -> Result<bool, String> {
             return Err(format!("waits for nothing that is unfinished: {job}"));
         }
     }
-    client.call("Discard", json!({"id": left[0][1]}));
+    // A circle of parents is cut where one of them became a child. Another one that is retried waits again.
+    let mut cut =
+        |one: &Json| client.call("RemoveChildDependency", json!({"id": one[1]}))["removed"] == true;
+    if !left.iter().any(&mut cut) {
+        client.call("Discard", json!({"id": left[0][1]}));
+    }
     Ok(true)
 }
 

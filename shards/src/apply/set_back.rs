@@ -132,6 +132,9 @@ impl Shard {
         if let Some(series) = options.series.as_deref_mut() {
             series.due_ms = series.due_after(id, back);
         }
+        if let Some(family) = options.family.as_deref_mut() {
+            family.retried_at_ms = family.retried_at_ms.min(to_ms);
+        }
     }
 
     /// When a job is due that waits for its time. That may be one that a client has asked for, however far: by a pattern, an

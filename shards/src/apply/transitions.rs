@@ -155,7 +155,6 @@ impl Shard {
     pub(crate) fn complete(&mut self, job: u32, ended: &Ended<'_>, stored: LogRef) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
-        self.unwatch_dependencies(job);
         self.answer_end_waiters(job, Ending::Completed(stored));
         let goes = match ended.evicts {
             Evicts::Itself => true,
@@ -166,9 +165,11 @@ impl Shard {
         self.report_end(job, End::Completed, goes, stored);
         self.notify_watchers(job, true);
         if goes {
+            self.unwatch_dependencies(job);
             self.forget(job, true);
             return;
         }
+        self.keep_open_children(job);
         let (finished_at_ms, started_at_ms) = (ended.at_ms, ended.started_at_ms);
         let order = stored.position;
         let cause = Cause::default();
@@ -223,7 +224,7 @@ impl Shard {
     pub(crate) fn inter(&mut self, job: u32, buried: &Buried<'_>, stored: LogRef) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
-        self.unwatch_dependencies(job);
+        self.keep_open_children(job);
         self.answer_end_waiters(job, Ending::Failed(stored));
         if let Some(policy) = self.policy_of(job) {
             let goes = self.jobs.slab[job].has(flags::REMOVE_ON_FAIL);
@@ -281,7 +282,8 @@ impl Shard {
         }
         self.forget_progress(job);
         self.unique.take(&self.jobs, job);
-        self.enter(job, State::Waiting);
+        let waits = self.wait_for_open_children(job, run_at_ms);
+        self.enter(job, if waits { State::WaitingChildren } else { State::Waiting });
     }
 
     /// [`crate::log_record::Record::Removed`], and the end of a completed job's time.

@@ -155,9 +155,19 @@ impl Shard {
     ) {
         let about = &self.jobs.slab[job];
         let (id, prev) = (about.id, about.state);
+        if self.jobs.options_of(job).is_some_and(|has| !has.unmet.is_empty()) {
+            // Before the other record: if a crash comes between the two, the job has not left its place.
+            out.journal.append(&Record::Blocked { id });
+            self.block(job);
+        }
         out.journal.append(&Record::Revived(Revived { id, run_at_ms: now_ms, by_itself }));
         self.revive(job, now_ms, by_itself);
         self.emit(now_ms, job, Step::Retried { prev }, out.effects);
+        if self.jobs.slab[job].state == State::WaitingChildren {
+            self.emit(now_ms, job, Step::WaitingChildren, out.effects);
+            // Asked anew, whatever was on its way when the job ended.
+            self.watch_dependencies(job);
+        }
     }
 
     pub(crate) fn promote_all<J: Journal>(

@@ -4,7 +4,7 @@
 use crate::collections::count::Count;
 use crate::collections::slab::NONE;
 use crate::compaction::rewrite::evicted_bytes;
-use crate::family::{Family, NewFamily};
+use crate::family::{Ends, Family, NewFamily};
 use crate::job::id::JobId;
 use crate::job::name_table::NameRef;
 use crate::job::series::Series;
@@ -200,8 +200,8 @@ impl Shard {
 
     fn family_of_kept(given: &NewFamily<'_>, rare: &Rare<'_>) -> Family {
         let ends = rare.family.unwrap_or_default();
-        let freed = ends.freed;
+        let Ends { freed, retried_at_ms, .. } = ends;
         let ends = ends.iter().collect();
-        Family { freed, ends, ..Family::of(given) }
+        Family { freed, retried_at_ms, ends, ..Family::of(given) }
     }
 }

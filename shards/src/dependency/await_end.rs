@@ -10,6 +10,7 @@ use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{Linked, Links, List, NONE, Slab};
 use crate::collections::table::Map;
 use crate::dependency::Standing;
+use crate::dependency::completed_ids::CompletedIds;
 use crate::effect::{Ending, Refusal, Reply};
 use crate::job::id::JobId;
 use crate::job::{State, flags};
@@ -89,6 +90,8 @@ pub(crate) struct EndWaiters {
     /// Groups whose jobs have ended, in that order.
     ended: VecDeque<u32>,
     pub(crate) timers: Timers,
+    /// Jobs that went with their failure, for those who ask late. Known until the end of the server.
+    failed_ids: CompletedIds,
 }
 
 impl EndWaiters {
@@ -99,6 +102,7 @@ impl EndWaiters {
             by_job: Map::new(key),
             ended: VecDeque::new(),
             timers: Timers::default(),
+            failed_ids: CompletedIds::new(key),
         }
     }
 
@@ -123,11 +127,8 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let Some(job) = self.jobs.find(id) else {
-            // A job that went with its completion is known by its id, without its result.
-            let reply = match self.standing(id) {
-                Standing::Completed => Reply::Ended(Ending::Completed(LogRef::default())),
-                _ => Reply::Refused { place: 0, refusal: Refusal::NotFound },
-            };
+            let ending = self.remembered_end(id).map(Reply::Ended);
+            let reply = ending.unwrap_or(Reply::Refused { place: 0, refusal: Refusal::NotFound });
             out.effects.replies.push((caller.request, reply));
             return;
         };
@@ -144,6 +145,23 @@ impl Shard {
             }
         };
         out.effects.replies.push((caller.request, reply));
+    }
+
+    /// How a job ended that went with its end, without its result or its error, if that is remembered.
+    pub fn remembered_end(&mut self, id: JobId) -> Option<Ending> {
+        if self.jobs.find(id).is_some() {
+            return None;
+        }
+        if self.standing(id) == Standing::Completed {
+            return Some(Ending::Completed(LogRef::default()));
+        }
+        self.end_waiters.failed_ids.has(id).then_some(Ending::Failed(LogRef::default()))
+    }
+
+    /// A job goes with its failure.
+    pub(crate) fn remember_failed(&mut self, id: JobId) {
+        // No record tells of it again, so none has to be kept for it.
+        self.end_waiters.failed_ids.note(id, u64::MAX);
     }
 
     fn add_end_waiter(&mut self, until_ms: u64, caller: Caller, job: u32) {

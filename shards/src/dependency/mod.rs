@@ -54,7 +54,10 @@ pub enum News {
     /// To the shard of the dependency: the dependent waits for it.
     Watch,
     /// To the shard of a child: its parent waits for it.
-    WatchChild,
+    WatchChild {
+        /// The parent runs again since then, or 0: a failure before that does not fail it once more.
+        since_ms: u64,
+    },
     /// To the shard of the dependency: the dependent waits no longer.
     Unwatch,
     /// To the shard of a child: the same for its parent, which needs nothing of what it has left.
@@ -69,7 +72,9 @@ impl Notice {
     /// The job whose shard has to know.
     pub fn addressee(&self) -> JobId {
         match self.news {
-            News::Watch | News::WatchChild | News::Unwatch | News::UnwatchChild => self.dependency,
+            News::Watch | News::WatchChild { .. } | News::Unwatch | News::UnwatchChild => {
+                self.dependency
+            }
             News::Completed | News::Removed => self.dependent,
         }
     }
@@ -163,7 +168,11 @@ impl Shard {
         self.jobs.indices().flat_map(|job| {
             let dependent = self.jobs.slab[job].id;
             let unmet = self.jobs.options_of(job).into_iter().flat_map(|has| has.unmet.iter());
-            unmet.map(move |one| Notice { news: watch(one), dependent, dependency: one.id })
+            let retried_at_ms = self.retried_at_ms(job);
+            unmet.map(move |one| {
+                let news = watch(one, retried_at_ms);
+                Notice { news, dependent, dependency: one.id }
+            })
         })
     }
 
@@ -180,7 +189,7 @@ impl Shard {
                 Fate::Completed => News::Completed,
                 Fate::Removed => News::Removed,
                 Fate::ChildEnded => {
-                    self.watch_child(dependent, dependency);
+                    self.watch_child(dependent, dependency, 0);
                     continue;
                 }
             };
@@ -194,8 +203,10 @@ impl Shard {
         let jobs = &self.jobs;
         while self.allowance.news > 0
             && let Some(notice) = self.notices.pop(|dependent, place| {
-                let unmet = &jobs.options_of(jobs.find(dependent)?)?.unmet;
-                unmet.behind(place).map(|(place, one)| (place, one.id, one.child))
+                let options = jobs.options_of(jobs.find(dependent)?)?;
+                let retried_at_ms = options.family.as_deref().map_or(0, |has| has.retried_at_ms);
+                let (place, one) = options.unmet.behind(place)?;
+                Some((place, one.id, watch(one, retried_at_ms)))
             })
         {
             self.allowance.news -= 1;
@@ -227,7 +238,7 @@ impl Shard {
         self.release_heard(now_ms, notice.addressee(), out);
         match news {
             News::Watch => self.watch(dependent, dependency),
-            News::WatchChild => self.watch_child(dependent, dependency),
+            News::WatchChild { since_ms } => self.watch_child(dependent, dependency, since_ms),
             News::Unwatch | News::UnwatchChild => {
                 if self.watchers.remove(dependent, dependency)
                     && let Some(job) = self.jobs.find(dependency)
@@ -248,8 +259,13 @@ impl Shard {
             }
             News::Removed => {
                 let Some(job) = self.waits_for(dependent, dependency) else { return };
-                if self.jobs.slab[job].state != State::WaitingChildren {
+                // Who runs a parent again does so without those of its children that are gone.
+                if self.jobs.slab[job].state != State::WaitingChildren
+                    || self.retried_at_ms(job) > 0
+                {
+                    let queue = self.jobs.slab[job].queue;
                     self.drop_child(now_ms, job, (dependency, ""), How::Dropped, out);
+                    self.serve(now_ms, queue, out);
                     return;
                 }
                 let found = self.jobs.options_of(job).and_then(|has| has.unmet.find(dependency));
@@ -341,8 +357,8 @@ impl Shard {
 }
 
 /// How the shard of a dependency learns that a job waits for it.
-fn watch(dependency: &Dependency) -> News {
-    if dependency.child { News::WatchChild } else { News::Watch }
+fn watch(dependency: &Dependency, retried_at_ms: u64) -> News {
+    if dependency.child { News::WatchChild { since_ms: retried_at_ms } } else { News::Watch }
 }
 
 /// Why a job will never run.

@@ -73,10 +73,10 @@ impl Outbox {
         self.add(Item::UnwatchSome { dependent, rest: some.into_iter() }, left);
     }
 
-    /// The next notice. `waits_for` gives what a job waits for at a place or behind it, and that place.
+    /// The next notice. `waits_for` gives what a job waits for at a place or behind it, that place, and what its shard is told.
     pub(crate) fn pop(
         &mut self,
-        mut waits_for: impl FnMut(JobId, usize) -> Option<(usize, JobId, bool)>,
+        mut waits_for: impl FnMut(JobId, usize) -> Option<(usize, JobId, News)>,
     ) -> Option<Notice> {
         loop {
             let (item, left) = self.items.front_mut()?;
@@ -99,14 +99,13 @@ impl Outbox {
 impl Item {
     fn next(
         &mut self,
-        waits_for: &mut impl FnMut(JobId, usize) -> Option<(usize, JobId, bool)>,
+        waits_for: &mut impl FnMut(JobId, usize) -> Option<(usize, JobId, News)>,
     ) -> Option<Notice> {
         match self {
             Self::One(notice) => Some(*notice),
             Self::Watch { dependent, place } => {
-                let (found, dependency, child) = waits_for(*dependent, *place)?;
+                let (found, dependency, news) = waits_for(*dependent, *place)?;
                 *place = found + 1;
-                let news = if child { News::WatchChild } else { News::Watch };
                 Some(Notice { news, dependent: *dependent, dependency })
             }
             Self::Unwatch { dependent, rest } => {

@@ -17,6 +17,9 @@ use crate::shard::{Out, Shard};
 /// What an error is called that has no text.
 const UNKNOWN_ERROR: &str = "unknown error";
 
+/// Rows of what a job waits for that are gone through in about the time of a step.
+const ROWS_PER_STEP: u64 = 1024;
+
 /// Most that a parent says of the child that it fails with.
 const CHILD_ERROR_BYTES_MAX: usize = 2048;
 
@@ -98,8 +101,8 @@ impl Shard {
         parent
     }
 
-    /// A parent waits for a child.
-    pub(crate) fn watch_child(&mut self, parent: JobId, child: JobId) {
+    /// A parent waits for a child; if it runs again since `since_ms`, a failure before that is no news.
+    pub(crate) fn watch_child(&mut self, parent: JobId, child: JobId, since_ms: u64) {
         let Some(job) = self.jobs.find(child) else {
             if let Some(unreported) = self.unreported.get(child) {
                 let Unreported { queue, known_as, end, stored } = unreported.clone();
@@ -112,9 +115,12 @@ impl Shard {
             }
             return;
         };
+        let ended_at_ms = self.jobs.outcome_of(job).map_or(0, |how| how.finished_at_ms);
         let end = match (self.jobs.slab[job].state, self.policy_of(job)) {
             (State::Completed, _) => End::Completed,
-            (State::Failed, Some(policy)) => End::Failed(policy),
+            (State::Failed, Some(policy)) if policy != Policy::Fail || ended_at_ms > since_ms => {
+                End::Failed(policy)
+            }
             _ => {
                 self.jobs.slab[job].flags |= flags::WATCHED;
                 self.watchers.add(parent, child, true);
@@ -143,6 +149,12 @@ impl Shard {
             // Twice does no harm, and a parent that is gone waits for nothing.
             let news = News::UnwatchChild;
             self.notices.push(Notice { news, dependent: parent, dependency: child });
+        } else if reported.end == End::Failed(Policy::Fail)
+            && self.waits_for(parent, child).is_some()
+        {
+            // The next end of the child is of use to a parent that has ended, since both may run again.
+            let news = News::WatchChild { since_ms: now_ms };
+            self.notices.push(Notice { news, dependent: parent, dependency: child });
         }
     }
 
@@ -160,6 +172,8 @@ impl Shard {
         let error = if error.is_empty() { UNKNOWN_ERROR } else { error };
         let how = match end {
             End::Completed => How::Completed,
+            // A failure of use to nobody.
+            End::Failed(Policy::Fail) if state.is_end() => return,
             End::Failed(Policy::Fail) if !matches!(state, State::Active) => {
                 let (attempts, stalls) = (about.attempts, about.stalls);
                 let reason = failed_child(known_as, error);
@@ -223,14 +237,54 @@ impl Shard {
 
     /// A job that waits for others goes on, whatever those do.
     fn free(&mut self, job: u32, at_ms: u64) {
-        let dependent = self.jobs.slab[job].id;
         self.jobs.slab[job].run_at_ms = self.jobs.slab[job].run_at_ms.min(at_ms);
+        self.keep_open_children(job);
+    }
+
+    /// A job does not wait any more, for whatever reason. How its children end that are still open is kept for it, and if it
+    /// runs again it waits for those; what it depends on besides is of no use to it.
+    #[inline]
+    pub(crate) fn keep_open_children(&mut self, job: u32) {
+        if self.jobs.options_of(job).is_some_and(|has| !has.unmet.is_empty()) {
+            self.unwatch_others(job);
+        }
+    }
+
+    #[cold]
+    fn unwatch_others(&mut self, job: u32) {
+        let (dependent, recovering) = (self.jobs.slab[job].id, self.recovering);
         let Some(options) = self.jobs.options_of_mut(job) else { return };
-        options.family.get_or_insert_default().freed = true;
+        let rows = options.unmet.rows() as u64;
         let others = options.unmet.meet_others();
-        if !self.recovering {
+        if !options.unmet.is_empty() {
+            options.family.get_or_insert_default().freed = true;
+        }
+        if !recovering {
             self.notices.unwatch_some(dependent, others);
         }
+        self.steps += rows / ROWS_PER_STEP;
+    }
+
+    /// A job that has ended runs again: whether it waits for children first. In logs of earlier releases it does not,
+    /// and no record there has told it to.
+    pub(crate) fn wait_for_open_children(&mut self, job: u32, at_ms: u64) -> bool {
+        let waits = self.is_blocked(job);
+        if !waits {
+            self.unwatch_dependencies(job);
+        }
+        if let Some(family) =
+            self.jobs.options_of_mut(job).and_then(|has| has.family.as_deref_mut())
+        {
+            family.freed = false;
+            family.retried_at_ms = if waits { at_ms } else { 0 };
+        }
+        waits
+    }
+
+    /// Since when a job runs again and waits for its children anew; 0 if it does not.
+    pub(crate) fn retried_at_ms(&self, job: u32) -> u64 {
+        let family = self.jobs.options_of(job).and_then(|has| has.family.as_deref());
+        family.map_or(0, |family| family.retried_at_ms)
     }
 
     /// A child that has just ended may leave remains: those are written by themselves, since the record of

@@ -48,7 +48,7 @@ impl Shard {
                 if waits && before != State::WaitingChildren {
                     self.emit(now_ms, job, Step::WaitingChildren, out.effects);
                 }
-                let news = News::WatchChild;
+                let news = News::WatchChild { since_ms: self.retried_at_ms(job) };
                 self.notices.push(Notice { news, dependent: id, dependency: child });
                 1
             }
@@ -136,6 +136,10 @@ impl Shard {
             return;
         };
         family.freed = false;
+        if self.jobs.slab[job].state.is_end() {
+            // The record that it runs again follows.
+            return;
+        }
         self.leave(job);
         let state = if self.is_blocked(job) { State::WaitingChildren } else { State::Waiting };
         self.enter(job, state);

@@ -295,6 +295,8 @@ pub struct Family {
     pub policy: Option<Policy>,
     /// A child's failure has let it go on: it does not wait for what is still open.
     pub freed: bool,
+    /// Since when it runs again and waits for its children anew, or 0: a failure before that does not count.
+    pub retried_at_ms: u64,
     /// How children ended.
     pub ends: ChildEnds,
 }
@@ -455,10 +457,16 @@ parts! {
 pub struct Ends<'a> {
     /// See [`Family::freed`].
     pub freed: bool,
+    /// See [`Family::retried_at_ms`].
+    pub retried_at_ms: u64,
     bytes: &'a [u8],
 }
 
 const END: usize = 16 + 1 + 16;
+
+/// Bits of the first byte.
+const FREED: u8 = 1;
+const RETRIED: u8 = 1 << 1;
 
 impl<'a> Ends<'a> {
     /// Writes what a job knows of its children into `bytes`, and views it.
@@ -473,22 +481,36 @@ impl<'a> Ends<'a> {
             out.u32(end.stored.payload_bytes);
         }
         out.finish();
-        Self { freed: family.freed, bytes }
+        Self { freed: family.freed, retried_at_ms: family.retried_at_ms, bytes }
+    }
+
+    fn is_retried(self) -> bool {
+        self.retried_at_ms > 0
     }
 
     pub(crate) fn encoded_len(self) -> usize {
-        1 + 4 + self.bytes.len()
+        1 + if self.is_retried() { 8 } else { 0 } + 4 + self.bytes.len()
     }
 
     pub(crate) fn encode(self, out: &mut Writer<'_>) {
-        out.u8(u8::from(self.freed));
+        let bit = |given: bool, bit: u8| if given { bit } else { 0 };
+        out.u8(bit(self.freed, FREED) | bit(self.is_retried(), RETRIED));
+        if self.is_retried() {
+            out.u64(self.retried_at_ms);
+        }
         out.u32(self.bytes.len() as u32);
         out.bytes(self.bytes);
     }
 
     pub(crate) fn decode(from: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let (freed, len) = (from.u8()? != 0, from.u32()?);
-        let ends = Self { freed, bytes: from.bytes(len as usize)? };
+        let bits = from.u8()?;
+        if bits & !(FREED | RETRIED) != 0 {
+            return Err(Malformed("a job has family of a sort that is not known to this release"));
+        }
+        let retried_at_ms = if bits & RETRIED != 0 { from.u64()? } else { 0 };
+        let len = from.u32()?;
+        let bytes = from.bytes(len as usize)?;
+        let ends = Self { freed: bits & FREED != 0, retried_at_ms, bytes };
         if !ends.bytes.len().is_multiple_of(END) || ends.iter().count() * END != ends.bytes.len() {
             return Err(Malformed("the ends of children are cut short"));
         }

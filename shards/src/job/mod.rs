@@ -111,8 +111,8 @@ impl State {
             Self::Waiting => PENDING | FAILED | set(&[Self::Active]),
             Self::Delayed | Self::WaitingChildren => PENDING | FAILED,
             Self::Active => PENDING | FAILED | set(&[Self::Completed]),
-            Self::Completed => FAILED | set(&[Self::Waiting]),
-            Self::Failed => set(&[Self::Waiting]),
+            Self::Completed => FAILED | set(&[Self::Waiting, Self::WaitingChildren]),
+            Self::Failed => set(&[Self::Waiting, Self::WaitingChildren]),
         };
         allowed & 1 << next as u8 != 0
     }

@@ -407,6 +407,9 @@ impl Shard {
             out.journal.append(&Record::Removed { id });
             self.remove(job);
         }
+        if removed {
+            self.remember_failed(id);
+        }
     }
 
     pub(crate) fn renew(

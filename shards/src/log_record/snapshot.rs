@@ -423,7 +423,7 @@ impl<'a> Body<'a> for KeptJob<'a> {
         };
         let pushed = Pushed::read(from)?;
         let freed = rare.as_ref().and_then(|rare| rare.family).is_some_and(|family| family.freed);
-        let waits = pushed.job.waits() && !freed;
+        let waits = pushed.job.waits() && !freed && !state.is_end();
         if waits != (state == State::WaitingChildren) {
             return Err(Malformed("a job that waits for others must name them"));
         }

@@ -14,6 +14,7 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Shard;
 use corq_shards::explain::{Before, Block, Delay, Explanation, Reason};
+use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 
 impl ShardServer {
@@ -160,7 +161,9 @@ fn write_reason(
         Reason::Delayed { until_ms, why } => write_delay(map, *until_ms, *why, now_ms),
         Reason::Dependencies { count, jobs } => {
             let others = counted(*count as u64, "other job");
-            say(map, "dependencies", &format!("it waits for {others}"));
+            let dead = dead_among(known.looks)
+                .map_or_else(String::new, |dead| format!(", and depends on {dead}"));
+            say(map, "dependencies", &format!("it waits for {others}{dead}"));
             map.key("count").uint(*count as u64);
             let mut list = map.key("jobs");
             list.array(jobs.len());
@@ -202,6 +205,20 @@ fn write_reason(
             map.key("expiresAt").uint_or_nil(*expires_at_ms);
         }
     }
+}
+
+/// Jobs in the dead-letter queue among those that one waits for.
+fn dead_among(looks: &[(JobId, Option<JobLook>)]) -> Option<String> {
+    let mut dead = looks.iter().filter_map(|(_, look)| {
+        let look = look.as_ref().filter(|look| look.state == State::Failed)?;
+        look.known_as.as_deref()
+    });
+    let first = dead.next()?;
+    let more = match dead.count() {
+        0 => String::new(),
+        more => format!(", and {more} more there"),
+    };
+    Some(format!("job {first}, which is in the dead-letter queue{more}"))
 }
 
 /// A number of things, the word for one of which is `one`.

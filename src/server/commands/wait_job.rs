@@ -13,7 +13,6 @@ use crate::server::storage::engine::{Engine, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
-use corq_shards::dependency::Standing;
 use corq_shards::effect::Ending;
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
@@ -28,7 +27,7 @@ impl ShardServer {
         job: JobRef<'_>,
         timeout_ms: u64,
     ) {
-        let job = match self.gone_on_completion(&ctx, job) {
+        let job = match self.gone_with_its_end(&ctx, job) {
             Some(job) => job,
             None => match self.id_or_forward(conns, ctx, job) {
                 Some(job) => job,
@@ -40,12 +39,12 @@ impl ShardServer {
         self.apply(conns, caller, &Command::AwaitEnd { job, timeout_ms });
     }
 
-    /// The job of an id that is remembered as completed, though the job went: no name needs to be looked up for it. The
+    /// The job of an id of which is remembered how it ended, though the job went: no name needs to be looked up for it. The
     /// queue of such a job is not known, so a client of some queues learns nothing of it.
-    fn gone_on_completion(&mut self, ctx: &RequestContext<'_>, job: JobRef<'_>) -> Option<JobId> {
+    fn gone_with_its_end(&mut self, ctx: &RequestContext<'_>, job: JobRef<'_>) -> Option<JobId> {
         let JobRef::Id(id) = job else { return None };
         let may_know = ctx.lookup == Lookup::Fresh && ctx.origin.scope.is_none();
-        (may_know && self.engine.shard.standing(id) == Standing::Completed).then_some(id)
+        (may_know && self.engine.shard.remembered_end(id).is_some()).then_some(id)
     }
 
     /// Answers a wait: with the job's end, or with `None` if it has not come in time.
@@ -85,6 +84,9 @@ fn write_ending(
         None => {}
         Some(Ending::Completed(stored)) if stored.payload_bytes == 0 => writer.nil(),
         Some(Ending::Completed(stored)) => payload(&mut writer, stored),
+        Some(Ending::Failed(stored)) if stored == LogRef::default() => {
+            writer.str("Job failed and was removed");
+        }
         Some(Ending::Failed(stored)) => {
             writer.str_head(stored.payload_bytes as usize);
             payload(&mut writer, stored);

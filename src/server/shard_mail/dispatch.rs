@@ -198,7 +198,7 @@ impl ShardServer {
                 self.forward(ctx, name_owner);
                 return;
             }
-            // A wait is answered for a job that went with its completion. The queue of such a job is not known, so a
+            // A wait is answered for a job that went with its end. The queue of such a job is not known, so a
             // client of some queues learns nothing of it.
             let remembers = matches!(ctx.body, Body::WaitJob { .. }) && ctx.origin.scope.is_none();
             let named = match self.directory.find(name) {

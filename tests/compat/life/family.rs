@@ -80,7 +80,11 @@ impl Life {
         let dependent = self.push(queue, parent);
         self.run(
             0,
-            &Command::Notice(Notice { news: News::WatchChild, dependent, dependency: child }),
+            &Command::Notice(Notice {
+                news: News::WatchChild { since_ms: 0 },
+                dependent,
+                dependency: child,
+            }),
         );
         let held = self.pull(1, queue, 60_000);
         assert_eq!(held.0, child);

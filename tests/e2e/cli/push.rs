@@ -168,3 +168,26 @@ fn a_schedule_needs_no_payload_and_a_push_says_that_there_is_none() {
     assert_eq!(code, Some(0), "{shown}");
     assert_eq!(payload(&["null"], ""), Value::Null);
 }
+
+#[test]
+fn a_push_says_that_it_depends_on_a_job_in_the_dead_letter_queue() {
+    let (mut client, tool, queue) = (client(), tool(), queue("cli-push-dead"));
+    let dead = client.push_with(&queue, 1, json!({"maxAttempts": 1}));
+    client.pull(&queue);
+    client.ok("FAIL", json!({"id": dead, "error": "no"}));
+    let lives = client.push(&queue, 2);
+    let ran = tool.run(&["push", &queue, "3", "--depends-on", &dead, "--child", &lives]);
+    let id = ran.out.trim();
+    assert_eq!((ran.code, client.state(id)), (Some(0), "waiting-children".to_owned()));
+    let told = format!("{id} depends on {dead}, in the dead-letter queue, and waits until that is");
+    assert!(ran.err.contains(&told), "{ran:?}");
+    let why = tool.ok(&["job", "explain", id]);
+    let told = format!(
+        "it waits for 2 other jobs, and depends on job {dead}, which is in the dead-letter queue"
+    );
+    assert!(why.contains(&told), "{why}");
+    client.ok("RetryDlq", json!({"queue": queue}));
+    let ran = tool.run(&["push", &queue, "4", "--depends-on", &dead]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert!(!tool.ok(&["job", "explain", id]).contains("dead-letter"));
+}

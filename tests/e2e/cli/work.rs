@@ -72,6 +72,38 @@ fn a_pull_that_waited_in_vain_ends_with_one() {
 }
 
 #[test]
+fn a_pull_without_a_job_says_that_the_queue_is_paused_or_limited() {
+    let (mut client, tool, queue) = (client(), tool(), queue("cli-pull-held"));
+    let told = |why: &str| {
+        let pulled = tool.ok(&["pull", &queue]);
+        assert_eq!(pulled, format!("no job can be taken from {queue}: {why}\n"));
+        let vain = tool.fails(1, &["pull", &queue, "--count", "2", "--timeout", "1ms"]);
+        assert_eq!(vain, format!("no job came to {queue} within 1ms: {why}"));
+        // Programs get the answer as it is.
+        assert_eq!(tool.json(&["pull", &queue]), json!({"ok": true, "job": null, "token": null}));
+    };
+    client.ok("Pause", json!({"queue": queue}));
+    told("the queue is paused");
+    push(&tool, &queue, "1");
+    push(&tool, &queue, "2");
+    told("the queue is paused");
+    client.ok("Resume", json!({"queue": queue}));
+    client.ok("SetConcurrency", json!({"queue": queue, "limit": 1}));
+    tool.ok(&["pull", &queue]);
+    told("its queue has 1 active job, and the limit is 1");
+    client.ok("ClearConcurrency", json!({"queue": queue}));
+    client.ok("RateLimit", json!({"queue": queue, "limit": 1, "duration": 3_600_000}));
+    push(&tool, &queue, "3");
+    tool.run(&["pull", &queue]);
+    let text = tool.ok(&["pull", &queue]);
+    let begins = format!("no job can be taken from {queue}: the rate limit of its queue, 1 in ");
+    assert!(text.starts_with(&begins), "{text}");
+    client.ok("Obliterate", json!({"queue": queue}));
+    client.ok("RateLimitClear", json!({"queue": queue}));
+    assert_eq!(tool.ok(&["pull", &queue]), format!("no job waits in {queue}\n"));
+}
+
+#[test]
 fn a_pull_waits_for_a_job() {
     let (tool, queue) = (tool(), queue("cli-pull-wait"));
     let child = tool.start(&["pull", &queue, "--timeout", "30s"]);

@@ -27,10 +27,12 @@ impl Call for AwaitEnd {
         let not_found = Answer::Refused { place: 0, refusal: Refusal::NotFound };
         let fits = match (End::of(state), state) {
             (Some(end), _) => answer.and_then(End::of_answer) == Some(end),
-            // A job that went with its completion is remembered as completed for a while.
+            // How a job ended that went with its end is remembered for a while.
             (None, State::Gone) => {
+                let end = answer.and_then(End::of_answer);
                 answer == Some(&not_found)
-                    || answer.and_then(End::of_answer) == Some(End::Completed)
+                    || end == Some(End::Completed)
+                    || end == Some(End::Failed) && model.ever_failed.contains(&self.job)
             }
             (None, _) if self.timeout_ms == 0 => answer == Some(&Answer::Unended),
             (None, _) => answer.is_none(),

@@ -38,7 +38,7 @@ impl ChangeFamily {
         let live = job.filter(|job| job.is_live());
         match self.what {
             What::Adopt(_) => live.map(|_| 1).ok_or(Refusal::NotFound),
-            What::LetGo(child) => Ok(u64::from(live.is_some_and(|job| job.unmet.contains(&child)))),
+            What::LetGo(child) => Ok(u64::from(job.is_some_and(|job| job.cares_for(child)))),
             What::Abandon => Ok(u64::from(job.is_some_and(Job::is_pending))),
             What::Block(token) => match live.map(|job| (job, &job.state)) {
                 Some((job, State::Active(lease))) => {
