@@ -7,6 +7,11 @@
 //!
 //! However often the wall goes to and fro, time is never further than the latest that the wall has
 //! shown, and what has passed since.
+//!
+//! Locks, timeouts and waits last as long as time passes, and not as long as the wall says. So a reading also tells by how
+//! much the wall leapt ([`Clock::leap_ms`]): those who wait are put off by that. Time in which the process did not run (it
+//! was stopped, or frozen with its container) counts as such a leap, since nobody was heard in it. It counts from the last
+//! reading before it, so that nothing is due at the first reading after it that was not due before.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,6 +31,12 @@ pub fn ahead_ms() -> u64 {
     let ahead_us = AHEAD_US.load(Ordering::Relaxed);
     if ahead_us < AHEAD_SHOWN_US { 0 } else { ahead_us / 1000 }
 }
+
+/// A wall that goes ahead of what has passed by less than this is corrected, by more it leaps.
+const LEAP_US_MIN: u64 = 100_000;
+
+/// A reading that comes so much later than it was to comes after a gap in which the process did not run.
+const GAP_MIN: Duration = Duration::from_secs(1);
 
 /// By how much the clock of the process before was ahead, as the logs of this one tell.
 static SET_BACK_MS: AtomicU64 = AtomicU64::new(0);
@@ -50,6 +61,9 @@ pub struct Clock {
     /// How far ahead of the wall that is because the wall was set back.
     ahead_us: u64,
     read_at: Instant,
+    /// When the next reading is to come at the latest; `None` if nobody has said.
+    wake_at: Option<Instant>,
+    leap_ms: u64,
 }
 
 impl Default for Clock {
@@ -61,10 +75,18 @@ impl Default for Clock {
 impl Clock {
     /// A clock that has been read.
     pub fn new() -> Self {
-        let mut clock = Self { now_us: 0, own_us: 0, ahead_us: 0, read_at: Instant::now() };
+        let mut clock = Self {
+            now_us: 0,
+            own_us: 0,
+            ahead_us: 0,
+            read_at: Instant::now(),
+            wake_at: None,
+            leap_ms: 0,
+        };
         // One that comes late goes by the same time as the others.
         clock.own_us = LATEST_US.load(Ordering::Relaxed);
         clock.read();
+        (clock.leap_ms, clock.wake_at) = (0, None);
         clock
     }
 
@@ -78,6 +100,7 @@ impl Clock {
 
     fn advance(&mut self, wall_us: u64, instant: Instant, latest_us: &AtomicU64) {
         let elapsed = instant.saturating_duration_since(self.read_at).as_micros() as u64;
+        let shown_ms = self.now_ms();
         let before_us = self.ahead_us;
         if wall_us < self.own_us || before_us > 0 {
             // The wall is followed again once it has come as far.
@@ -90,7 +113,10 @@ impl Clock {
             AHEAD_US.store(self.ahead_us, Ordering::Relaxed);
         }
         self.now_us = self.own_us.max(self.now_us);
+        let late = self.wake_at.map(|at| instant.saturating_duration_since(at));
+        let passed_us = if late.is_some_and(|late| late > GAP_MIN) { 0 } else { elapsed };
         self.read_at = instant;
+        self.wake_at = Some(instant);
         // The shared line is written once per millisecond at most, and only read otherwise.
         let latest = latest_us.load(Ordering::Relaxed);
         if latest / 1000 < self.now_us / 1000 {
@@ -98,6 +124,13 @@ impl Clock {
         } else {
             self.now_us = self.now_us.max(latest);
         }
+        let leap_ms = (self.now_ms() - shown_ms).saturating_sub(passed_us.div_ceil(1000));
+        self.leap_ms = if leap_ms * 1000 < LEAP_US_MIN { 0 } else { leap_ms };
+    }
+
+    /// By how much the last reading was later than the one before, beyond the time that has passed for those who wait.
+    pub fn leap_ms(&self) -> u64 {
+        self.leap_ms
     }
 
     /// The last reading, milliseconds since the epoch.
@@ -120,6 +153,12 @@ impl Clock {
         self.read_at.elapsed().as_micros() as u64
     }
 
+    /// [`Self::instant_of`] a deadline until which the process sleeps: if the next reading comes much later, it did not run.
+    pub fn sleep_until(&mut self, deadline_ms: u64) -> Option<Instant> {
+        self.wake_at = self.instant_of(deadline_ms);
+        self.wake_at
+    }
+
     /// When a wait must end so that the next reading is at least `deadline_ms`. A deadline in the
     /// past is the last reading; one too far away to be an instant is none.
     pub fn instant_of(&self, deadline_ms: u64) -> Option<Instant> {
@@ -133,7 +172,63 @@ mod tests {
     use super::*;
 
     fn clock(at: Instant) -> Clock {
-        Clock { now_us: 5_000_000, own_us: 5_000_000, ahead_us: 0, read_at: at }
+        at_wall(5_000_000, at)
+    }
+
+    fn at_wall(wall_us: u64, at: Instant) -> Clock {
+        let (now_us, own_us, ahead_us) = (wall_us, wall_us, 0);
+        Clock { now_us, own_us, ahead_us, read_at: at, wake_at: Some(at), leap_ms: 0 }
+    }
+
+    #[test]
+    fn a_wall_that_is_set_leaps_once_by_what_has_not_passed() {
+        let (start, latest) = (Instant::now(), AtomicU64::new(0));
+        let mut clock = clock(start);
+        let mut leap_of = |wall_ms: u64, passed_ms: u64| {
+            clock.advance(wall_ms * 1000, start + Duration::from_millis(passed_ms), &latest);
+            (clock.now_ms(), clock.leap_ms())
+        };
+        assert_eq!(leap_of(5010, 10), (5010, 0));
+        assert_eq!(leap_of(65_020, 20), (65_020, 60_000), "set forward by a minute");
+        assert_eq!(leap_of(65_030, 30), (65_030, 0));
+        assert_eq!(leap_of(5040, 40), (65_040, 0), "set back, and the clock goes on");
+        assert_eq!(leap_of(65_050, 50), (65_050, 0), "set forward to where the clock is");
+        assert_eq!(leap_of(65_109, 60), (65_109, 0), "corrected");
+    }
+
+    #[test]
+    fn a_minute_that_another_clock_shows_first_leaps_all_the_same() {
+        let (start, latest) = (Instant::now(), AtomicU64::new(65_000_000));
+        let mut clock = clock(start);
+        clock.advance(5_010_000, start + Duration::from_millis(10), &latest);
+        assert_eq!((clock.now_ms(), clock.leap_ms()), (65_000, 59_990));
+        clock.advance(65_010_000, start + Duration::from_millis(20), &latest);
+        assert_eq!((clock.now_ms(), clock.leap_ms()), (65_010, 0));
+    }
+
+    #[test]
+    fn a_gap_leaps_by_all_that_passed_since_the_last_reading_and_a_long_sleep_does_not() {
+        let (start, latest) = (Instant::now(), AtomicU64::new(0));
+        let mut clock = clock(start);
+        let mut leap_of = |passed_ms: u64, next_ms: Option<u64>| {
+            let instant = start + Duration::from_millis(passed_ms);
+            clock.advance((5000 + passed_ms) * 1000, instant, &latest);
+            if let Some(next_ms) = next_ms {
+                clock.sleep_until(next_ms);
+            }
+            clock.leap_ms()
+        };
+        assert_eq!(leap_of(10, Some(5000 + 4010)), 0);
+        assert_eq!(leap_of(8010, Some(u64::MAX)), 8000, "asleep until 4010 ms at most");
+        assert_eq!(leap_of(3_600_000, Some(5000 + 7_200_000)), 0, "woken by an event");
+        assert_eq!(leap_of(7_200_900, None), 0, "a little late");
+        assert_eq!(leap_of(7_201_900, None), 0);
+        assert_eq!(leap_of(7_203_000, None), 1100, "a turn that took so long");
+    }
+
+    #[test]
+    fn a_clock_that_has_just_been_made_has_not_leapt() {
+        assert_eq!(Clock::new().leap_ms(), 0);
     }
 
     #[test]
@@ -161,7 +256,7 @@ mod tests {
         const HOUR_US: u64 = 3_600_000_000;
         let (start, latest) = (Instant::now(), AtomicU64::new(0));
         let right_us = 1_700_000_000_000_000;
-        let mut clock = Clock { now_us: right_us, own_us: right_us, ahead_us: 0, read_at: start };
+        let mut clock = at_wall(right_us, start);
         let mut passed_us = 0;
         for _ in 0..5 {
             for wall_us in [right_us + HOUR_US, right_us - 23 * HOUR_US, right_us] {

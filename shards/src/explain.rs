@@ -226,7 +226,7 @@ impl Shard {
             locked: lease.token.is_some(),
             since_ms: lease.started_at_ms,
             until_ms: known(self.hold_ends_ms(place)),
-            timeout_at_ms: known(lease.timeout_at_ms),
+            timeout_at_ms: known(self.times_out_ms(place)),
         }
     }
 

@@ -16,6 +16,7 @@ mod explain;
 mod flow;
 mod groups;
 mod history;
+mod leaps;
 mod life;
 mod limits;
 mod newer;

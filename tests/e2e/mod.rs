@@ -27,6 +27,7 @@ mod fan_out;
 mod finish;
 mod flows;
 mod full;
+mod gaps;
 mod gone;
 mod groups;
 mod handling;

@@ -137,6 +137,7 @@ impl Shard {
             seen_at_ms: at_ms,
             timeout_at_ms,
             started_at_ms: at_ms,
+            put_off_before_ms: self.lease_timers.put_off_ms(),
             ..Lease::default()
         });
         if let Some(client) = client {

@@ -19,7 +19,9 @@ struct Timer {
 /// Deadlines by time. Equal times come in no promised order.
 #[derive(Default)]
 pub struct Timers {
+    /// With the times at which they were due if none had ever been put off.
     heap: ChunkedVec<Timer>,
+    put_off_ms: u64,
 }
 
 const ARITY: usize = 4;
@@ -27,7 +29,17 @@ const ARITY: usize = 4;
 impl Timers {
     /// The earliest deadline.
     pub fn next_ms(&self) -> Option<u64> {
-        self.heap.first().map(|timer| timer.at_ms)
+        self.heap.first().map(|timer| timer.at_ms.saturating_add(self.put_off_ms))
+    }
+
+    /// Puts off all deadlines that stand, whatever their number.
+    pub fn put_off(&mut self, by_ms: u64) {
+        self.put_off_ms = self.put_off_ms.saturating_add(by_ms);
+    }
+
+    /// By how much those have been put off that have stood from the beginning.
+    pub fn put_off_ms(&self) -> u64 {
+        self.put_off_ms
     }
 
     /// How many deadlines stand.
@@ -37,12 +49,13 @@ impl Timers {
 
     /// The owner whose deadline is at or before `now_ms`, if any. It stays until taken out.
     pub fn due(&self, now_ms: u64) -> Option<u32> {
-        self.heap.first().filter(|timer| timer.at_ms <= now_ms).map(|timer| timer.key)
+        let first = self.heap.first()?;
+        (first.at_ms.saturating_add(self.put_off_ms) <= now_ms).then_some(first.key)
     }
 
     /// Sets a deadline for `key`, which has none.
     pub fn insert(&mut self, at_ms: u64, key: u32, owners: &mut impl Timed) {
-        self.heap.push(Timer { at_ms, key });
+        self.heap.push(Timer { at_ms: at_ms.saturating_sub(self.put_off_ms), key });
         self.rise(self.heap.len() - 1, owners);
     }
 
@@ -104,6 +117,25 @@ mod tests {
         fn place(&mut self, key: u32, place: u32) {
             self.0[key as usize] = place;
         }
+    }
+
+    #[test]
+    fn deadlines_that_are_put_off_come_later_than_they_were_to_and_later_ones_as_they_are() {
+        let mut places = Places(vec![NONE; 3]);
+        let mut timers = Timers::default();
+        timers.insert(1000, 0, &mut places);
+        timers.insert(u64::MAX, 2, &mut places);
+        timers.put_off(500);
+        timers.insert(1200, 1, &mut places);
+        assert_eq!((timers.next_ms(), timers.due(1199)), (Some(1200), None));
+        assert_eq!(timers.due(1200), Some(1));
+        timers.remove(places.0[1], &mut places);
+        assert_eq!(
+            (timers.next_ms(), timers.due(1499), timers.due(1500)),
+            (Some(1500), None, Some(0))
+        );
+        timers.remove(places.0[0], &mut places);
+        assert_eq!(timers.next_ms(), Some(u64::MAX));
     }
 
     #[test]

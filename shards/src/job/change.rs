@@ -580,9 +580,10 @@ impl Shard {
 
     /// Gives a lease its whole life again, or another one for this time.
     pub(crate) fn extend_lease(&mut self, now_ms: u64, lease: u32, ttl_ms: Option<u32>) {
+        let seen_at_ms = now_ms.saturating_sub(self.lease_put_off_ms(lease));
         let about = &mut self.leases[lease];
-        about.seen_at_ms = now_ms;
-        about.expires_at_ms = now_ms + u64::from(ttl_ms.unwrap_or(about.ttl_ms));
+        about.seen_at_ms = seen_at_ms;
+        about.expires_at_ms = seen_at_ms + u64::from(ttl_ms.unwrap_or(about.ttl_ms));
         self.rearm_lease(lease);
     }
 }

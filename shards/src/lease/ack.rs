@@ -76,8 +76,8 @@ impl Shard {
 
     /// Whether a token is that of the living lock of an active job.
     pub(crate) fn fits_hold(&self, now_ms: u64, job: u32, token: Token) -> bool {
-        let lease = &self.leases[self.jobs.slab[job].detail];
-        lease.token == Some(token) && now_ms < lease.expires_at_ms
+        let lease = self.jobs.slab[job].detail;
+        self.leases[lease].token == Some(token) && now_ms < self.lock_ends_ms(lease)
     }
 
     pub(crate) fn check_acks(

@@ -16,7 +16,7 @@ impl Shard {
     pub(crate) fn end_leases<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         for _ in 0..SLICE {
             let Some(lease) = self.lease_timers.due(now_ms) else { return };
-            if self.hold_ends_ms(lease).min(self.leases[lease].timeout_at_ms) > now_ms {
+            if self.lease_ends_ms(lease) > now_ms {
                 // The rule of its queue has changed since.
                 self.rearm_lease(lease);
                 continue;
@@ -28,8 +28,9 @@ impl Shard {
                 continue;
             }
             self.totals.leases_expired += 1;
+            let timed_out = self.times_out_ms(lease) <= now_ms;
             let lease = &self.leases[lease];
-            let (job, timed_out) = (lease.job, lease.timeout_at_ms <= now_ms);
+            let job = lease.job;
             let queue = self.jobs.slab[job].queue;
             if timed_out {
                 if let Some(token) = lease.token {
@@ -62,8 +63,37 @@ impl Shard {
         }
     }
 
+    /// The clock has leapt by so much: everything that lasts as long as time passes ends so much later by it, which are locks,
+    /// timeouts and waits. Takes the same time whatever their number. A replay knows nothing of it: a restart gives all
+    /// locks their whole life again.
+    pub fn put_off(&mut self, by_ms: u64) {
+        self.lease_timers.put_off(by_ms);
+        self.waiter_timers.put_off(by_ms);
+        self.end_waiters.timers.put_off(by_ms);
+    }
+
+    /// By how much a lease has been put off since it began.
+    pub(crate) fn lease_put_off_ms(&self, lease: u32) -> u64 {
+        self.lease_timers.put_off_ms() - self.leases[lease].put_off_before_ms
+    }
+
+    /// When a lock ends unless it is renewed.
+    pub(crate) fn lock_ends_ms(&self, lease: u32) -> u64 {
+        self.leases[lease].expires_at_ms.saturating_add(self.lease_put_off_ms(lease))
+    }
+
+    /// When the attempt has lasted too long; `u64::MAX` for never.
+    pub(crate) fn times_out_ms(&self, lease: u32) -> u64 {
+        self.leases[lease].timeout_at_ms.saturating_add(self.lease_put_off_ms(lease))
+    }
+
     /// When the hold of a lease ends unless there is a sign of life.
     pub(crate) fn hold_ends_ms(&self, lease: u32) -> u64 {
+        self.hold_was_to_end_ms(lease).saturating_add(self.lease_put_off_ms(lease))
+    }
+
+    /// The same if it had not been put off since it began.
+    fn hold_was_to_end_ms(&self, lease: u32) -> u64 {
         let about = &self.leases[lease];
         let queue = self.jobs.slab[about.job].queue;
         let Some(rules) = self.queues[queue].rules.as_deref() else { return about.expires_at_ms };
@@ -87,7 +117,7 @@ impl Shard {
 
     /// When the shard must look at a lease next.
     fn lease_ends_ms(&self, lease: u32) -> u64 {
-        self.hold_ends_ms(lease).min(self.leases[lease].timeout_at_ms)
+        self.hold_ends_ms(lease).min(self.times_out_ms(lease))
     }
 
     /// Sets the deadline of a lease, which has none.

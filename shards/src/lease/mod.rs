@@ -34,7 +34,8 @@ use std::collections::VecDeque;
 /// An unlocked job counts as stalled after this long without a sign of life.
 pub const UNLOCKED_TTL_MS: u32 = 30_000;
 
-/// The hold of one worker on one job.
+/// The hold of one worker on one job. Its times are those that the clock would show if it had not leapt since the lease began,
+/// and nothing had been put off: see [`crate::Shard::put_off`].
 #[derive(Clone, Debug)]
 pub struct Lease {
     /// Index of the job.
@@ -56,6 +57,8 @@ pub struct Lease {
     pub timeout_at_ms: u64,
     /// When the job was pulled.
     pub started_at_ms: u64,
+    /// By how much the deadlines of leases had been put off by then.
+    pub(crate) put_off_before_ms: u64,
     /// The name its worker pulled it under.
     pub(crate) owner: OwnerRef,
     /// Neighbours among the leases of its client.
@@ -78,6 +81,7 @@ impl Default for Lease {
             seen_at_ms: 0,
             timeout_at_ms: u64::MAX,
             started_at_ms: 0,
+            put_off_before_ms: 0,
             owner: OwnerRef::default(),
             links: Links::default(),
             timer: NONE,

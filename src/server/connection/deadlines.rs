@@ -22,10 +22,15 @@ pub struct Deadlines {
 }
 
 impl ShardServer {
+    /// When a connection that begins to show its token now is late.
+    fn known_by_ms(&self) -> u64 {
+        self.http.alarms.steady_ms(self.now_ms) + self.http.settings.auth_timeout_ms
+    }
+
     /// Notes whether a connection may give commands. One that has just lost that, or never had it, has so long to
     /// show a token; asking again brings no more time.
     pub(crate) fn note_trust(&mut self, conn: ConnId, trusted: bool) {
-        let known_by_ms = self.now_ms + self.http.settings.auth_timeout_ms;
+        let known_by_ms = self.known_by_ms();
         let Some(session) = self.sessions.get(conn) else { return };
         session.trusted = trusted;
         let patience = &mut session.http.patience;
@@ -54,14 +59,17 @@ impl ShardServer {
                 self.await_until(conn, Phase::Reading, due_ms);
             }
             (Phase::Reading, true, None) if !heard => {}
-            (_, true, _) => self.await_until(conn, Phase::Reading, self.now_ms + timeout_ms),
+            (_, true, _) => {
+                let steady_ms = self.http.alarms.steady_ms(self.now_ms);
+                self.await_until(conn, Phase::Reading, steady_ms + timeout_ms);
+            }
         }
     }
 
     /// The server reads on. A stranger whose token it may have had in hand all along has the whole time from here:
     /// what it said has its turn only after all that others have said.
     pub(crate) fn restart_auth_deadlines(&mut self) {
-        let known_by_ms = self.now_ms + self.http.settings.auth_timeout_ms;
+        let known_by_ms = self.known_by_ms();
         for session in self.sessions.iter_mut().filter(|session| session.says_what_is_not_read()) {
             // The alarm that is set rings before, and is set again then.
             session.http.patience.known_by_ms = known_by_ms;
@@ -70,11 +78,12 @@ impl ShardServer {
 
     /// A connection of frames or messages has been waited for long enough.
     pub(crate) fn give_up_frames(&mut self, conns: &mut Connections, conn: ConnId) {
-        let (now_ms, busy) = (self.now_ms, self.must_stall());
+        let (steady_ms, busy) = (self.http.alarms.steady_ms(self.now_ms), self.must_stall());
+        let known_by_ms = self.known_by_ms();
         let Some(session) = self.sessions.get(conn) else { return };
         let (_, due_ms) = session.http.patience.what();
-        if busy && session.says_what_is_not_read() && due_ms > now_ms {
-            session.http.patience.known_by_ms = now_ms + self.http.settings.auth_timeout_ms;
+        if busy && session.says_what_is_not_read() && due_ms > steady_ms {
+            session.http.patience.known_by_ms = known_by_ms;
             self.set_alarm(conn);
             return;
         }

@@ -188,7 +188,8 @@ impl ShardServer {
     pub fn given_away(&mut self, conn: ConnId, socket: Socket) {
         self.drop_received(conn);
         // Forgetting a session closes its connection, which calls the move off.
-        let Some(session) = self.sessions.close(conn) else { return };
+        let Some(mut session) = self.sessions.close(conn) else { return };
+        self.http.alarms.send(&mut session.http.patience);
         let dest = usize::from(session.affinity.dest);
         if session.affinity.seating {
             self.migrations.seated += 1;

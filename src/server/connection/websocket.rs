@@ -137,7 +137,7 @@ impl ShardServer {
             Kind::First { text } => {
                 let mut bytes = Vec::new();
                 frame.unmask(&mut bytes);
-                let since_ms = self.now_ms;
+                let since_ms = self.http.alarms.steady_ms(self.now_ms);
                 let Some(subscriber) = self.subscribers.subscriber(key) else { return };
                 let begun = None;
                 subscriber.incoming = Some(Box::new(Incoming { text, since_ms, bytes, begun }));
@@ -158,7 +158,7 @@ impl ShardServer {
     /// The head of a long frame of a message is there: its payload is taken as it comes, so that it is no work when its
     /// end does. Returns the bytes of the head.
     fn begin_long_frame(&mut self, key: u32, bytes: &[u8]) -> usize {
-        let since_ms = self.now_ms;
+        let since_ms = self.http.alarms.steady_ms(self.now_ms);
         let Some((begun, head_bytes)) = Begun::of(bytes) else { return bytes.len() };
         let Some(subscriber) = self.subscribers.subscriber(key) else { return bytes.len() };
         if let Some(text) = begun.first {

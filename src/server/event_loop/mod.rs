@@ -33,7 +33,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often a shard that ends looks whether it may.
 const ENDING_PAUSE_MS: u64 = 5;
@@ -159,7 +159,7 @@ impl EventLoop {
         for dest in 0..self.server.slots.shards() {
             self.server.outbox.after_commit(dest).messages.push(Message::Open);
         }
-        let mut give_up_ms = u64::MAX;
+        let mut give_up = None;
         loop {
             let next_ms = self.turn()?;
             self.ending.pulse.answer(&mut self.answered);
@@ -170,15 +170,16 @@ impl EventLoop {
                 }
             }
             if self.ending.wanted.load(Ordering::Acquire) {
-                if give_up_ms == u64::MAX {
-                    give_up_ms = self.server.now_ms.saturating_add(self.shutdown_timeout_ms);
+                let Some(give_up) = give_up else {
+                    let timeout = Duration::from_millis(self.shutdown_timeout_ms);
+                    give_up = Some(self.clock.instant() + timeout);
                     self.begin_to_end();
                     continue;
-                }
+                };
                 if self.may_end() {
                     break;
                 }
-                if self.server.now_ms >= give_up_ms {
+                if self.clock.instant() >= give_up {
                     let sent = |conn: ConnId| self.reactor.conns.unsent(conn) == 0;
                     tracing::warn!("shutdown timeout: {}", self.server.unfinished(sent));
                     break;
@@ -190,8 +191,8 @@ impl EventLoop {
             self.sleep(next_ms.min(ending_ms))?;
         }
         // Once, at the end: all that it needs would lie in every turn otherwise.
-        let now_ms = self.server.now_ms;
-        let left_ms = give_up_ms.saturating_sub(now_ms).max(CLOSING_MS_MIN);
+        let left = give_up.map(|at| at.saturating_duration_since(self.clock.instant()));
+        let left_ms = left.map_or(0, |left| left.as_millis() as u64).max(CLOSING_MS_MIN);
         self.close_log(left_ms)
     }
 
@@ -200,6 +201,10 @@ impl EventLoop {
     fn turn(&mut self) -> Result<u64, Fatal> {
         let before = self.clock.instant();
         self.server.now_ms = self.clock.read();
+        if self.clock.leap_ms() > 0 {
+            self.server.engine.shard.put_off(self.clock.leap_ms());
+            self.server.http.alarms.put_off(self.clock.leap_ms());
+        }
         self.server.late = Late::No;
         self.server.large_replies.begin_turn();
         self.server.fair_shares.begin_turn();
@@ -367,8 +372,14 @@ impl EventLoop {
         let woken = match self.company {
             Some(wanted) => self.reactor.wait_for_clients(wanted, &mut self.events),
             None => {
-                let deadline = self.clock.instant_of(until_ms);
-                self.reactor.wait(deadline, &mut self.events)
+                let deadline = self.clock.sleep_until(until_ms);
+                let woken = self.reactor.wait(deadline, &mut self.events);
+                // What came while a sleep that ends by itself was late is read before time is applied.
+                if woken.is_ok() && self.events.is_empty() {
+                    self.reactor.poll(&mut self.events)
+                } else {
+                    woken
+                }
             }
         };
         self.server.outbox.awake();

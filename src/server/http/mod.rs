@@ -116,7 +116,7 @@ pub struct HttpState {
     pub bodies: ReceiveMemory,
     date: String,
     date_of_s: u64,
-    alarms: Alarms,
+    pub(crate) alarms: Alarms,
     frame: Vec<u8>,
     reply: Vec<u8>,
     json: Vec<u8>,

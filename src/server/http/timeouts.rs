@@ -1,6 +1,9 @@
 //! Timeouts of HTTP connections: until the first request, until the rest of one that has begun, and, longer, between
 //! requests. No timeout runs while the client waits for an answer.
 //!
+//! They last as long as time passes, whatever the clock of the machine is set to: their times are those that the clock of the
+//! shard would show if it had never leapt.
+//!
 //! A connection has at most a few alarms, whatever it does: one that rings early looks at the time
 //! that counts by now and is set again. So neither a request nor a turn looks at other connections. The alarms ring for
 //! connections of frames as well: see [`crate::server::connection::deadlines`].
@@ -13,7 +16,29 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Alarms of a shard by time.
-pub type Alarms = BinaryHeap<Reverse<(u64, ConnId)>>;
+#[derive(Default)]
+pub struct Alarms {
+    heap: BinaryHeap<Reverse<(u64, ConnId)>>,
+    /// By how much the clock has leapt.
+    leapt_ms: u64,
+}
+
+impl Alarms {
+    /// The clock has leapt by so much: patience with connections ends so much later by it.
+    pub(crate) fn put_off(&mut self, by_ms: u64) {
+        self.leapt_ms += by_ms;
+    }
+
+    /// What the clock would show if it had never leapt.
+    pub(crate) fn steady_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.leapt_ms)
+    }
+
+    /// A connection goes to another shard, whose clock has leapt in its own way.
+    pub(crate) fn send(&self, patience: &mut Patience) {
+        patience.convert(|at_ms| at_ms + self.leapt_ms);
+    }
+}
 
 /// Steps after which a turn lets no further alarm ring, and those of a connection that is given up.
 const STEPS_MAX: u64 = 1000;
@@ -69,6 +94,14 @@ impl Patience {
     fn ends_ms(&self) -> u64 {
         self.due_ms.min(self.known_by_ms)
     }
+
+    fn convert(&mut self, by: impl Fn(u64) -> u64) {
+        for at_ms in [&mut self.due_ms, &mut self.known_by_ms] {
+            if *at_ms < u64::MAX {
+                *at_ms = by(*at_ms);
+            }
+        }
+    }
 }
 
 impl ShardServer {
@@ -96,11 +129,11 @@ impl ShardServer {
         if session.http.patience.phase == Phase::Reading && phase == Phase::Reading {
             return;
         }
-        let settings = &self.http.settings;
+        let (settings, steady_ms) = (&self.http.settings, self.http.alarms.steady_ms(self.now_ms));
         let due_ms = match phase {
             Phase::Answering => u64::MAX,
-            Phase::Fresh | Phase::Reading => self.now_ms + settings.request_timeout_ms,
-            Phase::Idle => self.now_ms + settings.idle_timeout_ms,
+            Phase::Fresh | Phase::Reading => steady_ms + settings.request_timeout_ms,
+            Phase::Idle => steady_ms + settings.idle_timeout_ms,
         };
         self.await_until(conn, phase, due_ms);
     }
@@ -125,28 +158,31 @@ impl ShardServer {
         let patience = &mut session.http.patience;
         if patience.ends_ms() < patience.alarm_ms {
             patience.alarm_ms = patience.ends_ms();
-            self.http.alarms.push(Reverse((patience.alarm_ms, conn)));
+            self.http.alarms.heap.push(Reverse((patience.alarm_ms, conn)));
         }
     }
 
     /// A connection has come from another shard, where its alarms were left behind.
     pub(crate) fn set_alarm_again(&mut self, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        session.http.patience.alarm_ms = u64::MAX;
+        let patience = &mut session.http.patience;
+        patience.convert(|at_ms| self.http.alarms.steady_ms(at_ms));
+        patience.alarm_ms = u64::MAX;
         self.set_alarm(conn);
     }
 
     /// Ends what has lasted too long. Returns when to come again.
     pub(crate) fn end_patience(&mut self, conns: &mut Connections) -> u64 {
         let until = self.steps() + STEPS_MAX;
-        while let Some(&Reverse((at_ms, conn))) = self.http.alarms.peek() {
-            if at_ms > self.now_ms {
-                return at_ms;
+        let steady_ms = self.http.alarms.steady_ms(self.now_ms);
+        while let Some(&Reverse((at_ms, conn))) = self.http.alarms.heap.peek() {
+            if at_ms > steady_ms {
+                return at_ms.saturating_add(self.http.alarms.leapt_ms);
             }
             if self.steps() >= until {
                 return self.now_ms;
             }
-            self.http.alarms.pop();
+            self.http.alarms.heap.pop();
             self.meter.note(1);
             let Some(session) = self.sessions.get(conn) else { continue };
             let patience = &mut session.http.patience;
@@ -154,7 +190,7 @@ impl ShardServer {
                 continue;
             }
             patience.alarm_ms = u64::MAX;
-            if patience.ends_ms() <= self.now_ms {
+            if patience.ends_ms() <= steady_ms {
                 self.lose_patience(conns, conn);
             } else {
                 self.set_alarm(conn);
