@@ -3,11 +3,12 @@
 //! Three tables, and nothing else that makes an error:
 //!
 //! - [`Code`]: the vocabulary. A code is what programs tell errors by; it never changes, and it alone decides the status.
-//! - [`ErrorKind`]: errors whose text is always the same. They are copied, never allocated.
+//! - [`ErrorKind`]: errors whose text is always the same. They are copied; only as an [`Error`] they are allocated.
 //! - functions of [`Error`]: errors that name a field, a bound or a job.
 //!
 //! How an error travels is not known here: frames by `protocol::reply`, bodies of HTTP by [`ErrorRef::json`].
 
+use std::borrow::Cow;
 use std::fmt;
 
 macro_rules! codes {
@@ -343,29 +344,24 @@ filled! {
     schedules_too_large(most: impl fmt::Display): LimitReached, "data of all schedules together must be at most {most} bytes";
 }
 
-/// An error on its way to a client.
+/// An error on its way to a client. Decoding returns it with each value that it reads, and refuses few: so it is one
+/// word, and a value beside it comes back in registers.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Error {
-    /// One whose text is in the table.
-    Fixed(ErrorKind),
-    /// One whose text is its own.
-    Own(Box<Own>),
-}
+pub struct Error(Box<Boxed>);
 
-/// What an error with a text of its own is.
+/// What an error is.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Own {
+struct Boxed {
     code: Code,
-    text: Box<str>,
+    text: Cow<'static, str>,
 }
 
-// An error is part of the results of decoding, and of messages between shards.
-const _: () = assert!(size_of::<Error>() <= 16 && size_of::<Option<Error>>() <= 16);
+const _: () = assert!(size_of::<Result<&str, Error>>() == 16 && size_of::<Option<Error>>() == 8);
 
 impl Error {
     #[cold]
-    fn own(code: Code, text: String) -> Self {
-        Self::Own(Box::new(Own { code, text: text.into() }))
+    fn own(code: Code, text: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Boxed { code, text: text.into() }))
     }
 
     /// The same error with the way to its place in front of its text. What makes a frame unreadable has no place.
@@ -397,8 +393,9 @@ impl Error {
 }
 
 impl From<ErrorKind> for Error {
+    #[cold]
     fn from(kind: ErrorKind) -> Self {
-        Self::Fixed(kind)
+        Self::own(kind.code(), kind.text())
     }
 }
 
@@ -440,9 +437,6 @@ impl From<ErrorKind> for ErrorRef<'static> {
 
 impl<'a> From<&'a Error> for ErrorRef<'a> {
     fn from(error: &'a Error) -> Self {
-        match error {
-            Error::Fixed(kind) => (*kind).into(),
-            Error::Own(own) => Self { code: own.code, text: &own.text },
-        }
+        Self { code: error.0.code, text: &error.0.text }
     }
 }

@@ -117,19 +117,22 @@ impl<'a> Fields<'a> {
         Self { is_strict, ..self }
     }
 
+    /// Where the value of a field lies.
     #[inline]
-    fn set(&mut self, index: usize, value: Value<'a>) {
-        match self.values.get_mut(index) {
-            Some(place) => *place = value,
-            None => self.set_rare(index - USUAL, value),
-        }
-        self.present |= 1 << index;
+    fn slot(&mut self, index: usize) -> &mut Value<'a> {
+        if index < USUAL { &mut self.values[index] } else { self.rare_slot(index - USUAL) }
     }
 
     #[cold]
-    fn set_rare(&mut self, place: usize, value: Value<'a>) {
+    fn rare_slot(&mut self, place: usize) -> &mut Value<'a> {
         self.rare.resize(FIELDS_MAX - USUAL, Value::Nothing);
-        self.rare[place] = value;
+        &mut self.rare[place]
+    }
+
+    #[cold]
+    fn set(&mut self, index: usize, value: Value<'a>) {
+        *self.slot(index) = value;
+        self.present |= 1 << index;
     }
 
     #[inline]
@@ -165,7 +168,8 @@ impl<'a> Fields<'a> {
             }
             return aside.ignore(reader);
         };
-        let spec = &self.specs[index];
+        let specs = self.specs;
+        let spec = &specs[index];
         let rest = reader.rest();
         if reader.absent()? {
             return self.note_absent(index, rest.first(), aside);
@@ -174,10 +178,12 @@ impl<'a> Fields<'a> {
         if self.present & (1 << index) != 0 {
             return Err(spec.repeated());
         }
-        match read_value(spec, reader, aside)? {
-            Value::Nothing if self.is_strict => return Err(Error::empty(spec.name)),
-            Value::Nothing => {}
-            value => self.set(index, value),
+        let slot = self.slot(index);
+        read_value(spec, reader, aside, slot)?;
+        if !matches!(slot, Value::Nothing) {
+            self.present |= 1 << index;
+        } else if self.is_strict {
+            return Err(Error::empty(spec.name));
         }
         Ok(())
     }

@@ -119,80 +119,83 @@ impl<'a> FromValue<'a> for Option<u64> {
     }
 }
 
-/// Reads one value of the kind that `spec` asks for. [`Value::Nothing`] means that it counts as
+/// Reads one value of the kind that `spec` asks for into its place. [`Value::Nothing`] means that it counts as
 /// absent after all.
 #[inline]
 pub(crate) fn read_value<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Error> {
-    match spec.kind {
-        Kind::Payload { bytes_max } => {
-            payload(spec, reader, aside.known, bytes_max).map(Value::Raw)
-        }
+    slot: &mut Value<'a>,
+) -> Result<(), Error> {
+    *slot = match spec.kind {
+        Kind::Payload { bytes_max } => Value::Raw(payload(spec, reader, aside.known, bytes_max)?),
         Kind::Queue => {
             let name = text(spec, reader)?;
-            if is_queue_name(name) { Ok(Value::Text(name)) } else { Err(spec.out_of_bounds()) }
+            if !is_queue_name(name) {
+                return Err(spec.out_of_bounds());
+            }
+            Value::Text(name)
         }
-        Kind::JobId => named(spec, reader, 1, NAME_CHARS_MAX),
-        Kind::Text { chars_min, chars_max } => named(spec, reader, chars_min, chars_max),
-        Kind::Token => text(spec, reader).map(Value::Text),
-        Kind::Traceparent => formed(spec, reader, |text| TraceParent::parse(text).is_some()),
-        Kind::Tracestate => formed(spec, reader, is_trace_state),
+        Kind::JobId => Value::Text(named(spec, reader, 1, NAME_CHARS_MAX)?),
+        Kind::Text { chars_min, chars_max } => {
+            Value::Text(named(spec, reader, chars_min, chars_max)?)
+        }
+        Kind::Token => Value::Text(text(spec, reader)?),
+        Kind::Traceparent => formed(spec, reader, |text| TraceParent::parse(text).is_some())?,
+        Kind::Tracestate => formed(spec, reader, is_trace_state)?,
         Kind::Integer { min, max } => {
             let before = *reader;
             match integer(spec, reader, min, max) {
-                Ok(value) => Ok(Value::Integer(value)),
-                Err(error) => lenient_integer(spec, before, aside.version).ok_or(error),
+                Ok(value) => Value::Integer(value),
+                Err(error) => lenient_integer(spec, before, aside.version).ok_or(error)?,
             }
         }
         Kind::Flag => match reader.flag()? {
-            Some(value) => Ok(Value::Flag(value)),
-            None => Err(spec.wrong_type()),
+            Some(value) => Value::Flag(value),
+            None => return Err(spec.wrong_type()),
         },
         Kind::LongText { bytes_max, cut } => {
             if let Some(value) = reader.skip_known(aside.known) {
-                return Ok(Reader::new(value).text_bytes()?.map_or(Value::Nothing, Value::Raw));
-            }
-            let text = text(spec, reader)?;
-            if text.len() <= bytes_max as usize {
-                Ok(Value::Text(text))
-            } else if cut {
-                Ok(Value::Text(self::cut(text, bytes_max as usize)))
+                Reader::new(value).text_bytes()?.map_or(Value::Nothing, Value::Raw)
             } else {
-                Err(spec.out_of_bounds())
+                let text = text(spec, reader)?;
+                Value::Text(match text.len() <= bytes_max as usize {
+                    true => text,
+                    false if cut => self::cut(text, bytes_max as usize),
+                    false => return Err(spec.out_of_bounds()),
+                })
             }
         }
-        Kind::Number { min, max } => number(spec, reader, f64::from(min), f64::from(max)),
+        Kind::Number { min, max } => number(spec, reader, f64::from(min), f64::from(max))?,
         Kind::Texts { items_max, chars_max } => {
-            texts(spec, reader, (items_max, aside.is_again), |item| within(item, 1, chars_max))
+            texts(spec, reader, (items_max, aside.is_again), |item| within(item, 1, chars_max))?
         }
         Kind::Stack { bytes_max } => {
             aside.stack = super::stack_trace::read(spec, reader, bytes_max as usize)?;
-            Ok(Value::Aside)
+            Value::Aside
         }
         Kind::TextsOf(choices) => {
             let items_max = choices.len() as u32;
-            texts(spec, reader, (items_max, false), |item| choices.contains(&item))
+            texts(spec, reader, (items_max, false), |item| choices.contains(&item))?
         }
-        Kind::Queues { items_max } => texts(spec, reader, (items_max, false), is_queue_name),
+        Kind::Queues { items_max } => texts(spec, reader, (items_max, false), is_queue_name)?,
         Kind::Choice(choices) => {
             let chosen = text(spec, reader)?;
             match choices.iter().position(|choice| *choice == chosen) {
-                Some(index) => Ok(Value::Mask(1 << index)),
-                None => Err(spec.out_of_bounds()),
+                Some(index) => Value::Mask(1 << index),
+                None => return Err(spec.out_of_bounds()),
             }
         }
-        Kind::Choices(choices) => read_choices(spec, reader, choices),
-        Kind::Backoff => read_backoff(spec, reader, aside),
-        Kind::Repeat => read_repeat(spec, reader, aside),
-        Kind::Dedup => read_dedup(spec, reader, aside),
-        Kind::CronJob => read_cron_job(spec, reader, aside),
-        Kind::DlqConfig => read_dlq_config(spec, reader, aside),
-        Kind::StallConfig => read_stall_config(spec, reader, aside),
-        Kind::DlqFilter => read_dlq_filter(spec, reader, aside),
-        Kind::BulkFilter => read_bulk_filter(spec, reader, aside),
+        Kind::Choices(choices) => read_choices(spec, reader, choices)?,
+        Kind::Backoff => read_backoff(spec, reader, aside)?,
+        Kind::Repeat => read_repeat(spec, reader, aside)?,
+        Kind::Dedup => read_dedup(spec, reader, aside)?,
+        Kind::CronJob => read_cron_job(spec, reader, aside)?,
+        Kind::DlqConfig => read_dlq_config(spec, reader, aside)?,
+        Kind::StallConfig => read_stall_config(spec, reader, aside)?,
+        Kind::DlqFilter => read_dlq_filter(spec, reader, aside)?,
+        Kind::BulkFilter => read_bulk_filter(spec, reader, aside)?,
         Kind::Flags => {
             let count = batch(spec, reader)?;
             aside.flags = Vec::with_capacity(count);
@@ -200,7 +203,7 @@ pub(crate) fn read_value<'a>(
                 let flag = if reader.absent()? { Some(false) } else { reader.flag()? };
                 aside.flags.push(flag.ok_or_else(|| spec.wrong_item(aside.base + index))?);
             }
-            Ok(Value::Aside)
+            Value::Aside
         }
         Kind::Integers { min, max } => {
             let count = batch(spec, reader)?;
@@ -210,17 +213,15 @@ pub(crate) fn read_value<'a>(
                 let value = value.map_err(|_| spec.wrong_item(aside.base + index))?;
                 aside.integers.push(value);
             }
-            Ok(Value::Aside)
+            Value::Aside
         }
         // Which of two bounds counts is known when all of the job is read.
-        Kind::Priority => {
-            integer(spec, reader, i32::MIN.into(), i32::MAX.into()).map(Value::Integer)
-        }
-        Kind::GroupPull => read_group_pull(spec, reader, aside),
-        Kind::GroupRate => read_group_rate(spec, reader, aside),
-        Kind::Jobs => read_jobs(spec, reader, aside),
-        Kind::Flow => read_flow(spec, reader, aside),
-        Kind::FlowJob => read_flow_job(spec, reader, aside),
+        Kind::Priority => Value::Integer(integer(spec, reader, i32::MIN.into(), i32::MAX.into())?),
+        Kind::GroupPull => read_group_pull(spec, reader, aside)?,
+        Kind::GroupRate => read_group_rate(spec, reader, aside)?,
+        Kind::Jobs => read_jobs(spec, reader, aside)?,
+        Kind::Flow => read_flow(spec, reader, aside)?,
+        Kind::FlowJob => read_flow_job(spec, reader, aside)?,
         Kind::JobIds => {
             let count = batch(spec, reader)?;
             aside.ids = Vec::with_capacity(count);
@@ -232,7 +233,7 @@ pub(crate) fn read_value<'a>(
                 }
                 aside.ids.push(JobRef::of(id));
             }
-            Ok(Value::Aside)
+            Value::Aside
         }
         Kind::Tokens => {
             let count = batch(spec, reader)?;
@@ -244,7 +245,7 @@ pub(crate) fn read_value<'a>(
                     token_of(item(spec, reader, aside.base + index)?)
                 });
             }
-            Ok(Value::Aside)
+            Value::Aside
         }
         Kind::Results => {
             let count = batch(spec, reader)?;
@@ -256,9 +257,10 @@ pub(crate) fn read_value<'a>(
                     result(spec, reader, aside.known, aside.base + index)?
                 });
             }
-            Ok(Value::Aside)
+            Value::Aside
         }
-    }
+    };
+    Ok(())
 }
 
 /// What a number counts as in version 3 that version 2 refuses. The reader has stepped over it.
@@ -334,13 +336,9 @@ fn named<'a>(
     reader: &mut Reader<'a>,
     chars_min: u32,
     chars_max: u32,
-) -> Result<Value<'a>, Error> {
+) -> Result<&'a str, Error> {
     let text = text(spec, reader)?;
-    if within(text, chars_min, chars_max) {
-        Ok(Value::Text(text))
-    } else {
-        Err(spec.out_of_bounds())
-    }
+    if within(text, chars_min, chars_max) { Ok(text) } else { Err(spec.out_of_bounds()) }
 }
 
 /// Whether a text has so many characters. Bytes bound characters from above, so few texts are
