@@ -57,7 +57,9 @@ fn child(bed: &mut Bed, policy: Option<Policy>, job: NewJob<'_>) -> JobId {
 
 fn parent(bed: &mut Bed, queue: &str, children: &[JobId], family: NewFamily<'_>) -> JobId {
     let mut open = Vec::new();
-    children.iter().for_each(|&child| Unmet::push(&mut open, child, ""));
+    for &child in children {
+        Unmet::push(&mut open, child, "");
+    }
     let family = NewFamily { open: Unmet::new(&open), ..family };
     let job = NewJob { family: Some(Box::new(family)), max_attempts: 1, ..NewJob::default() };
     let parent = bed.push(queue, job);
@@ -310,7 +312,7 @@ fn a_retried_parent_is_told_of_as_waiting_for_children() {
     let [whole, ..] = failed_flow(&mut bed, NewJob::default());
     bed.events.clear();
     retry(&mut bed, "whole", whole);
-    let steps: Vec<Step> = bed.events.iter().map(|event| event.step.clone()).collect();
+    let steps: Vec<Step> = bed.events.iter().map(|event| event.step).collect();
     assert_eq!(steps, [Step::Retried { prev: State::Failed }, Step::WaitingChildren]);
 }
 

@@ -7,7 +7,7 @@
 mod any_form;
 mod auth;
 mod bad_input;
-mod bad_values;
+pub(crate) mod bad_values;
 mod batches;
 mod changes;
 mod cli;
@@ -86,6 +86,7 @@ mod tls_hostile;
 mod turns;
 mod unread;
 mod waits;
+mod webhook_deliveries;
 mod webhooks;
 mod websocket;
 mod workers;

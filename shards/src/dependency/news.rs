@@ -73,7 +73,7 @@ impl Outbox {
         self.add(Item::UnwatchSome { dependent, rest: some.into_iter() }, left);
     }
 
-    /// The next notice. `waits_for` gives what a job waits for at a place or behind it, that place, and what its shard is told.
+    /// The next notice. `waits_for` gives what a job waits for at a place or behind it, that place, and the news for its shard.
     pub(crate) fn pop(
         &mut self,
         mut waits_for: impl FnMut(JobId, usize) -> Option<(usize, JobId, News)>,

@@ -81,7 +81,8 @@ fn pause_and_resume_hold_and_release() {
     let (tool, queue) = (tool(), queue("cli-pause"));
     push(&tool, &queue, "1");
     assert_eq!(tool.ok(&["queue", "pause", &queue]), format!("paused {queue}\n"));
-    assert_eq!(tool.ok(&["pull", &queue]), format!("no job waits in {queue}\n"));
+    let paused = format!("no job can be taken from {queue}: the queue is paused\n");
+    assert_eq!(tool.ok(&["pull", &queue]), paused);
     assert_eq!(tool.ok(&["queue", "resume", &queue]), format!("resumed {queue}\n"));
     assert_eq!(tool.json(&["queue", "resume", &queue]), json!({"ok": true}));
     assert!(tool.ok(&["pull", &queue]).contains("token"));

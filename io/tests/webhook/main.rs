@@ -2,13 +2,14 @@
 //! without its signature; a receiver that holds up others; a way into the network behind the server.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../tests/support/receiver.rs"]
+#[path = "../../../tests/support/receiver.rs"]
 #[allow(dead_code)]
 mod receiver;
 
-use corq_io::webhook::{Config, Feed, Hook, Lookup, Notice, Pool, Report, Target};
+mod names;
+
+use corq_io::webhook::{Config, Feed, Hook, Notice, Pool, Report, Target};
 use receiver::{Habit, Receiver};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -526,76 +527,4 @@ fn a_stop_waits_no_longer_than_it_may() {
     let begin = Instant::now();
     assert_eq!(bed.pool.stop(begin + Duration::from_millis(200)), 3);
     assert!(begin.elapsed() < Duration::from_secs(50), "it has waited for the timeout");
-}
-
-/// Names that lead where `addresses` says.
-fn lookup(addresses: &'static [&'static str]) -> (Lookup, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&asked);
-    let lookup = Lookup(Arc::new(move |_, port| {
-        counter.fetch_add(1, Ordering::Relaxed);
-        Ok(addresses.iter().map(|it| SocketAddr::new(it.parse().unwrap(), port)).collect())
-    }));
-    (lookup, asked)
-}
-
-#[test]
-fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
-    let receiver = Receiver::always(Habit::Status(200));
-    for (addresses, said) in [
-        (&["127.0.0.1"] as &'static [&'static str], "a loopback address: 127.0.0.1"),
-        (&["10.0.0.1"], "a private address: 10.0.0.1"),
-        (&["169.254.169.254"], "a cloud metadata host: 169.254.169.254"),
-        (&["::ffff:127.0.0.1"], "a loopback address: ::ffff:127.0.0.1"),
-        (&["fd00::1"], "a private address: fd00::1"),
-        // One bad address among good ones.
-        (&["1.1.1.1", "127.0.0.1"], "a loopback address: 127.0.0.1"),
-    ] {
-        let (lookup, _) = lookup(addresses);
-        let bed = Bed::new(|config| {
-            config.allow_private = false;
-            config.lookup = Some(lookup);
-            config.attempts_max = 1;
-        });
-        let url = format!("http://rebound.example:{}/", receiver.port());
-        let target = Target::parse(&url, false).unwrap();
-        bed.tell(&[&Arc::new(Hook::new(1, target, None, 1))]);
-        let report = until("a report", || bed.reports().pop());
-        assert!(report.contains(&format!("rebound.example has {said}")), "{report}");
-    }
-    // Registered under other rules, or before there were any.
-    for (url, said) in [
-        ("http://localhost/", "localhost is this machine (localhost)"),
-        ("http://db.internal/", "db.internal is an internal host (*.internal)"),
-        ("http://127.0.0.1/", "127.0.0.1 has a loopback address: 127.0.0.1"),
-        ("http://[::1]/", "[::1] has a loopback address: ::1"),
-    ] {
-        let bed = Bed::new(|config| {
-            config.allow_private = false;
-            config.attempts_max = 1;
-        });
-        bed.tell(&[&bed.hook(url, None)]);
-        let report = until("a report", || bed.reports().pop());
-        assert!(report.contains(said), "{report}");
-    }
-    assert_eq!(receiver.posts().len(), 0);
-}
-
-/// What is checked is what is connected to: nothing looks a name up between the two.
-#[test]
-fn a_name_is_looked_up_once_for_each_post() {
-    let (lookup, asked) = lookup(&["127.0.0.1"]);
-    let bed = Bed::new(|config| config.lookup = Some(lookup));
-    let receiver =
-        Receiver::start(|before, _| if before < 2 { Habit::Status(200) } else { Habit::Close });
-    let hook = bed.hook(&format!("http://anything.example:{}/", receiver.port()), None);
-    for posts in 1..=2 {
-        bed.tell(&[&hook]);
-        until("a post", || (hook.counts().delivered == posts).then_some(()));
-    }
-    let posts = receiver.posts();
-    assert_eq!(posts.iter().map(|post| post.connection).collect::<Vec<_>>(), [0, 0]);
-    let host = posts[0].header("Host");
-    assert_eq!(host, Some(&*format!("anything.example:{}", receiver.port())));
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
 }
