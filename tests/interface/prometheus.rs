@@ -37,17 +37,22 @@ fn a_queue_tells_that_it_is_paused_and_how_long_its_jobs_have_waited() {
     let (mut web, mut client, queue) = (shared().web(), crate::client(), queue("told"));
     client.push(&queue, 1);
     client.push(&queue, 2);
-    client.pull(&queue);
+    let pulled = client.pull(&queue);
     let before = scraped(&mut web, "");
     assert_eq!(before[&of("queue_paused", &queue)], 0.0);
     client.ok("Pause", json!({ "queue": queue }));
     let text = scraped(&mut web, "");
     assert_eq!(text[&of("queue_paused", &queue)], 1.0);
     assert_eq!(text[&of("queue_wait_seconds_count", &queue)], 1.0);
-    let bucket = |edge: &str| {
-        text[&format!("corq_queue_wait_seconds_bucket{{queue=\"{queue}\",le=\"{edge}\"}}")]
+    let bucket = |family: &str, edge: &str| {
+        let bucket = format!("corq_queue_{family}_bucket{{queue=\"{queue}\",le=\"{edge}\"}}");
+        text.get(&bucket).copied()
     };
-    assert_eq!((bucket("86400"), bucket("+Inf")), (1.0, 1.0));
+    let [most, all] = ["86400", "+Inf"].map(|edge| bucket("wait_seconds", edge));
+    assert_eq!((most, all, bucket("run_seconds", "+Inf")), (Some(1.0), Some(1.0), None));
+    client.ok("ACK", json!({ "id": pulled["id"] }));
+    let text = scraped(&mut web, "");
+    assert_eq!(text[&of("queue_run_seconds_count", &queue)], 1.0);
 }
 
 #[test]

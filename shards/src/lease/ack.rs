@@ -190,6 +190,7 @@ impl Shard {
         let queue = self.jobs.slab[job].queue;
         self.queues.count_done(queue, now_ms, false);
         self.queues.count_run(queue, taken_ms);
+        self.queues[queue].runs.get_or_insert_default().note(taken_ms);
         if self.has_run_due(now_ms, job) {
             self.complete_run(now_ms, job, ended, out);
             self.write_unreported(ack.job, ack.result, out);

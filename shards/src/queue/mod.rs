@@ -43,7 +43,7 @@ use crate::queue::ready::Ready;
 use crate::queue::throughput::{Budget, Minutes};
 use crate::stats::history::track::Counters;
 use crate::stats::history::{self, History, OfQueue};
-use crate::stats::queue_waits::QueueWaits;
+use crate::stats::queue_times::QueueTimes;
 use std::collections::BTreeMap;
 
 /// One queue.
@@ -80,7 +80,9 @@ pub struct Queue {
     /// Whether its name has been taken from it: what is left in it is being removed.
     pub detached: bool,
     /// How long its jobs have waited, once one was delivered.
-    pub waits: Option<Box<QueueWaits>>,
+    pub waits: Option<Box<QueueTimes>>,
+    /// How long they have run, once one was completed.
+    pub runs: Option<Box<QueueTimes>>,
     /// Jobs completed, and attempts failed, by the minute.
     pub done: [Minutes; 2],
     /// What is known of its last day, beside those.

@@ -5,11 +5,11 @@
 //! | `history` | what happened in the last day, by steps of ten seconds |
 //! | `latency` | histograms of waiting and running times |
 //! | `sampling` | when the steps of the history end, and what is asked of it |
-//! | `queue_waits` | the histogram of the waiting times of one queue |
+//! | `queue_times` | a histogram of times of the jobs of one queue |
 
 pub mod history;
 pub mod latency;
-pub mod queue_waits;
+pub mod queue_times;
 pub mod sampling;
 
 /// What a shard has done since it started.

@@ -469,7 +469,7 @@ mod tests {
 
     use super::*;
     use corq_shards::queue::Queue;
-    use corq_shards::stats::queue_waits::QueueWaits;
+    use corq_shards::stats::queue_times::QueueTimes;
 
     fn metrics() -> Metrics {
         let mut metrics = Metrics::default();
@@ -486,7 +486,7 @@ mod tests {
     fn the_text_is_what_prometheus_reads() {
         let mut text = metrics().text(2, 4096, 1_500, None);
         let mut lines = QueueLines::default();
-        let mut waits = QueueWaits::default();
+        let mut waits = QueueTimes::default();
         for waited_ms in [50, 700, 90_000_000] {
             waits.note(waited_ms);
         }

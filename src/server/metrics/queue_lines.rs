@@ -2,7 +2,7 @@
 
 use corq_shards::job::State;
 use corq_shards::queue::Queue;
-use corq_shards::stats::queue_waits::{EDGES_MS, QueueWaits};
+use corq_shards::stats::queue_times::{EDGES_MS, QueueTimes};
 use std::fmt::Write;
 
 /// What a family says of a queue.
@@ -16,12 +16,14 @@ pub(crate) enum OfQueue {
     OldestWaiting,
     /// How long the jobs have waited that were delivered.
     Waits,
+    /// How long the jobs have run that were completed.
+    Runs,
 }
 
 impl OfQueue {
     /// As the text calls it.
     pub(crate) fn kind(self) -> &'static str {
-        if self == Self::Waits { "histogram" } else { "gauge" }
+        if matches!(self, Self::Waits | Self::Runs) { "histogram" } else { "gauge" }
     }
 }
 
@@ -56,6 +58,11 @@ pub(crate) const QUEUE_FAMILIES: &[(&str, &str, OfQueue)] = &[
         "Time from when a job of the queue was due to its delivery",
         OfQueue::Waits,
     ),
+    (
+        "queue_run_seconds",
+        "Time from the delivery of a job of the queue to its completion",
+        OfQueue::Runs,
+    ),
 ];
 
 /// Lines that tell of single queues, by family.
@@ -66,9 +73,9 @@ pub struct QueueLines {
 }
 
 impl QueueLines {
-    /// Adds those of a queue whose oldest waiting job has been due for so long, with how long its jobs have waited if that
-    /// is wanted.
-    pub fn write(&mut self, queue: &Queue, oldest_ms: u64, with_waits: bool) {
+    /// Adds those of a queue whose oldest waiting job has been due for so long, with how long its jobs have waited and run if
+    /// that is wanted.
+    pub fn write(&mut self, queue: &Queue, oldest_ms: u64, with_times: bool) {
         self.rows += 1;
         let label = format!("queue=\"{}\"", escaped(&queue.name));
         for ((name, _, what), lines) in QUEUE_FAMILIES.iter().zip(&mut self.lines) {
@@ -76,9 +83,10 @@ impl QueueLines {
                 OfQueue::Jobs(state) => queue.count(*state).to_string(),
                 OfQueue::Paused => u64::from(queue.is_paused()).to_string(),
                 OfQueue::OldestWaiting => decimal(oldest_ms),
-                OfQueue::Waits => {
-                    if let Some(waits) = queue.waits.as_ref().filter(|_| with_waits) {
-                        write_waits(lines, name, &label, waits);
+                OfQueue::Waits | OfQueue::Runs => {
+                    let times = if *what == OfQueue::Waits { &queue.waits } else { &queue.runs };
+                    if let Some(times) = times.as_ref().filter(|_| with_times) {
+                        write_times(lines, name, &label, times);
                     }
                     continue;
                 }
@@ -115,16 +123,16 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// How long the jobs of a queue have waited, in seconds.
-fn write_waits(text: &mut String, name: &str, label: &str, waits: &QueueWaits) {
+/// How long the jobs of a queue have waited or run, in seconds.
+fn write_times(text: &mut String, name: &str, label: &str, times: &QueueTimes) {
     let bucket = format!("{name}_bucket");
     let mut so_far = 0;
-    for (place, count) in waits.counts.iter().enumerate() {
+    for (place, count) in times.counts.iter().enumerate() {
         so_far += count;
         let edge = EDGES_MS.get(place).map_or("+Inf".to_string(), |&edge_ms| decimal(edge_ms));
         sample(text, &bucket, &format!("{{{label},le=\"{edge}\"}}"), &so_far.to_string());
     }
     let label = format!("{{{label}}}");
-    sample(text, &format!("{name}_sum"), &label, &decimal(waits.sum_ms));
+    sample(text, &format!("{name}_sum"), &label, &decimal(times.sum_ms));
     sample(text, &format!("{name}_count"), &label, &so_far.to_string());
 }

@@ -1,27 +1,27 @@
-//! How long the jobs of one queue have waited, in a few fixed buckets: there may be very many queues.
+//! How long the jobs of one queue have waited, or have run, in a few fixed buckets: there may be very many queues.
 
 /// Upper edges of the buckets, in milliseconds; one more bucket lies beyond.
 pub const EDGES_MS: [u64; 7] = [100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000];
 
-/// The waiting times of the jobs of one queue since it was made, or since the start.
+/// Times of the jobs of one queue since it was made, or since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueWaits {
-    /// Deliveries in each bucket, not cumulated; the last is without an upper edge.
+pub struct QueueTimes {
+    /// Jobs in each bucket, not cumulated; the last is without an upper edge.
     pub counts: [u64; EDGES_MS.len() + 1],
-    /// All waiting times together.
+    /// All times together.
     pub sum_ms: u64,
 }
 
-impl QueueWaits {
-    /// Counts a job that was delivered after so long.
+impl QueueTimes {
+    /// Counts a job that took so long.
     #[inline]
-    pub fn note(&mut self, waited_ms: u64) {
-        let place = EDGES_MS.iter().position(|&edge_ms| waited_ms <= edge_ms);
+    pub fn note(&mut self, took_ms: u64) {
+        let place = EDGES_MS.iter().position(|&edge_ms| took_ms <= edge_ms);
         self.counts[place.unwrap_or(EDGES_MS.len())] += 1;
-        self.sum_ms = self.sum_ms.saturating_add(waited_ms);
+        self.sum_ms = self.sum_ms.saturating_add(took_ms);
     }
 
-    /// A time that so many hundredths of the waits do not exceed: the edge of a bucket, `u64::MAX` beyond the last. `None`
+    /// A time that so many hundredths of them do not exceed: the edge of a bucket, `u64::MAX` beyond the last. `None`
     /// without any.
     pub fn percentile_edge_ms(&self, hundredths: u64) -> Option<u64> {
         let all = self.count();
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn waits_fall_into_their_buckets_edges_included() {
-        let mut waits = QueueWaits::default();
+        let mut waits = QueueTimes::default();
         for edge_ms in EDGES_MS {
             waits.note(edge_ms);
         }
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(waits.percentile_edge_ms(1), Some(100));
         assert_eq!(waits.percentile_edge_ms(50), Some(60_000));
         assert_eq!(waits.percentile_edge_ms(99), Some(u64::MAX));
-        assert_eq!(QueueWaits::default().percentile_edge_ms(99), None);
+        assert_eq!(QueueTimes::default().percentile_edge_ms(99), None);
         assert_eq!((waits.count(), waits.sum_ms), (9, EDGES_MS.iter().sum::<u64>() + 86_400_001));
     }
 }
