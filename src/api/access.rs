@@ -359,9 +359,17 @@ pub fn permit(grant: Grant, body: &Body<'_>) -> Result<(), Error> {
     let looks = matches!(op.needs(), Permission::Any | Permission::Read | Permission::Follow);
     if !op.is_for(grant.role) || grant.looks_on && !looks {
         let role = if grant.looks_on { Role::Read } else { grant.role };
-        return Err(Error::role_forbids(op.spec().name, role.name()));
+        return Err(forbidden(op, role));
     }
     grant.queues.map_or(Ok(()), |queues| permit_queues(queues, body))
+}
+
+/// The refusal of a command to a role: with the roles that may give it.
+#[cold]
+pub fn forbidden(op: Op, role: Role) -> Error {
+    let others = Role::ALL.into_iter().rev().filter(|&other| other != role && op.is_for(other));
+    let needed: Vec<&str> = others.map(Role::name).collect();
+    Error::role_forbids(op.spec().name, role.name(), &needed.join(" or "))
 }
 
 fn one(queues: &QueuePatterns, queue: &str) -> Result<(), Error> {

@@ -203,6 +203,7 @@ fixed! {
     TypesAndEvents: InvalidField, "types and events must not both be given";
 
     SubscribeOverTcp: Unsupported, "Subscriptions are for connections over TCP";
+    NeedsConnection: Unsupported, "This command is about a connection over TCP or WebSocket";
     WatchOverHttp: Unsupported, "Samples are for connections over TCP and WebSocket";
     NoTokensToShow: Unsupported, "The server has no tokens, so there is nothing to log in with";
     NothingOnDisk: Unsupported, "The server keeps nothing on a disk";
@@ -243,6 +244,7 @@ fixed! {
     FilterWithoutQueue: InvalidField, "queue is required with filter";
     ValueWithoutPath: InvalidField, "path is required with value";
     TaskNotFound: NotFound, "Task not found";
+    TaskForgotten: NotFound, "Task not found: a restart of the server has ended it. Send the Bulk again";
     GroupNotFound: NotFound, "Group not found";
     CronNotFound: NotFound, "Cron not found";
     WorkerNotFound: NotFound, "Worker not found";
@@ -325,7 +327,7 @@ filled! {
     parent_not_linkable(job: &str): WrongState, "Parent job {job} is not linkable";
     parent_elsewhere(job: &str, queue: &str, named: &str): WrongState, "Parent job {job} belongs to queue {queue}, not {named}";
 
-    role_forbids(command: &str, role: &str): Forbidden, "{command} is not for the role {role}";
+    role_forbids(command: &str, role: &str, needed: &str): Forbidden, "{command} is not for the role {role}: it needs {needed}";
     queue_forbidden(queue: &str, queues: impl fmt::Display): Forbidden, "queue {queue} is not one of those that this token is for: {queues}";
     scope_forbids(command: &str, queues: impl fmt::Display): Forbidden, "{command} is not for a token that is limited to queues: {queues}";
     watch_forbidden(queues: impl fmt::Display): Forbidden, "what must be queues for a token that is limited to some: {queues}";

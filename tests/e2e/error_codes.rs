@@ -230,7 +230,7 @@ fn every_error_has_its_code_on_every_surface() {
     all.note(&reply, Code::Unauthorized, text);
     let answer = guarded.web().get("/stats");
     all.answered(&answer, Code::Unauthorized, "Unauthorized");
-    let text = "Drain is not for the role read";
+    let text = "Drain is not for the role read: it needs admin";
     let mut looker = guarded.client();
     looker.ok("Auth", json!({"token": "looker"}));
     all.note(&looker.call("Drain", json!({"queue": "q"})), Code::Forbidden, text);

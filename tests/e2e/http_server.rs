@@ -377,7 +377,7 @@ fn unknown_paths_and_methods_are_404() {
         ("GET", "/jobs/x/ack"),
         ("POST", "/jobs/x/ack/y"),
         ("POST", "/jobs/x"),
-        ("GET", "/queues/q"),
+        ("POST", "/queues/q"),
         ("GET", "//health"),
         ("CONNECT", "h:80"),
         ("TRACE", "/health"),

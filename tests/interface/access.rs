@@ -4,10 +4,14 @@
 use std::fs;
 use std::path::PathBuf;
 
+use corq::api::access::Role;
+use corq::api::commands::{COMMANDS, CommandSpec, FieldSpec, Op};
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use crate::e2e::bad_values::right;
 use crate::interface::browsers::log_in;
+use crate::support::client::decode;
 use crate::support::stream::{Sse, UPGRADE, WebSocket};
 use crate::support::{Client, Server, Start, until};
 
@@ -48,7 +52,7 @@ fn each_role_does_what_is_its_own_and_is_refused_all_else() {
     assert_eq!(pusher.state(&id), "waiting");
     assert_eq!(
         forbidden(&mut pusher, "PULL", json!({"queue": "q"})),
-        "PULL is not for the role push"
+        "PULL is not for the role push: it needs work or admin"
     );
     for (cmd, fields) in [
         ("GetJob", json!({"id": id})),
@@ -104,6 +108,55 @@ fn each_role_does_what_is_its_own_and_is_refused_all_else() {
     }
 }
 
+/// Fields with which a command can be read.
+fn needed(spec: &CommandSpec) -> Value {
+    let value = |bytes: Vec<u8>| decode(&rmpv::decode::read_value(&mut &*bytes).unwrap());
+    let first = |field: &FieldSpec| value(right(field).swap_remove(0));
+    let required = spec.fields.iter().filter(|field| field.required);
+    let mut fields =
+        required.map(|field| (field.name.to_owned(), first(field))).collect::<Map<_, _>>();
+    let further = match spec.op {
+        // As the command that does the same with one job.
+        Op::Bulk => json!({"action": "discard", "ids": ["none"]}),
+        Op::Cron | Op::CronPreview => json!({"repeatEvery": 3_600_000}),
+        _ => json!({}),
+    };
+    fields.extend(further.as_object().unwrap().clone());
+    fields.into()
+}
+
+/// A surface that forgets to ask, or asks about another command, is where a token opens what it was not given for.
+#[test]
+fn every_command_is_refused_to_the_roles_that_it_is_not_for_on_every_surface() {
+    let server = guarded();
+    for role in Role::ALL {
+        let token = ["boss", "reader", "pusher", "worker"][role as usize];
+        let headers = format!("{UPGRADE}Authorization: Bearer {token}\r\n");
+        let mut web = server.web().with_token(token);
+        for spec in COMMANDS.iter().filter(|spec| spec.op != Op::Auth) {
+            // A connection each: some commands have it sent more than their reply.
+            let mut tcp = client(&server, token);
+            let mut socket =
+                WebSocket::open_with(server.http, "/ws/queues/none", &headers).unwrap();
+            let fields = needed(spec);
+            let answer = web.post(&format!("/v1/{}", spec.name), fields.clone());
+            let answers = [
+                ("tcp", tcp.call(spec.name, fields.clone())),
+                ("websocket", socket.call(spec.name, fields)),
+                ("http", answer.json()),
+            ];
+            for (surface, reply) in answers {
+                let is_refused = reply["code"] == "forbidden";
+                let about = format!("{} as {} over {surface}: {reply}", spec.name, role.name());
+                let is_of_connection = surface == "http" && reply["code"] == "unsupported";
+                assert!(is_of_connection || is_refused != spec.op.is_for(role), "{about}");
+                let names_it = reply["error"].as_str().is_some_and(|it| it.contains(": it needs "));
+                assert_eq!(is_refused, names_it, "{about}");
+            }
+        }
+    }
+}
+
 #[test]
 fn over_http_a_role_is_refused_with_403() {
     let server = guarded();
@@ -112,7 +165,7 @@ fn over_http_a_role_is_refused_with_403() {
     assert_eq!(web("reader").get(&format!("/jobs/{id}")).expect(200)["job"]["id"], json!(id));
     assert_eq!(
         web("pusher").get(&format!("/jobs/{id}")).refused(403),
-        "GetJob is not for the role push"
+        "GetJob is not for the role push: it needs work or read or admin"
     );
     for (token, method, path) in [
         ("reader", "GET", "/queues/q/jobs"),
@@ -235,7 +288,7 @@ fn pages_only_look_where_the_setting_says_so() {
     );
     assert_eq!(ask("GET", "/stats", b"").status, 200);
     let text = ask("POST", "/queues/q/jobs", br#"{"data":1}"#).refused(403);
-    assert_eq!(text, "PUSH is not for the role read");
+    assert_eq!(text, "PUSH is not for the role read: it needs push or admin");
     let lines = format!("{UPGRADE}Cookie: {cookie}\r\n");
     let mut socket = WebSocket::open_with(server.http, "/ws", &lines).unwrap();
     assert_eq!(socket.call("Pause", json!({"queue": "q"}))["code"], "forbidden");

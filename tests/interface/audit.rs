@@ -419,7 +419,7 @@ fn the_command_line_shows_the_log_of_a_server_and_of_a_directory() {
     );
     assert!(
         tool.fails(1, &["audit", "--token", "reader"])
-            .contains("AuditLog is not for the role read")
+            .contains("AuditLog is not for the role read: it needs admin")
     );
     server.terminate();
     assert_eq!(lines(&by_queue), found, "no server is needed");

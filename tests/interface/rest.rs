@@ -413,3 +413,41 @@ fn an_empty_parameter_counts_as_absent_unless_it_is_a_text() {
     let pulled = web.get(&format!("/queues/{queue}/jobs?timeout=")).expect(200);
     assert_eq!(pulled["job"]["id"], id);
 }
+
+#[test]
+fn a_queue_has_short_routes_of_its_own() {
+    let (mut web, queue) = (web(), queue("short"));
+    let id = push(&mut web, &queue, json!({"data": 1, "maxAttempts": 1}));
+    let shown = web.get(&format!("/queues/{queue}")).expect(200);
+    assert_eq!(
+        (&shown["data"]["name"], &shown["data"]["counts"]["waiting"]),
+        (&json!(queue), &json!(1))
+    );
+    web.get(&format!("/queues/{queue}/jobs")).expect(200);
+    web.post(&format!("/jobs/{id}/fail"), json!({"error": "no"})).expect(200);
+    assert_eq!(state(&mut web, &id), "failed");
+    assert_eq!(bare(&mut web, &format!("/queues/{queue}/retry"))["count"], 1);
+    assert_eq!(state(&mut web, &id), "waiting");
+}
+
+#[test]
+fn a_job_lives_through_commands_by_their_names() {
+    let (mut web, queue) = (web(), queue("by-name"));
+    let mut call = |command: &str, fields: Value| web.post(&format!("/v1/{command}"), fields);
+    let id = call("PUSH", json!({"queue": queue, "data": {"n": 1}})).expect(200)["id"].clone();
+    let pulled = call("PULL", json!({"queue": queue, "timeout": 0})).expect(200);
+    // As from any pull over HTTP: the job does not go back when the connection closes.
+    assert_eq!((&pulled["job"]["id"], pulled["token"].is_string()), (&id, true));
+    call("ACK", json!({"id": id, "token": pulled["token"], "result": 7})).expect(200);
+    assert_eq!(call("GetResult", json!({"id": id})).expect(200)["result"], 7);
+    assert_eq!(call("GetJob", json!({"id": "none"})).refused(404), "Job not found");
+    let error = call("PUSH", json!({"queue": queue, "data": 1, "dealy": 5})).refused(400);
+    assert_eq!(error, "Unknown field: dealy; did you mean delay?");
+    assert_eq!(call("Pushh", json!({})).refused(400), "Unknown command: Pushh");
+    let error = call("Subscribe", json!({})).refused(400);
+    assert_eq!(error, "This command is about a connection over TCP or WebSocket");
+    // A body is needed only where a field is.
+    assert_eq!(bare(&mut web, "/v1/Ping")["data"]["pong"], true);
+    web.call("POST", "/v1/Drain", &[], b"").refused(400);
+    web.get("/v1/Ping").refused(404);
+}

@@ -4,7 +4,7 @@
 //! Each test binary takes its own part of this, hence the allowance for what it leaves.
 #![allow(dead_code, unused_imports)]
 
-mod client;
+pub(crate) mod client;
 mod codes;
 pub(crate) mod common;
 mod http;

@@ -47,7 +47,7 @@ pub(crate) fn is_expected(command: &str, error: &str) -> bool {
                 "path is required with value",
             ]),
             "Bulk" => plain.starts_with("Too many tasks are running"),
-            "GetTask" | "CancelTask" => plain == "Task not found",
+            "GetTask" | "CancelTask" => plain.starts_with("Task not found"),
             "AddWebhook" => plain == "Too many webhooks: at most 1000",
             "Subscribe" | "Unsubscribe" => starts(&[
                 "Subscriptions are for connections over TCP",

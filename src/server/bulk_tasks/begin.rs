@@ -3,9 +3,9 @@
 use super::messages::BulkMessage;
 use super::tasks::{NewTask, TaskState, Work, may, write_rows};
 use super::work::{Filtered, Named};
-use crate::api::access::Scope;
+use crate::api::access::{Scope, forbidden};
 use crate::api::bulk::{Bulk, TaskId, Which};
-use crate::api::error::{Error, ErrorKind};
+use crate::api::error::ErrorKind;
 use crate::api::request::StateFilter;
 use crate::protocol::reply;
 use crate::server::commands::job_list::states_of;
@@ -53,7 +53,7 @@ impl ShardServer {
         };
         let (role, scope) = (grant.role, grant.queues);
         if !may(grant, action, queue) {
-            let error = Error::role_forbids(action.acts_as().spec().name, role.name());
+            let error = forbidden(action.acts_as(), role);
             return self.refuse(conns, ctx.origin, ctx.req_id, &error);
         }
         let new = NewTask { action, dry_run, queue, role, scope, holder, total, work };
@@ -87,8 +87,8 @@ impl ShardServer {
         task: &str,
     ) {
         match self.number_of_task(task, ctx.origin.scope) {
-            Some(number) => self.show_task(conns, ctx, number),
-            None => self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::TaskNotFound),
+            Ok(number) => self.show_task(conns, ctx, number),
+            Err(unknown) => self.refuse(conns, ctx.origin, ctx.req_id, unknown),
         }
     }
 
@@ -100,14 +100,14 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         task: &str,
     ) {
-        let found = self.number_of_task(task, ctx.origin.scope);
-        let about = found.and_then(|number| Some((number, self.bulk_tasks.get(number)?.action)));
-        let Some((number, action)) = about else {
-            return self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::TaskNotFound);
+        let number = match self.number_of_task(task, ctx.origin.scope) {
+            Ok(number) => number,
+            Err(unknown) => return self.refuse(conns, ctx.origin, ctx.req_id, unknown),
         };
+        let Some(action) = self.bulk_tasks.get(number).map(|task| task.action) else { return };
         let (op, role) = (action.acts_as(), ctx.origin.role);
         if !op.is_for(role) {
-            let error = Error::role_forbids(op.spec().name, role.name());
+            let error = forbidden(op, role);
             return self.refuse(conns, ctx.origin, ctx.req_id, &error);
         }
         self.bulk_tasks.end(number, TaskState::Cancelled, self.now_ms);
@@ -130,12 +130,16 @@ impl ShardServer {
     }
 
     /// The number of a task of this shard that is shown to clients of these queues.
-    fn number_of_task(&mut self, task: &str, scope: Scope) -> Option<u64> {
+    fn number_of_task(&mut self, task: &str, scope: Scope) -> Result<u64, ErrorKind> {
         let (me, started_ms) = (self.me, self.started_at_ms);
+        let id = TaskId::parse(task).ok_or(ErrorKind::TaskNotFound)?;
         // Numbers begin anew with each start.
-        let id = TaskId::parse(task).filter(|id| id.shard == me && id.started_ms == started_ms)?;
+        if id.started_ms < started_ms {
+            return Err(ErrorKind::TaskForgotten);
+        }
+        let is_here = id.shard == me && id.started_ms == started_ms;
         let found = self.bulk_tasks.get(id.number).filter(|task| task.is_shown_to(scope));
-        found.map(|_| id.number)
+        found.filter(|_| is_here).map(|_| id.number).ok_or(ErrorKind::TaskNotFound)
     }
 
     fn show_task(&mut self, conns: &mut Connections, ctx: RequestContext<'_>, number: u64) {

@@ -93,6 +93,7 @@ pub(super) const ALIASES: &[Route] = &[
 
     get(&["queues"], Op::ListQueues),
     get(&["queues", "summary"], Op::DashboardQueues),
+    get(&["queues", ":queue"], Op::DashboardQueue),
     by(Method::Get, &["queues", ":queue", "jobs", "list"], LIST_JOBS),
     get(&["queues", ":queue", "search"], Op::Search),
     get(&["queues", ":queue", "counts"], Op::GetJobCounts),
@@ -116,6 +117,7 @@ pub(super) const ALIASES: &[Route] = &[
     get(&["queues", ":queue", "dlq", "groups"], Op::DlqGroups),
     get(&["dlq", "groups"], Op::DlqGroups),
     post(&["queues", ":queue", "dlq", "retry"], Op::RetryDlq),
+    post(&["queues", ":queue", "retry"], Op::RetryDlq),
     post(&["queues", ":queue", "dlq", "purge"], Op::PurgeDlq),
     post(&["queues", ":queue", "dlq", ":jobId", "retry"], Op::RetryDlq),
     delete(&["queues", ":queue", "dlq", ":jobId"], Op::RemoveDlqJob),

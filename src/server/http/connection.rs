@@ -11,6 +11,7 @@ use super::timeouts::{Patience, Phase};
 use super::trace_headers::TraceHeaders;
 use crate::api::access::Grant;
 use crate::api::error::{Error, ErrorKind};
+use crate::api::spelling::shown;
 use crate::protocol::decode::value::is_queue_name;
 use crate::protocol::http1::answer::{CONTINUE, Manner, TEXT};
 use crate::protocol::http1::body::Body;
@@ -368,6 +369,11 @@ impl ShardServer {
                 HttpError { extra, ..HttpError::new(ErrorKind::PathNotFound) }
             }
             Miss::BadPath => HttpError::new(ErrorKind::PathEncoding),
+            Miss::Command => {
+                let name = target.path.rsplit('/').next().unwrap_or_default();
+                HttpError::new(Error::unknown_command(&shown(name)))
+            }
+            Miss::Connection => HttpError::new(ErrorKind::NeedsConnection),
         })?;
         let grant = seen.access.map_or(Grant::ALL, |access| access.grant);
         route.endpoint.judge(grant).map_err(HttpError::new)?;

@@ -67,7 +67,7 @@ pub enum Endpoint {
 }
 
 /// One row of a table of routes.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub(super) method: Method,
     /// The segments of the path. One that begins with a colon stands for the value of that field.

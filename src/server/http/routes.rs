@@ -1,9 +1,9 @@
 //! What can be asked for over HTTP: method and path to route (`docs/protocol.md`, "HTTP"). The routes that are no more
-//! than commands are in [`super::aliases`].
+//! than commands are in [`super::aliases`], and each command has one by its name.
 
 use super::aliases::ALIASES;
 use super::route::{Asks, Endpoint, Input, Route, Values, command, route};
-use crate::api::commands::Op;
+use crate::api::commands::{COMMANDS, Op};
 use crate::protocol::http1::head::Method;
 use crate::protocol::http1::target;
 use std::fmt::Write;
@@ -17,6 +17,10 @@ pub enum Miss {
     Method,
     /// There would be, but for an escape in the path that is none.
     BadPath,
+    /// There is no command of this name.
+    Command,
+    /// The command is about a connection.
+    Connection,
 }
 
 const fn stream(upgrade: bool, of_queue: bool) -> Endpoint {
@@ -86,6 +90,59 @@ const ROUTES: &[Route] = &[
     route(Method::Get, &["ws", "queues", ":queue"], stream(true, true)),
 ];
 
+/// The first segment of the path of a command by its name.
+const NAMED: &str = "v1";
+
+static NAMED_PATHS: [[&str; 2]; COMMANDS.len()] = {
+    let mut paths = [[NAMED, ""]; COMMANDS.len()];
+    let mut at = 0;
+    while at < COMMANDS.len() {
+        paths[at][1] = COMMANDS[at].name;
+        at += 1;
+    }
+    paths
+};
+
+/// Every command by its name, in the order of [`COMMANDS`]: the body has its fields.
+static BY_NAME: [Route; COMMANDS.len()] = {
+    let mut routes = [route(Method::Post, &[], Endpoint::Command); COMMANDS.len()];
+    let mut at = 0;
+    while at < COMMANDS.len() {
+        let asks = Asks::of(COMMANDS[at].op, Input::MaybeBody);
+        let asks = match asks.op {
+            Op::Pull | Op::PullBatch => asks.as_http_worker(),
+            _ => asks,
+        };
+        routes[at] = command(Method::Post, &NAMED_PATHS[at], Endpoint::Command, asks);
+        at += 1;
+    }
+    routes
+};
+
+/// Whether a command is about the connection that it comes by, so that a request cannot give it.
+fn is_of_connection(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Hello
+            | Op::Auth
+            | Op::Watch
+            | Op::Unwatch
+            | Op::SubscribeEvents
+            | Op::UnsubscribeEvents
+            | Op::Subscribe
+            | Op::Unsubscribe
+    )
+}
+
+fn find_by_name(method: Method, name: &str) -> Result<(&'static Route, Values<'_>), Miss> {
+    let name = target::segment(name).map_err(|_| Miss::BadPath)?;
+    let route = BY_NAME.iter().find(|route| route.path[1] == name).ok_or(Miss::Command)?;
+    if route.asks.is_some_and(|asks| is_of_connection(asks.op)) {
+        return Err(Miss::Connection);
+    }
+    if route.takes(method) { Ok((route, Values::default())) } else { Err(Miss::Method) }
+}
+
 /// `OPTIONS` on any path.
 static PREFLIGHT: Route = route(Method::Options, &[], Endpoint::Preflight);
 
@@ -113,6 +170,9 @@ pub fn find(method: Method, path: &str) -> Result<(&'static Route, Values<'_>), 
     }
     let (segments, count) = segments(path).ok_or(Miss::Unknown)?;
     let segments = &segments[..count];
+    if let [NAMED, name] = segments {
+        return find_by_name(method, name);
+    }
     let mut miss = Miss::Unknown;
     for route in all() {
         let Some(values) = route.fits(segments) else { continue };
@@ -138,7 +198,8 @@ pub fn allowed(path: &str) -> String {
         (Method::Delete, "DELETE"),
     ];
     for (method, name) in methods {
-        let mut fitting = all().filter(|route| route.fits(&segments[..count]).is_some());
+        let mut fitting =
+            all().chain(&BY_NAME).filter(|route| route.fits(&segments[..count]).is_some());
         if fitting.any(|route| route.takes(method)) {
             // Writing to a string cannot fail.
             let _ = write!(line, "{name}, ");
@@ -154,7 +215,6 @@ mod tests {
 
     use super::super::route::VALUES_MAX;
     use super::*;
-    use crate::api::commands::COMMANDS;
     use crate::protocol::decode::beginning::JSON_EXPANSION;
     use crate::protocol::http1::body::Limit;
     use serde_json::{Value, json};
@@ -196,6 +256,11 @@ mod tests {
             for (method, operation) in item.as_object().unwrap() {
                 if method == "options" {
                     assert_eq!((path.as_str(), &operation["security"]), ("/{path}", &json!([])));
+                } else if path == "/v1/{command}" {
+                    let by_name = COMMANDS.iter().filter(|spec| !is_of_connection(spec.op));
+                    let names: Vec<&str> = by_name.map(|spec| spec.name).collect();
+                    let parameter = &operation["parameters"][0];
+                    assert_eq!(parameter["schema"]["enum"], json!(names), "every command");
                 } else if method != "parameters" {
                     let path = path.replace('{', ":").replace('}', "");
                     operations.push((method.to_uppercase(), path, operation, item));
@@ -260,7 +325,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_route_or_a_reason_to_have_none_and_the_page_says_so() {
-        let (_, below) = PAGE.split_once("\nThese commands have no such route: ").unwrap();
+        let (_, below) = PAGE.split_once("\nThese commands have no route of that kind: ").unwrap();
         let (told, _) = below.split_once("\n\n").unwrap();
         for command in COMMANDS {
             let is_routed = all().any(|route| route.asks.is_some_and(|asks| asks.op == command.op));
@@ -274,6 +339,23 @@ mod tests {
             assert_eq!(is_told, reason.is_some(), "{}", command.name);
         }
         assert!(WITHOUT_ROUTE.iter().all(|(_, reason)| reason.len() > 5));
+    }
+
+    #[test]
+    fn every_command_that_is_not_about_a_connection_has_a_path_by_its_name() {
+        for spec in COMMANDS {
+            let path = format!("/v1/{}", spec.name);
+            let found = find(Method::Post, &path).map(|(route, _)| route.asks.unwrap().op);
+            let expected =
+                if is_of_connection(spec.op) { Err(Miss::Connection) } else { Ok(spec.op) };
+            assert_eq!(found, expected, "{path}");
+            if expected.is_ok() {
+                assert_eq!(find(Method::Get, &path).map(|_| ()), Err(Miss::Method));
+                assert_eq!(allowed(&path), "Allow: POST, OPTIONS\r\n");
+            }
+        }
+        assert_eq!(find(Method::Post, "/v1/Pushh").map(|_| ()), Err(Miss::Command));
+        assert_eq!(find(Method::Post, "/v1").map(|_| ()), Err(Miss::Unknown));
     }
 
     #[test]
