@@ -294,3 +294,25 @@ pub const DLQ_FILTER_REQUIRED: u64 = required_of(DLQ_FILTER_FIELDS);
 pub const BULK_FILTER_REQUIRED: u64 = required_of(BULK_FILTER_FIELDS);
 /// The required ones of [`REPEAT_FIELDS`].
 pub const REPEAT_REQUIRED: u64 = required_of(REPEAT_FIELDS);
+
+impl Kind {
+    /// The fields of the object that a field of this kind holds, or of those in its list; none if it holds no such.
+    pub const fn fields(self) -> &'static [FieldSpec] {
+        match self {
+            Self::Jobs => JOB_FIELDS,
+            Self::Flow => FLOW_FIELDS,
+            Self::FlowJob => FLOW_JOB_FIELDS,
+            Self::Backoff => BACKOFF_FIELDS,
+            Self::Repeat => REPEAT_FIELDS,
+            Self::Dedup => DEDUP_FIELDS,
+            Self::CronJob => CRON_JOB_FIELDS,
+            Self::DlqConfig => DLQ_CONFIG_FIELDS,
+            Self::StallConfig => STALL_CONFIG_FIELDS,
+            Self::DlqFilter => DLQ_FILTER_FIELDS,
+            Self::BulkFilter => BULK_FILTER_FIELDS,
+            Self::GroupPull => GROUP_PULL_FIELDS,
+            Self::GroupRate => GROUP_RATE_FIELDS,
+            _ => &[],
+        }
+    }
+}

@@ -5,8 +5,9 @@ use rmpv::Value;
 use serde_json::{Value as Json, json};
 
 use crate::e2e::bad_values::{Bytes, object, pack};
+use crate::e2e::turns::is_sliced;
 use crate::support::stream::WebSocket;
-use crate::support::{Client, Http};
+use crate::support::{Client, Http, Start};
 use crate::{client, queue, shared};
 
 /// A string that is not UTF-8, and how it is kept.
@@ -135,6 +136,84 @@ fn a_result_over_websocket_with_half_a_character_is_kept_repaired() {
     websocket.send_text(&command);
     assert_eq!(websocket.recv()["ok"], true);
     assert_eq!(result(&mut tcp, &id), "\u{fffd}");
+}
+
+/// Values of a list that is many slices long.
+const MANY: usize = 600_000;
+
+/// A list of so many numbers, and a text that is none.
+fn garbled_list() -> Bytes {
+    let mut list = vec![0xdd];
+    list.extend(((MANY + 1) as u32).to_be_bytes());
+    list.resize(list.len() + MANY, 7);
+    list.extend_from_slice(GARBLED);
+    list
+}
+
+fn is_garbled_list(value: &Json) {
+    let items = value.as_array().unwrap();
+    assert_eq!((items.len(), &items[0], &items[MANY]), (MANY + 1, &json!(7), &json!(REPAIRED)));
+}
+
+/// The fear: a worker with megabytes of nonsense holds everybody else on its shard.
+#[test]
+fn a_long_outcome_is_repaired_in_slices() {
+    let server = Start::new().env("SHARDS", 1).start();
+    let (mut tcp, mut web) = (server.client(), server.web());
+    let mut websocket = WebSocket::open(server.http, "/ws/queues/nothing-happens-here");
+    let (id, token) = active(&mut tcp, "ack");
+    let fields = |id: &str, token: &str| {
+        vec![("id", text(id)), ("token", text(token)), ("other", text("x"))]
+    };
+    let with = |mut fields: Vec<(&'static str, Bytes)>, field, value| {
+        fields.push((field, value));
+        fields
+    };
+    give(&mut tcp, "ACK", &with(fields(&id, &token), "result", garbled_list()));
+    is_garbled_list(&result(&mut tcp, &id));
+
+    // What is none is in a field that nobody reads, beside a payload that is one.
+    let (id, token) = active(&mut tcp, "ack");
+    let payload = pack(&"y".repeat(MANY).into());
+    let unread = with(fields(&id, &token), "unread", GARBLED.to_vec());
+    give(&mut tcp, "ACK", &with(unread, "result", payload));
+    assert_eq!(result(&mut tcp, &id), "y".repeat(MANY));
+
+    let (id, token) = active(&mut tcp, "ack");
+    let ids = pack(&Value::Array(vec![id.as_str().into()]));
+    let tokens = pack(&Value::Array(vec![token.as_str().into()]));
+    let results = [&[0x91][..], &garbled_list()].concat();
+    give(&mut tcp, "ACKB", &[("ids", ids), ("tokens", tokens), ("results", results)]);
+    is_garbled_list(&result(&mut tcp, &id));
+
+    let (id, token) = active(&mut tcp, "fail");
+    give(&mut tcp, "FAIL", &with(fields(&id, &token), "error", garbled_list()));
+    assert!(error(&mut tcp, &id).as_str().unwrap().starts_with("[7,7,7,"));
+
+    let (id, token) = active(&mut tcp, "http");
+    let many = "NaN,".repeat(MANY / 4);
+    let body = format!(r#"{{"token":"{token}","result":[{many}"\ud83d"]}}"#);
+    post(&mut web, &format!("/jobs/{id}/ack"), body.as_bytes());
+    let kept = result(&mut tcp, &id);
+    let kept = kept.as_array().unwrap();
+    assert_eq!((&kept[0], kept.last()), (&json!(null), Some(&json!("\u{fffd}"))));
+
+    let (id, token) = active(&mut tcp, "websocket");
+    let ack = |rest: &str| {
+        format!(r#"{{"cmd":"ACK","id":"{id}","token":"{token}","result":[{many}{rest}}}"#)
+    };
+    websocket.send_text(&ack("1"));
+    assert_eq!(websocket.recv()["ok"], false, "nothing helps");
+    websocket.send_text(&ack("1]").replace("ACK", "PUSH"));
+    let push = websocket.recv();
+    assert!(push["error"].as_str().unwrap().contains("unexpected character"), "{push}");
+    websocket.send_text(&ack("1]"));
+    assert_eq!(websocket.recv()["ok"], true);
+    assert_eq!(result(&mut tcp, &id).as_array().unwrap().len(), MANY / 4 + 1);
+
+    for command in ["ACK", "ACKB", "FAIL"] {
+        is_sliced(&mut tcp, command);
+    }
 }
 
 #[test]

@@ -65,6 +65,70 @@ fn a_misspelt_job_field_is_refused_with_the_known_name_and_pushes_no_job() {
     assert_eq!(count["count"], 1);
 }
 
+/// In options of jobs, of parts of flows and of schedules, in rules and in filters, by path and by the name of the command.
+#[test]
+fn a_misspelt_name_within_an_object_of_the_table_is_refused_and_changes_nothing() {
+    let (mut web, queue) = (web(), queue("within"));
+    let jobs = format!("/queues/{queue}/jobs");
+    let flow = |input: Value| json!({"jobs": [{"id": "a", "queue": queue, "input": input}]});
+    let cron = |options: Value| json!({"name": queue, "queue": queue, "data": 1, "repeatEvery": 60_000, "jobOptions": options});
+    for (path, body, wrong, known) in [
+        (&*jobs, json!({"data": 1, "repeat": {"every": 100_000, "limt": 3}}), "limt", "limit"),
+        (&*jobs, json!({"data": 1, "backoff": {"typ": "fixed", "delay": 5}}), "typ", "type"),
+        (&*jobs, json!({"data": 1, "backoff": {"type": "fixed", "dealy": 5}}), "dealy", "delay"),
+        (&*jobs, json!({"data": 1, "dedup": {"ttl": 5, "extnd": true}}), "extnd", "extend"),
+        ("/flows", flow(json!({"data": 1, "dealy": 4})), "dealy", "delay"),
+        ("/flows", flow(json!({"data": 1, "dependson": ["b"]})), "dependson", "dependsOn"),
+        ("/flows", flow(json!({"data": 1, "backoff": {"Delay": 4}})), "Delay", "delay"),
+        (
+            "/flows",
+            json!({"jobs": [{"id": "a", "Queue": queue, "input": {"data": 1}}]}),
+            "Queue",
+            "queue",
+        ),
+        ("/crons", cron(json!({"dealy": 4})), "dealy", "delay"),
+        ("/crons", cron(json!({"backoff": {"typ": "fixed"}})), "typ", "type"),
+        (
+            "/v1/SetDlqConfig",
+            json!({"queue": queue, "config": {"maxEntrie": 5}}),
+            "maxEntrie",
+            "maxEntries",
+        ),
+        (
+            "/v1/RetryDlq",
+            json!({"queue": queue, "filter": {"reasn": "timeout"}}),
+            "reasn",
+            "reason",
+        ),
+        (
+            "/v1/PULL",
+            json!({"queue": queue, "group": {"concurency": 1}}),
+            "concurency",
+            "concurrency",
+        ),
+        (
+            &*format!("/queues/{queue}/dlq/retry"),
+            json!({"filter": {"reasn": "x"}}),
+            "reasn",
+            "reason",
+        ),
+    ] {
+        let refused = web.post(path, body.clone()).refused(400);
+        assert_eq!(
+            refused,
+            format!("Unknown field: {wrong}; did you mean {known}?"),
+            "{path} {body}"
+        );
+    }
+    // What is the client's own may be called anything, in lists and however deep.
+    let own = json!({"limt": 1, "backoff": {"typ": 1}, "jobs": [{"dealy": [{"dealy": 1}]}]});
+    let parts =
+        json!({"jobs": [{"id": format!("{queue}-1"), "queue": queue, "input": {"data": own}}]});
+    web.post("/flows", parts).expect(200);
+    push(&mut web, &queue, json!({"data": [own], "backoff": {"type": "fixed", "delay": 5}}));
+    assert_eq!(web.get(&format!("/queues/{queue}/count")).expect(200)["count"], 2);
+}
+
 #[test]
 fn a_long_body_is_looked_at_for_misspelt_fields_as_well() {
     let (mut web, queue) = (web(), queue("long"));

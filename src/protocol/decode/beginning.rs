@@ -145,6 +145,9 @@ mod tests {
             r#" { "a" : [ 1 , {"cmd":"Ping"}, "]\"" ] , "cmd" : "PUSHB" , "x":"12345678"}"#,
             r#"{"cmd":null,"reqId":{"cmd":"Ping"},"cmd":"PUSHB","x":"12345678"}"#,
         ] {
+            let marked = format!("\u{feff}\u{feff}{text}");
+            let judged = judge(marked.as_bytes(), FRAME_BYTES_MAX, Face::Text);
+            assert_eq!(judged.unwrap().unwrap().name, "PUSHB", "behind marks of the byte order");
             let known = Some(Ok("PUSHB"));
             assert_eq!(both(text, FRAME_BYTES_MAX), [known.clone(), known], "{text}");
         }

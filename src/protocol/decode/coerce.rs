@@ -6,11 +6,7 @@
 //! Which field is read how stands in [`FieldSpec::on_three`].
 
 use super::find_command;
-use crate::api::commands::{
-    BACKOFF_FIELDS, BULK_FILTER_FIELDS, CRON_JOB_FIELDS, Coercion, DEDUP_FIELDS, DLQ_CONFIG_FIELDS,
-    DLQ_FILTER_FIELDS, FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS,
-    GROUP_RATE_FIELDS, JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
-};
+use crate::api::commands::{Coercion, FieldSpec, Kind};
 use crate::api::size::ENTRIES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::msgpack::{Malformed, Number, Reader};
@@ -75,23 +71,11 @@ impl<'a> Splice<'a> {
 
     /// The value of a field. Objects of the table nest in each other, but none in itself.
     fn value(&mut self, reader: &mut Reader<'a>, field: &FieldSpec) -> Result<(), Malformed> {
-        let (fields, is_list) = match field.kind {
-            Kind::Jobs => (JOB_FIELDS, true),
-            Kind::Flow => (FLOW_FIELDS, true),
-            Kind::JobIds | Kind::Texts { .. } | Kind::Integers { .. } => (&[][..], true),
-            Kind::FlowJob => (FLOW_JOB_FIELDS, false),
-            Kind::Backoff => (BACKOFF_FIELDS, false),
-            Kind::Repeat => (REPEAT_FIELDS, false),
-            Kind::Dedup => (DEDUP_FIELDS, false),
-            Kind::CronJob => (CRON_JOB_FIELDS, false),
-            Kind::DlqConfig => (DLQ_CONFIG_FIELDS, false),
-            Kind::StallConfig => (STALL_CONFIG_FIELDS, false),
-            Kind::DlqFilter => (DLQ_FILTER_FIELDS, false),
-            Kind::BulkFilter => (BULK_FILTER_FIELDS, false),
-            Kind::GroupPull => (GROUP_PULL_FIELDS, false),
-            Kind::GroupRate => (GROUP_RATE_FIELDS, false),
-            _ => (&[][..], false),
-        };
+        let fields = field.kind.fields();
+        let is_list = matches!(
+            field.kind,
+            Kind::Jobs | Kind::Flow | Kind::JobIds | Kind::Texts { .. } | Kind::Integers { .. }
+        );
         if !is_list {
             return self.item(reader, field, fields);
         }

@@ -472,7 +472,8 @@ fn take_bulk<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, 
         filter,
         delay_ms: f.integer_or_none("delay"),
         priority: f.whole_or_none("priority").map(|priority| priority as i32),
-        limit: f.integer_or_none("limit"),
+        // 0 is no limit, as in every command that acts.
+        limit: f.integer_or_none("limit").filter(|limit| *limit > 0),
         dry_run: f.flag("dryRun"),
     };
     Ok(Body::Bulk { bulk: Box::new(bulk) })

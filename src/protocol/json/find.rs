@@ -1,5 +1,6 @@
 //! A field of an object of which only the beginning has come.
 
+use super::mend::BOM;
 use super::plain_length;
 
 /// The text of this name at the top of the object that `beginning` begins with, if all of it has come. Only names without
@@ -17,7 +18,9 @@ pub fn value_of<'t>(beginning: &'t [u8], name: &str) -> Option<&'t [u8]> {
 
 /// Where the first value of this name begins whose first byte `fits`.
 fn found(beginning: &[u8], name: &str, fits: impl Fn(u8) -> bool) -> Option<usize> {
-    let mut at = after_space(beginning, 0);
+    // A byte order mark is mended where it may stand, so it hides nothing.
+    let marks = beginning.chunks_exact(BOM.len()).take_while(|chunk| *chunk == BOM).count();
+    let mut at = after_space(beginning, marks * BOM.len());
     if beginning.get(at) != Some(&b'{') {
         return None;
     }

@@ -24,7 +24,7 @@ mod scalar;
 use std::fmt;
 
 pub use find::{text_of, value_of};
-pub use mend::mended;
+pub use mend::{Mend, mended};
 pub use parse::{FieldFate, FieldNames, Parse, to_msgpack, to_msgpack_within};
 pub use print::{
     EXPANSION_MAX, Print, TEXT_BYTES_MAX, Unshown, from_msgpack, from_msgpack_within, from_record,

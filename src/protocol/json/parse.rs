@@ -27,9 +27,6 @@ const WIDEST_HEAD_BYTES: usize = 5;
 /// How much of a string is looked through at a time. A longer one may be left in its middle.
 const STRING_STEP_BYTES: usize = 64 << 10;
 
-/// Containers that are open where the fields of an object in a list of the outermost object are read.
-const LIST_ITEM_DEPTH: usize = 3;
-
 /// Looking whether a text is UTF-8 takes a fraction of reading it.
 const CHECKED_PER_READ: usize = 4;
 
@@ -407,7 +404,7 @@ impl Reading<'_, '_> {
             self.parse.at = start;
             self.string_with_escapes(out_start, is_key)?;
         }
-        if is_key && matches!(self.parse.open.len(), 1 | LIST_ITEM_DEPTH) {
+        if is_key {
             let Parse { fields, open, .. } = &mut *self.parse;
             if let Some(fields) = fields {
                 fields.note(open, self.out, out_start);

@@ -11,8 +11,11 @@
 
 use super::protocol::Protocol;
 use super::session::UNSENT_BYTES_MAX;
+use crate::protocol::decode::repair::outcome_in;
 use crate::protocol::frame::PREFIX_BYTES;
-use crate::protocol::json::{EXPANSION_MAX, JsonError, Parse, Print, TEXT_BYTES_MAX, Unshown};
+use crate::protocol::json::{
+    EXPANSION_MAX, Fault, JsonError, Mend, Parse, Print, TEXT_BYTES_MAX, Unshown,
+};
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::overload::send_memory::OUTPUT_BYTES_MAX;
 use crate::server::overload::shared_values::Value;
@@ -63,6 +66,19 @@ struct Reading {
     text: Vec<u8>,
     parse: Parse,
     frame: Vec<u8>,
+    mending: Mending,
+}
+
+/// What is done about a text that cannot be read.
+#[derive(Debug, Default)]
+enum Mending {
+    /// None is known to be needed.
+    #[default]
+    No,
+    /// It goes on. This is what was wrong.
+    Goes(Box<Mend>, JsonError),
+    /// It is over: the text is read again, or stays refused.
+    Tried(JsonError),
 }
 
 /// A reply that is being written as text.
@@ -190,6 +206,36 @@ impl Transcodings {
     }
 }
 
+impl Reading {
+    /// Memory held.
+    fn held_bytes(&self) -> usize {
+        let mended = match &self.mending {
+            Mending::Goes(mend, _) => mend.held_bytes(),
+            Mending::No | Mending::Tried(_) => 0,
+        };
+        self.text.capacity() + self.frame.len() + mended
+    }
+
+    /// Goes on by a slice. True once the frame is there.
+    fn go_on(&mut self) -> Result<bool, JsonError> {
+        let (mut mend, error) = match std::mem::take(&mut self.mending) {
+            Mending::Goes(mend, error) => (mend, error),
+            other => {
+                self.mending = other;
+                return self.parse.go_on(&self.text, &mut self.frame, SLICE_BYTES);
+            }
+        };
+        if !mend.go_on(&self.text, SLICE_BYTES) {
+            self.mending = Mending::Goes(mend, error);
+            return Ok(false);
+        }
+        self.mending = Mending::Tried(error);
+        let Some(mended) = mend.into_changed() else { return Err(error) };
+        (self.text, self.parse) = (mended, self.parse.again());
+        Ok(false)
+    }
+}
+
 impl ShardServer {
     /// Begins to read a request. `frame` is what it becomes.
     pub(crate) fn read_in_slices(
@@ -208,7 +254,8 @@ impl ShardServer {
         frame.reserve(text.len());
         let origin = self.origin(conn);
         self.deferred(origin);
-        self.transcodings.readings.push_back(Reading { conn, serial, text, parse, frame });
+        let mending = Mending::No;
+        self.transcodings.readings.push_back(Reading { conn, serial, text, parse, frame, mending });
     }
 
     /// Gives up the request of a connection that is being read.
@@ -296,25 +343,42 @@ impl ShardServer {
 
     fn read_on_in_turn(&mut self, conns: &mut Connections) {
         while let Some(mut reading) = self.transcodings.readings.pop_front() {
-            let Reading { conn, serial, text, parse, frame } = &mut reading;
-            let conn = *conn;
+            let conn = reading.conn;
             // One that is gone or given up costs nothing.
             let Some(session) = self.sessions.get(conn) else { continue };
-            if session.transcoding.serial != *serial {
+            if session.transcoding.serial != reading.serial {
                 continue;
             }
-            let done = parse.go_on(text, frame, SLICE_BYTES);
-            session.transcoding.bytes = text.capacity() + frame.len();
+            let done = reading.go_on();
+            session.transcoding.bytes = reading.held_bytes();
             self.transcodings.slices += 1;
             self.meter.note_bytes(SLICE_BYTES);
-            if done == Ok(false) {
-                self.transcodings.readings.push_back(reading);
-                self.note_received(conns, conn);
-            } else {
-                self.end_reading(conns, reading, done.map(|_| ()));
+            match done {
+                Ok(true) => self.end_reading(conns, reading, Ok(())),
+                Err(error) if !self.may_be_mended(&reading, error) => {
+                    self.end_reading(conns, reading, Err(error));
+                }
+                goes_on => {
+                    if let Err(error) = goes_on {
+                        reading.mending = Mending::Goes(Box::default(), error);
+                    }
+                    self.transcodings.readings.push_back(reading);
+                    self.note_received(conns, conn);
+                }
             }
             return;
         }
+    }
+
+    /// Whether a text that cannot be read may tell what has come of a job, and has not been mended yet.
+    fn may_be_mended(&mut self, reading: &Reading, error: JsonError) -> bool {
+        let Some(session) = self.sessions.get(reading.conn) else { return false };
+        let may_help = matches!(reading.mending, Mending::No) && error.fault.is_mendable();
+        may_help
+            && match session.protocol {
+                Protocol::Http => session.http.takes_any_form(),
+                _ => session.trusted && error.fault != Fault::NotUtf8,
+            }
     }
 
     /// A request is read, or is none.
@@ -324,20 +388,20 @@ impl ShardServer {
         reading: Reading,
         read: Result<(), JsonError>,
     ) {
-        let Reading { conn, text, parse, frame, .. } = reading;
+        let Reading { conn, text, parse, frame, mending, .. } = reading;
         let Some(session) = self.sessions.get(conn) else { return };
         session.transcoding = Transcoding::default();
         let protocol = session.protocol;
         let origin = self.origin(conn);
-        let mended = match read {
-            Err(error) if protocol == Protocol::Http => self.mended_body(conn, error, &text),
-            _ => None,
-        };
-        if let Some(mended) = mended {
-            self.read_in_slices(conn, mended, parse.again(), frame);
-        } else if protocol == Protocol::Http {
+        if protocol == Protocol::Http {
             self.begin_fields(conns, conn, frame.into(), read, &parse);
         } else {
+            let read = match mending {
+                Mending::Tried(error) if read.is_err() || outcome_in(&frame).is_none() => {
+                    Err(error)
+                }
+                _ => read,
+            };
             self.begin_text(conns, conn, &text, frame, read);
         }
         self.answered(origin);

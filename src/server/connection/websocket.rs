@@ -10,7 +10,7 @@ use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
 use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
 use crate::protocol::decode::find_req_id;
-use crate::protocol::decode::repair::is_outcome;
+use crate::protocol::decode::repair::outcome_in;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use crate::protocol::json::{self, Fault, JsonError, Parse, TEXT_BYTES_MAX, Unshown};
 use crate::protocol::msgpack::writer::MapWriter;
@@ -253,9 +253,11 @@ impl ShardServer {
             }
             Err(error) => {
                 let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
+                // A longer one has been mended in slices, as far as that helps.
                 if trusted
+                    && text.len() <= SLICE_BYTES
                     && error.fault.is_mendable()
-                    && let Some(frame) = outcome_in(text)
+                    && let Some(frame) = mended_outcome(text)
                 {
                     return self.begin_text(conns, conn, text, frame, Ok(()));
                 }
@@ -406,10 +408,10 @@ impl ShardServer {
 
 /// The frame of a message that is nearly JSON, if it tells what has come of a job.
 #[cold]
-fn outcome_in(text: &[u8]) -> Option<Vec<u8>> {
+fn mended_outcome(text: &[u8]) -> Option<Vec<u8>> {
     let (mended, mut frame) = (json::mended(text)?, Vec::new());
     json::to_msgpack(&mended, &mut frame).ok()?;
-    is_outcome(&frame).then_some(frame)
+    outcome_in(&frame).is_some().then_some(frame)
 }
 
 /// The `reqId` of a message that is not read, or not to its end, as a reply has it: looked for no further than where a command

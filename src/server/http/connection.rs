@@ -12,6 +12,7 @@ use super::trace_headers::TraceHeaders;
 use crate::api::access::Grant;
 use crate::api::error::{Error, ErrorKind};
 use crate::api::spelling::shown;
+use crate::protocol::decode::repair::takes_any_form;
 use crate::protocol::decode::value::is_queue_name;
 use crate::protocol::http1::answer::{CONTINUE, Manner, TEXT};
 use crate::protocol::http1::body::Body;
@@ -56,6 +57,14 @@ pub struct HttpConnection {
     /// Whether its last request came from a page.
     pub(crate) of_page: bool,
     pub(crate) patience: Patience,
+}
+
+impl HttpConnection {
+    /// Whether its request tells what has come of a job.
+    pub(crate) fn takes_any_form(&self) -> bool {
+        let asks = self.exchange.as_ref().and_then(|exchange| exchange.route.asks.as_ref());
+        asks.is_some_and(|asks| takes_any_form(asks.op))
+    }
 }
 
 /// A request that is not there yet.

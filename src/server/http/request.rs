@@ -1,7 +1,7 @@
 //! A request over HTTP as the frame that a client over TCP would send.
 
 use super::connection::Plan;
-use super::route::{Asks, Given, Input, Route, Values, fields_within};
+use super::route::{Asks, Given, Input, Route, Values};
 use super::trace_headers::TraceHeaders;
 use super::{query, slimmed};
 use crate::api::error::{Error, ErrorKind};
@@ -117,7 +117,7 @@ fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), Error> {
 #[cold]
 fn mended_outcome(asks: &Asks, error: JsonError, body: &[u8]) -> Option<Vec<u8>> {
     let may_help = error.fault.is_mendable() && takes_any_form(asks.op);
-    if may_help { json::mended(body) } else { None }
+    may_help.then(|| json::mended(body))?
 }
 
 fn unreadable(read: Result<(), JsonError>) -> Result<(), ErrorKind> {
@@ -148,7 +148,7 @@ fn write_object(
         out.truncate(before);
         return Ok(true);
     }
-    let inner = route.field_of(name).map_or(&[][..], |field| fields_within(field.kind));
+    let inner = route.field_of(name).map_or(&[][..], |field| field.kind.fields());
     for key in keys(object).take(256).filter_map(|key| std::str::from_utf8(key).ok()) {
         let known = inner.iter().map(|field| field.name).chain([name]);
         if known.clone().all(|one| one != key)
@@ -217,17 +217,6 @@ impl ShardServer {
             self.begin_whole(conns, conn, asks, Cow::Borrowed(&scratch));
         }
         self.http.frame = slimmed(scratch);
-    }
-
-    /// Another form of a body that cannot be read.
-    pub(crate) fn mended_body(
-        &mut self,
-        conn: ConnId,
-        error: JsonError,
-        body: &[u8],
-    ) -> Option<Vec<u8>> {
-        let exchange = self.sessions.get(conn)?.http.exchange.as_ref()?;
-        mended_outcome(exchange.route.asks.as_ref()?, error, body)
     }
 
     /// The body of a request has been read into the command `frame`, or cannot be.

@@ -1,10 +1,7 @@
 //! What a route is: a method and a path, and what is asked for by them: a command, with where its fields come from, or
 //! something that only HTTP has.
 
-use crate::api::commands::{
-    BULK_FILTER_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS, FieldSpec, JOB_FIELDS, Kind, Op,
-    STALL_CONFIG_FIELDS,
-};
+use crate::api::commands::{FieldSpec, Kind, Op};
 use crate::api::spelling;
 use crate::protocol::decode::beginning::JSON_EXPANSION;
 use crate::protocol::http1::body::Limit;
@@ -244,17 +241,6 @@ impl Asks {
     }
 }
 
-/// The fields of the object that a field of this kind holds.
-pub(super) fn fields_within(kind: Kind) -> &'static [FieldSpec] {
-    match kind {
-        Kind::DlqFilter => DLQ_FILTER_FIELDS,
-        Kind::BulkFilter => BULK_FILTER_FIELDS,
-        Kind::DlqConfig => DLQ_CONFIG_FIELDS,
-        Kind::StallConfig => STALL_CONFIG_FIELDS,
-        _ => &[],
-    }
-}
-
 impl Route {
     /// Whether the path or the row gives a field its value.
     fn gives(&self, asks: &Asks, name: &str) -> bool {
@@ -270,7 +256,7 @@ impl Route {
             let (hidden, inner) = match asks.input {
                 Input::QueryInto(name) => {
                     let kind = asks.fields().iter().find(|field| field.name == name);
-                    (name, kind.map_or(&[][..], |field| fields_within(field.kind)))
+                    (name, kind.map_or(&[][..], |field| field.kind.fields()))
                 }
                 _ => ("", &[][..]),
             };
@@ -311,25 +297,20 @@ impl FieldNames for Route {
             return FieldFate::LeaveOut;
         }
         match self.field_of(name) {
-            Some(field) if field.kind == Kind::Jobs => FieldFate::KeepList,
             Some(FieldSpec { kind: Kind::Traceparent | Kind::Tracestate, .. }) => FieldFate::Noted,
             Some(field) if field.name != name => FieldFate::Rename(field.name),
+            // An unknown name in it is refused on every transport.
+            Some(FieldSpec { kind: Kind::BulkFilter, .. }) => FieldFate::Keep,
+            Some(field) if !field.kind.fields().is_empty() => {
+                FieldFate::KeepWith(field.kind.fields())
+            }
             Some(_) => FieldFate::Keep,
             None => FieldFate::Unknown,
         }
     }
 
-    fn lists_have(&self, name: &[u8]) -> bool {
-        JOB_FIELDS.iter().any(|field| field.name.as_bytes() == name)
-    }
-
-    fn meant(&self, name: &[u8], in_list: bool) -> Option<&'static str> {
-        let name = std::str::from_utf8(name).ok()?;
-        if in_list {
-            spelling::meant(name, JOB_FIELDS.iter().map(|field| field.name))
-        } else {
-            self.meant_by(name)
-        }
+    fn meant(&self, name: &[u8]) -> Option<&'static str> {
+        self.meant_by(std::str::from_utf8(name).ok()?)
     }
 }
 

@@ -44,10 +44,7 @@ impl ShardServer {
                 if owner.is_some() { Next::More } else { Next::Over }
             }
             Err(error) => {
-                if !command.begin_repaired() {
-                    command.refuse(0, error);
-                    command.begin(Phase::Search);
-                }
+                command.refuse_frame(0, error);
                 Next::More
             }
         }
@@ -85,6 +82,12 @@ impl ShardServer {
     /// Begins a command whose payload has been checked; nothing if that is not what this one is.
     pub(super) fn begin_checked(&mut self, conns: &mut Connections, command: LongCommand) {
         let conn = command.origin.conn;
+        if let Doing::Repaired = command.doing {
+            if self.sessions.get(conn).is_some() {
+                self.begin(conns, conn, command.frame().into());
+            }
+            return;
+        }
         let (Phase::Act, Doing::Checked(large, _)) = (command.phase, command.doing) else { return };
         let Some(session) = self.sessions.get(conn) else { return };
         if session.protocol == Protocol::Frames {

@@ -66,7 +66,7 @@ impl ShardServer {
             }
             Err(error) => {
                 command.large = None;
-                command.refuse(from, error);
+                command.refuse_frame(from, error);
                 return NextPiece::More;
             }
         }

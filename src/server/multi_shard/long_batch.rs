@@ -23,7 +23,7 @@ use crate::protocol::decode::Progress;
 use crate::protocol::decode::beginning::{Face, LONG_BYTES, judge};
 use crate::protocol::decode::coerce::coerced;
 use crate::protocol::decode::pieces::{PIECE_ITEMS, ReqIdSearch, Walk, is_cut};
-use crate::protocol::decode::repair::repaired;
+use crate::protocol::decode::repair::{Repair, takes_any_form};
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::large::{KeptFrame, LargeFrame, LargeScan, payload_field};
 use crate::protocol::large_piece::LargePiece;
@@ -64,6 +64,8 @@ pub(crate) const UNDONE_PER_STEP: usize = 500;
 pub enum Phase {
     /// Its frame is stepped through.
     Walk,
+    /// Its texts are repaired, and it is refused if that changes nothing.
+    Repair,
     /// It is refused for what it is, and its `reqId` is looked for.
     Search,
     /// Its items are read.
@@ -92,6 +94,8 @@ pub enum Doing {
     /// The same, checked: its payload is staged where this shard's or another's log will hold it, then it is begun as any
     /// other.
     Checked(Arc<LargeFrame>, usize),
+    /// One command that is read at once, now that its texts are repaired.
+    Repaired,
 }
 
 /// One of them.
@@ -112,6 +116,7 @@ pub struct LongCommand {
     /// How far that one is staged, or the payload of a command with one.
     pub(super) staging: Staging,
     pub(super) search: ReqIdSearch,
+    pub(super) repair: Option<Box<Repair>>,
     pub(crate) phase: Phase,
     pub(super) progress: Progress,
     /// The next item of the phase.
@@ -141,10 +146,11 @@ impl LongCommand {
             Doing::Push(work) => work.held_bytes(),
             Doing::Jobs(work) => work.held_bytes(),
             Doing::Checked(large, _) => large.held_bytes(),
-            Doing::Unknown | Doing::One(_) => 0,
+            Doing::Unknown | Doing::One(_) | Doing::Repaired => 0,
         };
         let large = self.large.as_ref().map_or(0, |large| large.held_bytes());
-        self.bytes.capacity() + self.walk.bytes() + 4 * self.cuts.capacity() + large + work
+        let repair = self.repair.as_ref().map_or(0, |repair| repair.held_bytes());
+        self.bytes.capacity() + self.walk.bytes() + 4 * self.cuts.capacity() + large + work + repair
     }
 
     /// How many jobs it is about.
@@ -167,19 +173,30 @@ impl LongCommand {
         }
     }
 
-    /// Begins anew with the texts of an outcome repaired. False if it has none to be repaired.
-    pub(super) fn begin_repaired(&mut self) -> bool {
-        let Some(bytes) = repaired(self.frame()) else { return false };
+    /// Refuses its frame, unless that is an outcome whose texts can be repaired.
+    pub(super) fn refuse_frame(&mut self, place: usize, error: impl Into<Error>) {
+        self.refuse(place, error);
+        let spec = self.walk.spec();
+        let may_help = takes_any_form(spec.op);
+        self.repair = may_help.then(|| Box::new(Repair::new(spec.fields)));
+        self.begin(if may_help { Phase::Repair } else { Phase::Search });
+    }
+
+    /// Begins anew with a frame that was repaired.
+    pub(super) fn begin_anew(&mut self, frame: Vec<u8>) -> Next {
         let spec = self.walk.spec();
         self.drop_frame();
-        self.bytes = bytes;
+        self.bytes = frame;
         self.cuts.clear();
         (self.piece_items, self.progress) = (PIECE_ITEMS, Progress::default());
-        if let (Doing::One(scan), Some(field)) = (&mut self.doing, payload_field(spec)) {
-            **scan = LargeScan::new(field);
-        }
+        (self.refused, self.req_id) = (None, None);
+        self.doing = match payload_field(spec).filter(|_| !is_cut(spec.op)) {
+            Some(field) => Doing::One(Box::new(LargeScan::new(field))),
+            None if is_cut(spec.op) => Doing::Unknown,
+            None => Doing::Repaired,
+        };
         self.begin(Phase::Walk);
-        true
+        if matches!(self.doing, Doing::Repaired) { Next::Over } else { Next::More }
     }
 
     /// A piece as it is decoded.
@@ -261,6 +278,8 @@ pub(crate) fn is_long(body: &Body<'_>) -> bool {
 fn cut_of(frame: &[u8]) -> Option<&'static CommandSpec> {
     match judge(frame, frame.len(), Face::Frame) {
         Some(Ok(spec)) if is_cut(spec.op) || payload_field(spec).is_some() => Some(spec),
+        // Its texts may be cut to what is kept of them before it is read at once.
+        Some(Ok(spec)) if takes_any_form(spec.op) => Some(spec),
         _ => None,
     }
 }
@@ -321,6 +340,7 @@ impl ShardServer {
         let one = payload_field(spec).filter(|_| !is_cut(op));
         let is_one = one.is_some();
         let doing = one.map(|field| Doing::One(Box::new(LargeScan::new(field))));
+        let repair = (!is_one && !is_cut(op)).then(|| Box::new(Repair::new(spec.fields)));
         let Some(session) = self.sessions.get(conn) else { return };
         // Nothing else is begun beside it.
         session.in_flight += IN_FLIGHT_MAX - 1;
@@ -337,7 +357,8 @@ impl ShardServer {
             large: None,
             staging: Staging::No,
             search: ReqIdSearch::default(),
-            phase: Phase::Walk,
+            phase: if repair.is_some() { Phase::Repair } else { Phase::Walk },
+            repair,
             progress: Progress::default(),
             place: 0,
             left: 0,
@@ -352,6 +373,21 @@ impl ShardServer {
         self.long_commands.running.insert(conn, running);
         self.long_commands.active.push(step);
         self.note_received(conns, conn);
+    }
+
+    /// Begins to repair the frame of an outcome, which is refused for this unless that helps.
+    pub(crate) fn begin_repair(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        frame: Vec<u8>,
+        (op, error): (Op, &Error),
+    ) {
+        self.begin_long(conns, conn, (frame, 0), op);
+        let step = self.long_commands.running.get(&conn).map(|running| running.step);
+        if let Some(command) = step.and_then(|step| self.long_task(step)) {
+            command.refuse_frame(0, error.clone());
+        }
     }
 
     pub(crate) fn long_task(&mut self, step: Step) -> Option<&mut LongCommand> {
@@ -432,7 +468,7 @@ impl ShardServer {
     ) -> Next {
         let acts = matches!(command.phase, Phase::Act | Phase::Undo);
         let is_gone = self.sessions.get(command.origin.conn).is_none();
-        let searches = command.phase == Phase::Search && !is_gone;
+        let searches = matches!(command.phase, Phase::Search | Phase::Repair) && !is_gone;
         if !acts && !searches && (is_gone || command.refused.is_some()) {
             if command.left > 0 {
                 return Next::Waits;
@@ -444,11 +480,12 @@ impl ShardServer {
             (Phase::Prepare, Doing::Checked(..)) => self.stage_on(step, command),
             (Phase::Walk, _) => self.walk_on(command),
             (Phase::Search, _) => self.search_on(command),
+            (Phase::Repair, _) => self.repair_on(command),
             (Phase::Read, _) => self.read_piece(step, command),
             (_, Doing::Push(_)) => self.push_on(conns, step, command),
             (_, Doing::Flow(_)) => self.flow_on(conns, step, command),
             (_, Doing::Jobs(_)) => self.jobs_on(conns, step, command),
-            (_, Doing::Unknown | Doing::One(_) | Doing::Checked(..)) => {
+            (_, Doing::Unknown | Doing::One(_) | Doing::Checked(..) | Doing::Repaired) => {
                 self.refuse_long(conns, command);
                 Next::Over
             }
@@ -464,7 +501,7 @@ impl ShardServer {
 
     fn end_long(&mut self, conns: &mut Connections, step: Step, command: &LongCommand) {
         self.tasks.end(step);
-        if !matches!(command.doing, Doing::Unknown | Doing::One(_) | Doing::Checked(..)) {
+        if matches!(command.doing, Doing::Push(_) | Doing::Flow(_) | Doing::Jobs(_)) {
             for dest in 0..self.slots.shards() {
                 let message = LongBatchMessage::Forgo { step };
                 self.outbox.immediate(dest).messages.push(Message::Long(message));

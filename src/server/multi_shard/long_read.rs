@@ -34,10 +34,7 @@ impl ShardServer {
             Ok(false) => return Next::More,
             Ok(true) => {}
             Err(error) => {
-                if !command.begin_repaired() {
-                    command.refuse(0, error);
-                    command.begin(Phase::Search);
-                }
+                command.refuse_frame(0, error);
                 return Next::More;
             }
         }
@@ -57,11 +54,7 @@ impl ShardServer {
         decoded: Result<Request<'_>, Refused<'_>>,
     ) -> Next {
         match decoded {
-            Err(_) if command.begin_repaired() => {}
-            Err(refused) => {
-                command.refuse(0, refused.error);
-                command.begin(Phase::Search);
-            }
+            Err(refused) => command.refuse_frame(0, refused.error),
             Ok(Request { req_id, body, .. }) => {
                 command.req_id = req_id.map(Into::into);
                 let grant = self.grant_of(command.origin.conn);
@@ -89,6 +82,31 @@ impl ShardServer {
             command.begin(Phase::Undo);
         }
         Next::More
+    }
+
+    /// Repairs the next slice of a frame that was refused.
+    pub(super) fn repair_on(&mut self, command: &mut LongCommand) -> Next {
+        let LongCommand { repair, bytes, start, .. } = command;
+        let Some(repairing) = repair else { return Next::Over };
+        let mut values = VALUES_PER_SLICE;
+        let repaired = repairing.go_on(&bytes[*start..], &mut values);
+        self.meter.note((VALUES_PER_SLICE - values) / VALUES_PER_STEP);
+        if repaired == Ok(false) {
+            return Next::More;
+        }
+        let changed = repair.take().filter(|_| repaired.is_ok()).and_then(|it| it.into_changed());
+        match (changed, &command.refused) {
+            (Some(frame), _) => command.begin_anew(frame),
+            // It has not been read yet, and is as it is.
+            (None, None) => {
+                command.doing = Doing::Repaired;
+                Next::Over
+            }
+            (None, Some(_)) => {
+                command.begin(Phase::Search);
+                Next::More
+            }
+        }
     }
 
     /// What a batch does. That one of another kind is none is decided before.
@@ -152,8 +170,7 @@ impl ShardServer {
         }
         self.meter.note(decoded.as_ref().map_or(0, |request| request.plans.steps()));
         match decoded {
-            Err(_) if command.refused.is_none() && command.begin_repaired() => {}
-            Err(error) => command.refuse(from, error),
+            Err(error) => command.refuse_frame(from, error),
             Ok(Request { plans: Plans { are_left: true, .. }, .. }) => {
                 command.progress = before;
                 command.shorten_piece(from);

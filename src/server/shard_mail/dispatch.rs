@@ -8,8 +8,9 @@ use crate::api::commands::{Op, ReplySize};
 use crate::api::error::ErrorKind;
 use crate::api::request::{Body, JobRef, Refused, Request, Route};
 use crate::api::version::Version;
+use crate::protocol::decode::beginning::LONG_BYTES;
 use crate::protocol::decode::coerce::coerced;
-use crate::protocol::decode::repair::repaired;
+use crate::protocol::decode::repair::{outcome_in, repaired};
 use crate::protocol::decode::{decode_as, decode_frame, is_auth, needs_three};
 use crate::protocol::large::FrameRef;
 use crate::protocol::uuid_text;
@@ -105,17 +106,24 @@ impl ShardServer {
         (refused, grant): (&Refused<'_>, Grant),
         is_open: bool,
     ) {
-        let repaired = repaired(&frame);
+        let is_long = frame.len() > LONG_BYTES;
+        let repaired = if is_long { None } else { repaired(&frame) };
         let given = repaired.as_deref().unwrap_or(&frame);
         let coerced = if origin.version.is_three() { coerced(given) } else { None };
-        let Some(frame) = coerced.or(repaired) else {
-            return self.refuse(conns, origin, refused.req_id, &refused.error);
-        };
-        match &decode_as(&frame, origin.version) {
-            Ok(request) => {
-                self.begin_read(conns, origin, ((&*frame).into(), request), grant, is_open);
+        let other = coerced.or(repaired);
+        let again = other.as_deref().map(|frame| (frame, decode_as(frame, origin.version)));
+        let refused = match &again {
+            Some((frame, Ok(request))) => {
+                return self.begin_read(conns, origin, ((*frame).into(), request), grant, is_open);
             }
-            Err(refused) => self.refuse(conns, origin, refused.req_id, &refused.error),
+            Some((_, Err(refused))) => refused,
+            None => refused,
+        };
+        match outcome_in(&frame).filter(|_| is_long) {
+            Some(spec) => {
+                self.begin_repair(conns, origin.conn, frame.to_vec(), (spec.op, &refused.error));
+            }
+            None => self.refuse(conns, origin, refused.req_id, &refused.error),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Which fields the object of a text may have, and what becomes of each by its name.
 
 use super::container::{Kind, Open};
+use crate::api::commands::FieldSpec;
+use crate::api::spelling;
 use crate::protocol::msgpack::Reader;
 use crate::protocol::msgpack::writer::Writer;
 use std::fmt;
@@ -8,13 +10,16 @@ use std::fmt;
 /// Unknown names of one text that are compared with those that are known: a client may send any number of them.
 const COMPARISONS_MAX: u16 = 256;
 
+/// Containers that are open, at most, where fields of the table are read: those of an option of a job of a flow.
+const WITHIN_MAX: usize = 6;
+
 /// What becomes of a field, by its name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FieldFate {
     /// It stays.
     Keep,
-    /// It stays; if it is a list of objects, the names of their fields are asked for as well.
-    KeepList,
+    /// It stays, and so does what it holds: an object with these fields, or a list of them.
+    KeepWith(&'static [FieldSpec]),
     /// It is left out.
     LeaveOut,
     /// It stays under this name.
@@ -30,11 +35,8 @@ pub trait FieldNames: fmt::Debug + Sync {
     /// What becomes of a field of the object.
     fn fate(&self, name: &[u8]) -> FieldFate;
 
-    /// Whether an object in a list has a field of this name.
-    fn lists_have(&self, name: &[u8]) -> bool;
-
-    /// The name that an unknown one seems to mean, of the object or of an object in a list.
-    fn meant(&self, name: &[u8], in_list: bool) -> Option<&'static str>;
+    /// The name that an unknown one seems to mean.
+    fn meant(&self, name: &[u8]) -> Option<&'static str>;
 }
 
 /// Leaves out the fields of these names.
@@ -44,11 +46,7 @@ impl<const N: usize> FieldNames for [&'static str; N] {
         if is_named { FieldFate::LeaveOut } else { FieldFate::Keep }
     }
 
-    fn lists_have(&self, _: &[u8]) -> bool {
-        true
-    }
-
-    fn meant(&self, _: &[u8], _: bool) -> Option<&'static str> {
+    fn meant(&self, _: &[u8]) -> Option<&'static str> {
         None
     }
 }
@@ -60,8 +58,8 @@ pub(super) struct Fields {
     pub(super) names: &'static dyn FieldNames,
     /// Where the field begins that is to be left out.
     pub(super) dropped: Option<usize>,
-    /// Whether the field is a list of objects whose names count.
-    is_list: bool,
+    /// The fields within the one that has come last, for each container that is open; none if any may be there.
+    within: [&'static [FieldSpec]; WITHIN_MAX],
     /// How many unknown names may still be compared with those that are known.
     comparisons_left: u16,
     /// The first name that seems to mean another.
@@ -79,7 +77,7 @@ impl Fields {
             map,
             names,
             dropped: None,
-            is_list: false,
+            within: [&[]; WITHIN_MAX],
             comparisons_left: COMPARISONS_MAX,
             misnamed: None,
             found: false,
@@ -89,32 +87,55 @@ impl Fields {
 
     /// Minds the name of the field whose key has just been written, within these containers.
     pub(super) fn note(&mut self, open: &[Open], out: &mut Vec<u8>, key_at: usize) {
-        if !self.found {
+        if !self.found || open.len() > WITHIN_MAX {
+            return;
+        }
+        let outer = self.fields_of(open);
+        if outer.is_some_and(<[_]>::is_empty) {
+            self.within[open.len() - 1] = &[];
             return;
         }
         // A longer key bears none of the names.
         let Some(key) = Reader::new(&out[key_at..]).text_bytes().ok().flatten() else {
             return;
         };
-        let in_list = open.len() > 1;
-        let is_unknown = if in_list {
-            self.is_list && open[1].kind == Kind::Array && !self.names.lists_have(key)
+        let (is_unknown, within) = if let Some(fields) = outer {
+            let known = fields.iter().find(|field| field.name.as_bytes() == key);
+            (known.is_none(), known.map_or(&[][..], |field| field.kind.fields()))
         } else {
             let fate = self.names.fate(key);
             self.dropped = (fate == FieldFate::LeaveOut).then_some(key_at);
-            self.is_list = fate == FieldFate::KeepList;
             self.noted |= fate == FieldFate::Noted;
             if let FieldFate::Rename(name) = fate {
                 out.truncate(key_at);
                 Writer::new(out).str(name);
+                self.within[0] = &[];
                 return;
             }
-            fate == FieldFate::Unknown
+            let within = if let FieldFate::KeepWith(fields) = fate { fields } else { &[] };
+            (fate == FieldFate::Unknown, within)
         };
+        self.within[open.len() - 1] = within;
         if is_unknown && self.misnamed.is_none() && self.comparisons_left > 0 {
             self.comparisons_left -= 1;
-            let meant = self.names.meant(key, in_list);
+            let meant = match outer {
+                None => self.names.meant(key),
+                Some(fields) => std::str::from_utf8(key)
+                    .ok()
+                    .and_then(|key| spelling::meant(key, fields.iter().map(|field| field.name))),
+            };
             self.misnamed = meant.map(|meant| (String::from_utf8_lossy(key).into(), meant));
         }
+    }
+
+    /// The fields of the object that is read, none if any may be there; `None` of the outermost.
+    fn fields_of(&self, open: &[Open]) -> Option<&'static [FieldSpec]> {
+        let above = open.len().checked_sub(2)?;
+        let holder = match open[above].kind {
+            Kind::Map => Some(above),
+            // The list is the value of a field, or in another list.
+            Kind::Array => above.checked_sub(1).filter(|&at| open[at].kind == Kind::Map),
+        };
+        Some(holder.map_or(&[], |at| self.within[at]))
     }
 }
