@@ -56,6 +56,9 @@ pub struct Workers {
     heard: VecDeque<(ClientId, u64, Box<str>)>,
     /// What was done since it was last asked.
     steps: usize,
+    /// The last leap of the clock: when it came, and by how much what was seen before counts as seen later.
+    leapt_at_ms: u64,
+    leapt_by_ms: u64,
 }
 
 impl Workers {
@@ -73,7 +76,21 @@ impl Workers {
             leaving: VecDeque::new(),
             heard: VecDeque::new(),
             steps: 0,
+            leapt_at_ms: 0,
+            leapt_by_ms: 0,
         }
+    }
+
+    /// The clock has leapt by so much, which is no silence. One leap soon after another adds to it.
+    pub fn put_off(&mut self, now_ms: u64, by_ms: u64) {
+        let counts = now_ms.saturating_sub(by_ms) < self.leapt_at_ms + SILENCE_MS_MAX;
+        self.leapt_by_ms = by_ms + if counts { self.leapt_by_ms } else { 0 };
+        self.leapt_at_ms = now_ms;
+    }
+
+    /// When something was seen, by the clock as it goes since its last leap. The order of what was seen stays.
+    pub fn since_leap(&self, seen_ms: u64) -> u64 {
+        if seen_ms < self.leapt_at_ms { seen_ms + self.leapt_by_ms } else { seen_ms }
     }
 
     /// Steps since this was last asked.
@@ -206,9 +223,11 @@ impl Workers {
         let before_ms = (now_ms + 1).saturating_sub(SILENCE_MS_MAX);
         for _ in 0..SLICE {
             let next = self.by_silence.range(&self.silent_before..).next();
-            let Some((seen_ms, id)) = next.filter(|(seen_ms, _)| *seen_ms < before_ms) else {
-                return next
-                    .map_or(u64::MAX, |(seen_ms, _)| seen_ms.saturating_add(SILENCE_MS_MAX));
+            let is_silent = |(seen_ms, _): &&(u64, _)| self.since_leap(*seen_ms) < before_ms;
+            let Some((seen_ms, id)) = next.filter(is_silent) else {
+                return next.map_or(u64::MAX, |(seen_ms, _)| {
+                    self.since_leap(*seen_ms).saturating_add(SILENCE_MS_MAX)
+                });
             };
             if let Some(worker) = self.by_id.get_mut(id)
                 && std::mem::replace(&mut worker.attends, false)
@@ -237,7 +256,8 @@ impl Workers {
                 return (some, true);
             }
             bytes += worker.bytes(id);
-            some.push((id.clone(), worker.clone()));
+            let last_seen_ms = self.since_leap(worker.last_seen_ms);
+            some.push((id.clone(), Worker { last_seen_ms, ..worker.clone() }));
         }
         (some, false)
     }

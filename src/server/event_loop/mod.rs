@@ -204,6 +204,7 @@ impl EventLoop {
         if self.clock.leap_ms() > 0 {
             self.server.engine.shard.put_off(self.clock.leap_ms());
             self.server.http.alarms.put_off(self.clock.leap_ms());
+            self.server.workers.put_off(self.server.now_ms, self.clock.leap_ms());
         }
         self.server.late = Late::No;
         self.server.large_replies.begin_turn();

@@ -6,6 +6,7 @@ use super::messages::{PAGE_BYTES, PAGE_ROWS};
 use super::row_lists::{Kind, Page, Place, RowsMessage};
 use crate::api::access::Scope;
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
+use crate::server::connection::session::Session;
 use crate::server::dashboard::queue_page::write_row;
 use crate::server::metrics::QueueLines;
 use crate::server::metrics::queue_choice::{Longest, QueueChoice};
@@ -168,7 +169,8 @@ impl ShardServer {
         let some = self.sessions.places(from..from + PAGE_LOOKS);
         self.meter.note(1 + some.len() / LOOKS_PER_STEP);
         let with_workers = some.iter().flatten().filter(|session| session.has_worker);
-        let seen = with_workers.map(|session| (session.client, session.last_seen_ms)).collect();
+        let last_seen_ms = |session: &Session| self.workers.since_leap(session.last_seen_ms);
+        let seen = with_workers.map(|session| (session.client, last_seen_ms(session))).collect();
         let next = if some.len() < PAGE_LOOKS {
             Place::Behind(Box::default())
         } else {

@@ -62,6 +62,29 @@ fn a_silent_worker_counts_as_gone_until_it_or_its_connection_speaks() {
 }
 
 #[test]
+fn a_leap_of_the_clock_is_no_silence() {
+    const LEAP_MS: u64 = 2 * SILENCE_MS_MAX;
+    let mut workers = Workers::new(1);
+    workers.register("a", worker(1, 1000));
+    workers.register("b", worker(2, 2000));
+    workers.put_off(3000 + LEAP_MS, LEAP_MS);
+    workers.register("c", worker(3, 3000 + LEAP_MS));
+    for (seen_ms, next_ms) in [(1000, 2000), (2000, 3000)] {
+        let silent_ms = seen_ms + LEAP_MS + SILENCE_MS_MAX;
+        assert_eq!(workers.end_silent(silent_ms - 1), silent_ms);
+        assert_eq!(workers.end_silent(silent_ms), next_ms + LEAP_MS + SILENCE_MS_MAX);
+    }
+    let (listed, _) = workers.behind("", 9, 9000);
+    let seen: Vec<u64> = listed.iter().map(|(_, worker)| worker.last_seen_ms).collect();
+    assert_eq!(seen, [1000, 2000, 3000].map(|seen_ms| seen_ms + LEAP_MS));
+    // A second leap, soon after.
+    workers.put_off(4000 + 2 * LEAP_MS, LEAP_MS);
+    assert_eq!(workers.since_leap(1000), 1000 + 2 * LEAP_MS);
+    workers.put_off(9 * LEAP_MS, 10);
+    assert_eq!(workers.since_leap(8 * LEAP_MS), 8 * LEAP_MS + 10);
+}
+
+#[test]
 fn registrations_have_a_limit_and_the_most_silent_goes() {
     let mut workers = Workers::new(1);
     for n in 0..=WORKERS_MAX {
