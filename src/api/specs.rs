@@ -118,7 +118,7 @@ pub(super) const BULK: &[FieldSpec] = &[
     optional("filter", Kind::BulkFilter),
     integer("delay", 0, YEAR_MS),
     integer("priority", -PRIORITY_MAX, PRIORITY_MAX),
-    integer("limit", 1, INTEGER_MAX),
+    integer("limit", 0, INTEGER_MAX),
     flag("dryRun"),
 ];
 pub(super) const TASK: FieldSpec = required("task", NAME);

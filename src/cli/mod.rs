@@ -441,13 +441,20 @@ impl Tool {
         match outcome {
             Ok(()) => ExitCode::SUCCESS,
             // Half an answer is none to a program. What goes on for ever may be left at any line.
-            Err(Failure::Gone) if context.target.json && !goes_on(&command) => {
+            Err(Failure::Gone)
+                if (context.target.json || is_kept(&command)) && !goes_on(&command) =>
+            {
                 Failure::Failed("the answer was cut: nothing reads the output any more".to_owned())
                     .report()
             }
             Err(failure) => failure.worded(&context.wording).report(),
         }
     }
+}
+
+/// Whether what a command prints is kept and read by programs, however it is shown.
+fn is_kept(command: &Command) -> bool {
+    matches!(command, Command::Export(_) | Command::Log(_))
 }
 
 /// Whether a command has no end of its own.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Start};
+use crate::support::{Client, Start, until};
 use crate::{client, queue};
 
 #[test]
@@ -213,4 +213,7 @@ fn zero_is_no_limit_of_a_command_that_acts() {
         }
     }
     assert_eq!(client.ok("RetryCompleted", json!({"queue": queue, "count": 0}))["count"], 4);
+    let remove = json!({"action": "remove", "queue": queue, "filter": {}, "limit": 0});
+    client.ok("Bulk", remove);
+    until("the task to remove all", || (client.counted(&queue, "waiting") == 0).then_some(()));
 }

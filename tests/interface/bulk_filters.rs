@@ -99,8 +99,8 @@ fn bad_input_is_refused_with_its_field_and_changes_nothing() {
         ),
         (json!({"action": "remove", "queue": q, "filter": 1}), "filter must be an object"),
         (
-            json!({"action": "remove", "queue": q, "filter": {}, "limit": 0}),
-            "limit must be between 1 and 9007199254740991",
+            json!({"action": "remove", "queue": q, "filter": {}, "limit": -1}),
+            "limit must be between 0 and 9007199254740991",
         ),
     ] {
         assert_eq!(c.refused("Bulk", fields.clone()), error, "{fields}");

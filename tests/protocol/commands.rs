@@ -103,7 +103,7 @@ RetryDlq queue! jobId count[0..9007199254740991] filter
 PurgeDlq queue!
 DlqGroups queue by limit[1..1000]=100
 Bulk action! queue ids filter delay[0..31536000000] priority[-1000000..1000000] \
-limit[1..9007199254740991] dryRun
+limit[0..9007199254740991] dryRun
 GetTask task!
 ListTasks
 CancelTask task!

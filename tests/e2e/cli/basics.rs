@@ -202,13 +202,19 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     for n in 0..4 {
         push(&tool, &queue, &format!("\"{}\"", format!("{n}").repeat(100_000)));
     }
-    let mut child = tool.start(&["queue", "jobs", &queue]);
-    let mut out = child.stdout.take().unwrap();
-    out.read_exact(&mut [0; 2]).unwrap();
-    drop(out);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let said = "corq: the answer was cut: nothing reads the output any more\n";
+    // What is kept must not look whole.
+    for (line, code, error) in
+        [(["queue", "jobs", &queue], 0, ""), (["export", "--queue", &queue], 1, said)]
+    {
+        let mut child = tool.start(&line);
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut [0; 2]).unwrap();
+        drop(out);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{line:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), error);
+    }
 }
 
 #[test]
