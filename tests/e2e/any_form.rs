@@ -172,7 +172,7 @@ fn a_long_outcome_is_repaired_in_slices() {
     give(&mut tcp, "ACK", &with(fields(&id, &token), "result", garbled_list()));
     is_garbled_list(&result(&mut tcp, &id));
 
-    // What is none is in a field that nobody reads, beside a payload that is one.
+    // The bad text is in a field that nobody reads, beside a payload that is good.
     let (id, token) = active(&mut tcp, "ack");
     let payload = pack(&"y".repeat(MANY).into());
     let unread = with(fields(&id, &token), "unread", GARBLED.to_vec());

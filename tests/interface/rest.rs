@@ -120,7 +120,7 @@ fn a_misspelt_name_within_an_object_of_the_table_is_refused_and_changes_nothing(
             "{path} {body}"
         );
     }
-    // What is the client's own may be called anything, in lists and however deep.
+    // Fields of a payload may be called anything, in lists and however deep.
     let own = json!({"limt": 1, "backoff": {"typ": 1}, "jobs": [{"dealy": [{"dealy": 1}]}]});
     let parts =
         json!({"jobs": [{"id": format!("{queue}-1"), "queue": queue, "input": {"data": own}}]});

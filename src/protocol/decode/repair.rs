@@ -19,7 +19,7 @@ const TEXT_PIECE_BYTES: usize = 16 << 10;
 /// Bytes of a text that are repaired in about the time in which a small value is passed on.
 const TEXT_BYTES_PER_STEP: usize = 8;
 
-/// What stands for what is no text, and where that would make a field longer than it may be.
+/// The mark in place of bytes that are no text, and the one for fields that the first would make longer than they may be.
 const REPLACEMENT: &str = "\u{fffd}";
 const SHORT_REPLACEMENT: &str = "?";
 
@@ -73,13 +73,13 @@ pub struct Repair {
     /// Where the value of the field is in `out`, and most bytes that it may have.
     field_at: usize,
     field_max: usize,
-    /// What stands for what is no text: something short, if what is longer does not fit.
+    /// Stands for bytes that are no text.
     mark: &'static str,
     /// The bytes to come of a long text, and where its head is in `out`.
     text: Option<(usize, usize)>,
     /// Where a value begins in `out` that a text is wanted for.
     shown_from: Option<usize>,
-    /// What `out` was once that value was there, and its text on its way.
+    /// The output up to the end of that value, and the machine that shows it as a text.
     shows: Option<(Vec<u8>, Print)>,
     /// Where that value began, which is where its text does.
     shown_at: usize,
@@ -118,7 +118,7 @@ impl Repair {
         self.out.len() + self.shows.as_ref().map_or(0, |(value, _)| value.len())
     }
 
-    /// What the frame has become, once it has been gone through; `None` if that is what it was.
+    /// The repaired frame, once all of it has been gone through; `None` if nothing changed.
     pub fn into_changed(mut self) -> Option<Vec<u8>> {
         self.out.shrink_to_fit();
         self.is_changed.then_some(self.out)
@@ -331,7 +331,7 @@ impl Repair {
             return;
         }
         if shown.is_err() {
-            // Its lists and maps nest deeper than can be shown.
+            // Lists and maps of an error may nest deeper than JSON shows them.
             self.out.extend_from_slice(REPLACEMENT.as_bytes());
         }
         self.shows = None;

@@ -7,7 +7,7 @@ use crate::api::limits::PAYLOAD_BYTES_MAX;
 /// A byte order mark.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// What stands for what is no character.
+/// The mark in place of bytes that are no character.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 /// Words that some languages write for what is no number. The longer come before those that they begin with.
@@ -58,7 +58,7 @@ impl Mend {
         self.out.len()
     }
 
-    /// What the text has become, once it has been gone through; `None` if that is what it was.
+    /// The mended text, once all of it has been gone through; `None` if nothing changed.
     pub fn into_changed(mut self) -> Option<Vec<u8>> {
         self.out.shrink_to_fit();
         self.is_changed.then_some(self.out)

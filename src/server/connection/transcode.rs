@@ -69,15 +69,15 @@ struct Reading {
     mending: Mending,
 }
 
-/// What is done about a text that cannot be read.
+/// How far a text that cannot be read is on its way to another form.
 #[derive(Debug, Default)]
 enum Mending {
     /// None is known to be needed.
     #[default]
     No,
-    /// It goes on. This is what was wrong.
+    /// The text is gone through. The error is the one that reading it has met.
     Goes(Box<Mend>, JsonError),
-    /// It is over: the text is read again, or stays refused.
+    /// The mended text is read, or nothing could be mended. A request that stays refused gets this error.
     Tried(JsonError),
 }
 

@@ -64,7 +64,7 @@ pub(crate) const UNDONE_PER_STEP: usize = 500;
 pub enum Phase {
     /// Its frame is stepped through.
     Walk,
-    /// Its texts are repaired, and it is refused if that changes nothing.
+    /// The texts of an outcome are repaired. One that was refused before stays so if that changes nothing.
     Repair,
     /// It is refused for what it is, and its `reqId` is looked for.
     Search,
@@ -278,7 +278,7 @@ pub(crate) fn is_long(body: &Body<'_>) -> bool {
 fn cut_of(frame: &[u8]) -> Option<&'static CommandSpec> {
     match judge(frame, frame.len(), Face::Frame) {
         Some(Ok(spec)) if is_cut(spec.op) || payload_field(spec).is_some() => Some(spec),
-        // Its texts may be cut to what is kept of them before it is read at once.
+        // An outcome without a payload is cut to the parts that are kept before it is decoded, which takes one turn.
         Some(Ok(spec)) if takes_any_form(spec.op) => Some(spec),
         _ => None,
     }

@@ -97,7 +97,7 @@ impl ShardServer {
         let changed = repair.take().filter(|_| repaired.is_ok()).and_then(|it| it.into_changed());
         match (changed, &command.refused) {
             (Some(frame), _) => command.begin_anew(frame),
-            // It has not been read yet, and is as it is.
+            // Nothing was wrong with it: the frame is decoded for the first time.
             (None, None) => {
                 command.doing = Doing::Repaired;
                 Next::Over

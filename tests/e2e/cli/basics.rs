@@ -203,7 +203,7 @@ fn a_reader_that_goes_away_ends_it_quietly() {
         push(&tool, &queue, &format!("\"{}\"", format!("{n}").repeat(100_000)));
     }
     let said = "corq: the answer was cut: nothing reads the output any more\n";
-    // What is kept must not look whole.
+    // Output that programs keep must not look whole.
     for (line, code, error) in
         [(["queue", "jobs", &queue], 0, ""), (["export", "--queue", &queue], 1, said)]
     {

@@ -18,7 +18,7 @@ const WITHIN_MAX: usize = 6;
 pub enum FieldFate {
     /// It stays.
     Keep,
-    /// It stays, and so does what it holds: an object with these fields, or a list of them.
+    /// The field stays. Names within the object that it holds, or within those of its list, are looked for in this table.
     KeepWith(&'static [FieldSpec]),
     /// It is left out.
     LeaveOut,
