@@ -216,6 +216,19 @@ fn a_long_outcome_is_repaired_in_slices() {
     }
 }
 
+/// Its client sends no more, as one does that has done its work.
+#[test]
+fn a_long_failure_of_a_client_that_sends_no_more_is_done() {
+    let queue = queue("any-half");
+    let (mut worker, mut other) = (client(), client());
+    let (id, token) = active(&mut worker, &queue);
+    let long = "e".repeat(400_000);
+    worker.send("FAIL", json!({"id": id, "token": token, "error": long})).unwrap();
+    worker.shutdown_write();
+    assert_eq!(worker.recv().unwrap()["ok"], true);
+    assert_eq!(other.state(&id), "failed");
+}
+
 #[test]
 fn what_is_pushed_stays_strict() {
     let (queue, mut tcp, mut web) = (queue("any-push"), client(), shared().web());

@@ -13,11 +13,11 @@ use crate::protocol::msgpack::{Malformed, Reader};
 use rmp::Marker;
 use std::borrow::Cow;
 
-/// A longer text is repaired in pieces.
+/// A longer text is repaired in pieces, and a longer value copied in such.
 const TEXT_PIECE_BYTES: usize = 16 << 10;
 
-/// Bytes of a text that are repaired in about the time in which a small value is passed on.
-const TEXT_BYTES_PER_STEP: usize = 8;
+/// Bytes that are gone through or written in about the time in which a small value is passed on.
+const BYTES_PER_STEP: usize = 8;
 
 /// The mark in place of bytes that are no text, and the one for fields that the first would make longer than they may be.
 const REPLACEMENT: &str = "\u{fffd}";
@@ -58,6 +58,8 @@ pub struct Repair {
     at: usize,
     /// Entries to come; `None` before the first look.
     entries: Option<usize>,
+    /// Bytes to come of what stays as it is and is longer than a piece.
+    copies: usize,
     /// Values to come of one that stays as it is.
     passes: usize,
     /// Values to come of one whose texts are repaired.
@@ -79,10 +81,8 @@ pub struct Repair {
     text: Option<(usize, usize)>,
     /// Where a value begins in `out` that a text is wanted for.
     shown_from: Option<usize>,
-    /// The output up to the end of that value, and the machine that shows it as a text.
-    shows: Option<(Vec<u8>, Print)>,
-    /// Where that value began, which is where its text does.
-    shown_at: usize,
+    /// That value, the machine that shows it as a text, and where the head of that text is.
+    shows: Option<(Vec<u8>, Print, usize)>,
     out: Vec<u8>,
     is_changed: bool,
 }
@@ -94,6 +94,7 @@ impl Repair {
             fields,
             at: 0,
             entries: None,
+            copies: 0,
             passes: 0,
             values: 0,
             skips: 0,
@@ -107,7 +108,6 @@ impl Repair {
             text: None,
             shown_from: None,
             shows: None,
-            shown_at: 0,
             out: Vec::new(),
             is_changed: false,
         }
@@ -115,7 +115,7 @@ impl Repair {
 
     /// Memory held.
     pub fn held_bytes(&self) -> usize {
-        self.out.len() + self.shows.as_ref().map_or(0, |(value, _)| value.len())
+        self.out.len() + self.shows.as_ref().map_or(0, |(value, ..)| value.len())
     }
 
     /// The repaired frame, once all of it has been gone through; `None` if nothing changed.
@@ -127,35 +127,38 @@ impl Repair {
     /// Goes on by about `steps` small values, which it counts down. True once it is at the end.
     pub fn go_on(&mut self, frame: &[u8], steps: &mut usize) -> Result<bool, Malformed> {
         while *steps > 0 {
+            let (before, written) = (self.at, self.out.len());
             let mut reader = Reader::new(&frame[self.at..]);
-            if let Some((left, head)) = self.text {
-                self.text_piece(reader.rest(), (left, head), steps);
+            if self.copies > 0 {
+                let to = self.at + self.copies.min(TEXT_PIECE_BYTES);
+                self.copies -= to - self.at;
+                self.out.extend_from_slice(&frame[self.at..to]);
+                self.at = to;
+            } else if let Some((left, head)) = self.text {
+                self.text_piece(reader.rest(), (left, head));
             } else if self.shows.is_some() {
-                self.show(steps);
+                self.show();
             } else if self.values > 0 {
                 self.values -= 1;
                 self.value(&mut reader, frame)?;
             } else if let Some(from) = self.shown_from.take() {
-                let mut text = Vec::with_capacity(self.out.capacity());
-                text.extend_from_slice(&self.out[..from]);
-                text.extend_from_slice(&[Marker::Str32.to_u8(), 0, 0, 0, 0]);
-                let print = Print::value(text.len(), TEXT_BYTES_MAX);
-                self.shows = Some((std::mem::replace(&mut self.out, text), print));
-                self.shown_at = from;
+                let value = self.out.split_off(from);
+                self.out.extend_from_slice(&[Marker::Str32.to_u8(), 0, 0, 0, 0]);
+                let print = Print::value(self.out.len(), TEXT_BYTES_MAX);
+                self.shows = Some((value, print, from));
             } else if self.lines > 0 {
                 self.line(&mut reader, frame)?;
             } else if self.skips > 0 {
                 reader.pass_some(&mut self.skips, steps)?;
                 self.pass(&reader, frame);
-                continue;
             } else if self.passes > 0 {
                 reader.pass_some(&mut self.passes, steps)?;
                 self.take(&reader, frame);
-                continue;
             } else if self.entry(&mut reader, frame)? {
                 return Ok(true);
             }
-            *steps = steps.saturating_sub(1);
+            let bytes = (self.at - before).max(self.out.len().abs_diff(written));
+            *steps = steps.saturating_sub(1 + bytes / BYTES_PER_STEP);
             if self.is_changed
                 && self.mark == REPLACEMENT
                 && self.out.len() - self.field_at > self.field_max
@@ -168,9 +171,13 @@ impl Repair {
 
     /// Passes on what is before the reader.
     fn take(&mut self, reader: &Reader<'_>, frame: &[u8]) {
-        let to = frame.len() - reader.rest().len();
-        self.out.extend_from_slice(&frame[self.at..to]);
-        self.at = to;
+        let length = frame.len() - reader.rest().len() - self.at;
+        if length > TEXT_PIECE_BYTES {
+            self.copies = length;
+            return;
+        }
+        self.out.extend_from_slice(&frame[self.at..self.at + length]);
+        self.at += length;
     }
 
     /// Steps over what is before the reader.
@@ -188,14 +195,16 @@ impl Repair {
             return Ok(false);
         };
         let Some(left) = entries.checked_sub(1) else {
-            self.out.extend_from_slice(reader.rest());
-            return Ok(true);
+            return if reader.rest().is_empty() { Ok(true) } else { Err(Malformed::Count) };
         };
         (self.entries, self.kept_bytes) = (Some(left), usize::MAX);
-        let key = reader.pass_key()?;
+        let Some(key) = reader.text_bytes()? else {
+            // Such a key names no field.
+            self.values = 2;
+            return Ok(false);
+        };
         let field = self.fields.iter().find(|field| field.name.as_bytes() == key);
-        self.write_text(key);
-        self.pass(reader, frame);
+        self.begin_text(key, reader, frame);
         (self.field_at, self.field_max) = (self.out.len(), field.map_or(usize::MAX, room_of));
         let mut ahead = *reader;
         match field.map(|field| field.kind) {
@@ -306,7 +315,7 @@ impl Repair {
     }
 
     /// Writes the next piece of a long text.
-    fn text_piece(&mut self, rest: &[u8], (left, head): (usize, usize), steps: &mut usize) {
+    fn text_piece(&mut self, rest: &[u8], (left, head): (usize, usize)) {
         let mut length = left.min(TEXT_PIECE_BYTES);
         // A character that goes on behind the piece belongs to the next.
         let goes_on = |at: &usize| rest[..left].get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
@@ -315,7 +324,6 @@ impl Repair {
         let piece = self.marked(&rest[..length]);
         self.out.extend_from_slice(piece.as_bytes());
         self.at += length;
-        *steps = steps.saturating_sub(length / TEXT_BYTES_PER_STEP);
         self.text = Some((left - length, head)).filter(|(left, _)| *left > 0);
         if self.text.is_none() {
             self.end_text(head);
@@ -323,10 +331,9 @@ impl Repair {
     }
 
     /// Shows more of a value as a text.
-    fn show(&mut self, steps: &mut usize) {
-        let Some((value, print)) = &mut self.shows else { return };
-        let shown = print.go_on(&value[self.shown_at..], &mut self.out, TEXT_PIECE_BYTES);
-        *steps = steps.saturating_sub(TEXT_PIECE_BYTES / TEXT_BYTES_PER_STEP);
+    fn show(&mut self) {
+        let Some((value, print, head)) = &mut self.shows else { return };
+        let (shown, head) = (print.go_on(value, &mut self.out, TEXT_PIECE_BYTES), *head);
         if shown == Ok(false) {
             return;
         }
@@ -335,7 +342,7 @@ impl Repair {
             self.out.extend_from_slice(REPLACEMENT.as_bytes());
         }
         self.shows = None;
-        self.end_text(self.shown_at);
+        self.end_text(head);
     }
 
     /// Writes the length of the text that ends there, or of its front that is kept.
@@ -503,5 +510,48 @@ mod tests {
         let out = frame("FAIL", "error", |writer| writer.raw(&deep));
         let text = frame("FAIL", "error", |writer| writer.str("\u{fffd}"));
         assert_eq!(repaired_as(&out), taken(&text));
+    }
+
+    /// A step is a bounded part of the work, wherever a client puts its bytes.
+    #[test]
+    fn no_slice_does_more_than_its_steps() {
+        let blob = |marker: &[u8], bytes: usize| {
+            [marker, &(bytes as u32).to_be_bytes(), &b"\xff".repeat(bytes)].concat()
+        };
+        let (text, binary) = (Marker::Str32.to_u8(), Marker::Bin32.to_u8());
+        let ones = |count: u32| {
+            [&[0xdd][..], &count.to_be_bytes(), &b"\x01".repeat(count as usize)].concat()
+        };
+        let texts = [&[0xdc, 0, 200][..], &blob(&[text], 16_000).repeat(200)].concat();
+        let long_key =
+            |writer: &mut Writer<'_>| writer.raw(&[&blob(&[text], 900_000)[..], &[1]].concat());
+        let list_key = |writer: &mut Writer<'_>| writer.raw(&[&ones(900_000)[..], &[1]].concat());
+        let mut frames = vec![
+            frame("FAIL", "stack", |writer| writer.raw(&ones(11_000))),
+            frame("ACK", "result", |writer| writer.raw(&texts)),
+            frame("ACK", "result", |writer| writer.raw(&blob(&[binary], 900_000))),
+            frame("ACK", "token", |writer| writer.raw(&blob(&[binary], 900_000))),
+        ];
+        for key in [&long_key as &dyn Fn(&mut Writer<'_>), &list_key] {
+            let mut bytes = frame("FAIL", "error", |writer| writer.raw(&[5]));
+            bytes[0] += 1;
+            key(&mut Writer::new(&mut bytes));
+            frames.push(bytes);
+        }
+        for frame in frames {
+            let mut repair = Repair::new(outcome_in(&frame).unwrap().fields);
+            let mut slices = 0;
+            loop {
+                let (at, written) = (repair.at, repair.out.len());
+                let ended = repair.go_on(&frame, &mut 5000).unwrap();
+                let bytes = (repair.at - at).max(repair.out.len().abs_diff(written));
+                assert!(bytes <= 5000 * BYTES_PER_STEP + 6 * TEXT_PIECE_BYTES, "{bytes}");
+                slices += 1;
+                if ended {
+                    break;
+                }
+            }
+            assert!(slices >= 3, "{slices}");
+        }
     }
 }

@@ -155,7 +155,9 @@ impl Mend {
             }
             b'\\' => self.escape(rest),
             byte @ 0..=0x1f => {
-                self.replace(format!("\\u{byte:04x}").as_bytes());
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                let [high, low] = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+                self.replace(&[b'\\', b'u', b'0', b'0', high, low]);
                 1
             }
             _ => {

@@ -90,7 +90,8 @@ impl Workers {
 
     /// When something was seen, by the clock as it goes since its last leap. The order of what was seen stays.
     pub fn since_leap(&self, seen_ms: u64) -> u64 {
-        if seen_ms < self.leapt_at_ms { seen_ms + self.leapt_by_ms } else { seen_ms }
+        let before_ms = self.leapt_at_ms.saturating_sub(seen_ms);
+        seen_ms + self.leapt_by_ms.min(before_ms)
     }
 
     /// Steps since this was last asked.

@@ -368,7 +368,8 @@ impl ShardServer {
         let bytes = command.held_bytes();
         let step = self.tasks.start(self.me, Task::Long(Some(Box::new(command))));
         // One command may be about a job that its connection holds, too.
-        let completes = is_one || spec.class == Class::Batch(Batched::Held(PerJob::Ack));
+        let completes =
+            is_one || spec.class == Class::Batch(Batched::Held(PerJob::Ack)) || takes_any_form(op);
         let running = Running { step, bytes, acts: false, completes, leave: None };
         self.long_commands.running.insert(conn, running);
         self.long_commands.active.push(step);

@@ -80,6 +80,8 @@ fn a_leap_of_the_clock_is_no_silence() {
     // A second leap, soon after.
     workers.put_off(4000 + 2 * LEAP_MS, LEAP_MS);
     assert_eq!(workers.since_leap(1000), 1000 + 2 * LEAP_MS);
+    let second_ms = 4000 + 2 * LEAP_MS;
+    assert_eq!(workers.since_leap(3000 + LEAP_MS), second_ms, "no later than the last leap");
     workers.put_off(9 * LEAP_MS, 10);
     assert_eq!(workers.since_leap(8 * LEAP_MS), 8 * LEAP_MS + 10);
 }
