@@ -3,6 +3,7 @@
 
 use super::about::state::About;
 use super::access::shown::ShardAccess;
+use super::access::slowed::tell_due;
 use super::audit::state::AuditState;
 use super::bulk_tasks::tasks::BulkTasks;
 use super::commands::job_list::JobListings;
@@ -392,6 +393,7 @@ impl ShardServer {
         self.follow_up(conns);
         self.report_applied_flows(conns);
         let next_ms = next_ms.min(self.evict_history(conns)).min(self.end_patience(conns));
+        let next_ms = next_ms.min(tell_due(self, conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.give_back_output(conns));

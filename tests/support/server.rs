@@ -54,6 +54,7 @@ impl Start {
             // A client that stands still for a while, as on a busy machine, is not cut off for it. Tests of these say
             // how long it is.
             .env("AUTH_TIMEOUT_MS", LONG_MS)
+            .env("AUTH_FAILURES_MAX", "Infinity")
             .env("FRAME_TIMEOUT_MS", LONG_MS)
             .env("HTTP_REQUEST_TIMEOUT_MS", LONG_MS)
             .env("HTTP_IDLE_TIMEOUT_MS", LONG_MS)

@@ -7,6 +7,7 @@
 //! | `guard` | the tokens and sessions that count, for all shards |
 //! | `sessions` | the sessions of browsers |
 //! | `shown` | what a client has shown, and what that lets it do |
+//! | `slowed` | refusals of tokens that are told later |
 //! | `tag` | tokens and cookies as they are kept |
 //! | `tokens` | tokens as settings and files write them |
 
@@ -14,6 +15,7 @@ mod follow;
 pub(super) mod guard;
 pub(super) mod sessions;
 pub(super) mod shown;
+pub(super) mod slowed;
 pub(super) mod tag;
 mod tokens;
 

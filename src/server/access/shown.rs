@@ -3,6 +3,7 @@
 
 use super::guard::{Grants, Guard};
 use super::sessions::SessionKey;
+use super::slowed::SlowedRefusals;
 use super::tag::Tag;
 use crate::api::access::{Grant, Holder, Scope};
 use crate::audit::names::TokenName;
@@ -81,12 +82,14 @@ pub struct ShardAccess {
     ui_looks_on: bool,
     /// Logins, and commands Auth, that were refused.
     pub failures: u64,
+    pub(super) slowed: SlowedRefusals,
 }
 
 impl ShardAccess {
-    pub fn new(guard: Arc<Guard>, ui_looks_on: bool) -> Self {
+    pub fn new(guard: Arc<Guard>, ui_looks_on: bool, slowed: SlowedRefusals) -> Self {
         let (followed, grants) = (guard.changes(), guard.grants());
-        Self { guard, grants, followed, round: Round::default(), ui_looks_on, failures: 0 }
+        let round = Round::default();
+        Self { guard, grants, followed, round, ui_looks_on, failures: 0, slowed }
     }
 
     /// Whether clients have to show a token.

@@ -5,6 +5,7 @@ use crate::api::error::ErrorKind;
 use crate::api::version::Version;
 use crate::protocol::reply;
 use crate::server::access::shown::{Access, Shown};
+use crate::server::access::slowed::{Refused, Told, refuse_token};
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
@@ -34,8 +35,12 @@ impl ShardServer {
         }
         if access.is_some() {
             self.respond(conns, ctx.origin, |_, sink| reply::ok(sink.out, ctx.req_id));
-        } else {
-            self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::InvalidToken);
+            return;
+        }
+        let RequestContext { origin, req_id, .. } = ctx;
+        let refused = || Refused::Auth(req_id.map(Into::into));
+        if refuse_token(self, conns, origin, refused) == Told::Now {
+            self.refuse(conns, origin, req_id, ErrorKind::InvalidToken);
         }
     }
 

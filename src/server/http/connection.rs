@@ -19,6 +19,7 @@ use crate::protocol::http1::body::Body;
 use crate::protocol::http1::head::{self, Head, Length, Method};
 use crate::protocol::http1::target::Target;
 use crate::protocol::websocket;
+use crate::server::access::slowed::{Refused, Told, refuse_token};
 use crate::server::connection::protocol::Protocol;
 use crate::server::connection::session::Session;
 use crate::server::events::wish::Asked;
@@ -50,6 +51,8 @@ pub struct HttpConnection {
     pub(super) over: bool,
     /// Whether the next request may pass.
     pub(super) rate_limit_check: RateLimitCheck,
+    /// When the next request is refused, if its token is wrong.
+    pub(super) refused: Option<Told>,
     /// Whether its last request has shown a token, if there are any.
     pub(crate) has_shown: bool,
     /// Whether its last request came from a page over TLS.
@@ -182,6 +185,7 @@ impl ShardServer {
         session.note_unread(conns.untaken(conn), is_tight(conns));
         let Session { http, choked, blocked, affinity, .. } = session;
         let waits = http.exchange.is_some() || http.rate_limit_check == RateLimitCheck::Asked;
+        let waits = waits || http.refused == Some(Told::Later);
         let waits = waits || affinity.is_migrating();
         *blocked = waits || *choked || busy && http.reading.is_some();
         if *blocked || bytes.is_empty() {
@@ -247,7 +251,11 @@ impl ShardServer {
         let seen = credentials::seen(&self.access, head, endpoint, self.now_ms);
         let through_path = self.note_seen(conn, head, endpoint, &seen);
         if seen.is_wrong {
-            self.audit_auth(conns, conn, None);
+            match self.refuse_token_of_request(conns, conn) {
+                Told::Now => {}
+                Told::Later => return Progress::Wants,
+                Told::Never => return Progress::Over,
+            }
         }
         let rules = &self.http.settings.rules;
         let by_page = seen.by_cookie && endpoint != Some(Endpoint::Page)
@@ -260,6 +268,9 @@ impl ShardServer {
             if limited && let_in.is_ok() { self.check_rate_limit(conn, head) } else { Ok(true) };
         if passed == Ok(false) {
             return Progress::Wants;
+        }
+        if let Some(session) = self.sessions.get(conn) {
+            session.http.refused = None;
         }
         self.http.counters.requests += 1;
         self.http.counters.cross_origin += u64::from(let_in.is_err());
@@ -336,7 +347,6 @@ impl ShardServer {
         endpoint: Option<Endpoint>,
         seen: &Seen,
     ) -> bool {
-        self.access.failures += u64::from(seen.is_wrong);
         let metrics_are_guarded = self.http.settings.metrics_are_guarded;
         let Some(session) = self.sessions.get(conn) else { return false };
         session.http.has_shown = seen.access.is_some();
@@ -348,6 +358,30 @@ impl ShardServer {
             || !self.access.is_on();
         session.access = seen.access.filter(|_| counts).unwrap_or_default();
         session.through_path
+    }
+
+    /// Counts a wrong token, once for each request, and says when it is refused.
+    fn refuse_token_of_request(&mut self, conns: &mut Connections, conn: ConnId) -> Told {
+        let known = self.sessions.get(conn).and_then(|session| session.http.refused);
+        if let Some(told) = known {
+            return told;
+        }
+        self.access.failures += 1;
+        self.audit_auth(conns, conn, None);
+        let origin = self.origin(conn);
+        let told = refuse_token(self, conns, origin, || Refused::Request);
+        if let Some(session) = self.sessions.get(conn) {
+            session.http.refused = Some(told);
+            session.blocked = told == Told::Later;
+        }
+        told
+    }
+
+    /// Refuses a request that has waited for it.
+    pub(crate) fn refuse_request(&mut self, conn: ConnId) {
+        if let Some(session) = self.sessions.get(conn) {
+            session.http.refused = Some(Told::Now);
+        }
     }
 
     /// Whether a request may go on, decided before any of its body has come.

@@ -13,6 +13,7 @@ use crate::protocol::msgpack::Reader;
 use crate::protocol::msgpack::writer::Writer;
 use crate::server::access::sessions::SESSION_MS;
 use crate::server::access::shown::{Access, Shown};
+use crate::server::access::slowed::{Refused, Told, refuse_token};
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
@@ -82,7 +83,10 @@ impl ShardServer {
         let Some(Access { grant, shown: Shown::Token(tag) }) = access else {
             self.access.failures += 1;
             self.audit_login(conns, conn, None);
-            self.conclude_error(conns, conn, ErrorKind::InvalidToken);
+            let origin = self.origin(conn);
+            if refuse_token(self, conns, origin, || Refused::Login) == Told::Now {
+                self.conclude_error(conns, conn, ErrorKind::InvalidToken);
+            }
             return;
         };
         let now_ms = self.now_ms;

@@ -1,6 +1,7 @@
 //! What the settings say to the HTTP port and to the dashboard.
 
 use crate::config::{Config, RequestsMax};
+use crate::server::access::slowed::WINDOW_MS;
 use crate::server::http::{Rule, Rules, Settings};
 use crate::server::ui;
 use std::sync::Arc;
@@ -27,6 +28,12 @@ fn ui_settings(config: &Config) -> ui::settings::Settings {
         tls: config.tls_cert_file.is_some(),
     };
     ui::settings::Settings::new(&config.ui_path, shown)
+}
+
+/// How many wrong tokens an address may show before it is told later that they are wrong.
+pub fn wrong_tokens_rule(config: &Config) -> Option<Rule> {
+    let rule = |requests_max| Rule { window_ms: WINDOW_MS, requests_max };
+    config.auth_failures_max.0.map(rule)
 }
 
 /// The settings of HTTP.

@@ -6,7 +6,7 @@ use super::clock;
 use super::data_dir_watch::DataDirWatch;
 use super::descriptors::Descriptors;
 use super::error::{StartError, other};
-use super::http_settings::{http_settings, rules};
+use super::http_settings::{http_settings, rules, wrong_tokens_rule};
 use super::listeners::{BoundListener, Listeners, once_free};
 use super::live_settings::{FollowedSettings, LiveSettings};
 use super::placement;
@@ -27,6 +27,7 @@ use crate::otlp::span::Step;
 use crate::server::about::state::About;
 use crate::server::access::guard::{Guard, Sources};
 use crate::server::access::shown::ShardAccess;
+use crate::server::access::slowed::SlowedRefusals;
 use crate::server::event_loop::{Ending, EventLoop, Fatal};
 use crate::server::http::HttpState;
 use crate::server::multi_shard::backup_point::BackupPoints;
@@ -559,7 +560,11 @@ fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
     let outbox = Outbox::new(seed.endpoint, shards);
     let shard_settings = ShardSettings {
         slots: common.slots.clone(),
-        access: ShardAccess::new(Arc::clone(&common.guard), config.ui_read_only),
+        access: ShardAccess::new(
+            Arc::clone(&common.guard),
+            config.ui_read_only,
+            SlowedRefusals::new(wrong_tokens_rule(config)),
+        ),
         audit: common.audit.log(),
         backups: BackupPoints::new(Arc::clone(&common.backups)),
         webhooks: Webhooks::new(common.webhooks.clone(), config.webhook_allow_private),
