@@ -3,7 +3,6 @@
 
 use super::about::state::About;
 use super::access::shown::ShardAccess;
-use super::access::slowed::tell_due;
 use super::audit::state::AuditState;
 use super::bulk_tasks::tasks::BulkTasks;
 use super::commands::job_list::JobListings;
@@ -11,7 +10,7 @@ use super::commands::job_record_list::JobRecordLists;
 use super::commands::pending_replies::Parked;
 use super::commands::sliced_reply::SlicedReplies;
 use super::commands::worker::Workers;
-use super::connection::deadlines::Deadlines;
+use super::connection::deadlines::{Deadlines, tell_refusals};
 use super::connection::migration::Migrations;
 use super::connection::session::Sessions;
 use super::connection::transcode::Transcodings;
@@ -393,7 +392,7 @@ impl ShardServer {
         self.follow_up(conns);
         self.report_applied_flows(conns);
         let next_ms = next_ms.min(self.evict_history(conns)).min(self.end_patience(conns));
-        let next_ms = next_ms.min(tell_due(self, conns));
+        let next_ms = next_ms.min(tell_refusals(self, conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.give_back_output(conns));

@@ -58,7 +58,7 @@ fn guess(server: &Server) -> (Client, WebSocket, [Http; 2]) {
     (client, socket, requests)
 }
 
-/// The fear: whoever guesses tokens has an answer in no time, as often as he likes, or keeps others out of his address.
+/// The fear: a client that guesses tokens has each answer in no time, or keeps others out that come from its address.
 #[test]
 fn an_address_that_guesses_waits_for_its_answers_and_a_right_token_does_not() {
     let server = Start::new()

@@ -75,6 +75,8 @@ pub struct Found {
     pub order: JobId,
     /// Its place in memory.
     pub place: u32,
+    /// How many its slice had looked at with it.
+    pub looked: u64,
 }
 
 /// What one slice of a scan brought.
@@ -180,7 +182,7 @@ impl Shard {
             slice.looked += 1;
             *after = Some(order);
             if self.is_wanted(place, job, about, wanted) {
-                slice.found.push(Found { id: job.id, order, place });
+                slice.found.push(Found { id: job.id, order, place, looked: slice.looked });
             }
         }
         slice.is_done = true;
@@ -210,7 +212,7 @@ impl Shard {
             let order = self.jobs.order_of(place);
             let is_in_time = order >= wanted.first() && order < wanted.end();
             if is_in_time && !about.detached && self.is_wanted(place, job, about, wanted) {
-                slice.found.push(Found { id: job.id, order, place });
+                slice.found.push(Found { id: job.id, order, place, looked: slice.looked });
             }
         }
         slice

@@ -82,7 +82,7 @@ pub struct ShardAccess {
     ui_looks_on: bool,
     /// Logins, and commands Auth, that were refused.
     pub failures: u64,
-    pub(super) slowed: SlowedRefusals,
+    pub slowed: SlowedRefusals,
 }
 
 impl ShardAccess {

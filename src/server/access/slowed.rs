@@ -1,15 +1,15 @@
-//! Refusals of tokens, slowed: an address that has shown many wrong ones lately is told later that another one is wrong,
-//! so that guessing takes as long as it should.
+//! Refusals of tokens, slowed: an address that has shown many wrong ones lately gets the answer to another one later, so
+//! that guessing takes as long as it should.
 //!
-//! A right token is never slowed. A worker with an old token, or somebody who guesses, keeps nobody out who comes from
-//! the same address.
+//! A right token is never slowed. A worker with an old token, or a client that guesses, keeps no other client out that
+//! comes from its address.
+//!
+//! A ground type: of the server it imports ground types only.
 
-use crate::api::error::ErrorKind;
 use crate::server::http::rate_limit::{Limiter, Rule};
 use crate::server::shard_mail::envelope::Origin;
-use crate::server::shard_server::ShardServer;
-use corq_io::net::{ConnId, Connections};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 
 /// Time in which wrong tokens of an address count.
@@ -18,10 +18,7 @@ pub const WINDOW_MS: u64 = 10_000;
 /// Refusals that wait at most; a connection with one more is ended.
 const WAITING_MAX: usize = 10_000;
 
-/// Refusals that are told in a turn.
-const SLICE: usize = 500;
-
-/// How a refusal is told.
+/// How a token is refused.
 #[derive(Debug)]
 pub(crate) enum Refused {
     /// As the answer to `Auth`, with its `reqId`.
@@ -32,7 +29,7 @@ pub(crate) enum Refused {
     Request,
 }
 
-/// What becomes of a refusal.
+/// When a token is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
     Now,
@@ -45,7 +42,7 @@ pub(crate) enum Told {
 #[derive(Debug, Default)]
 pub struct SlowedRefusals {
     limiter: Option<Limiter>,
-    /// By the time at which they are told, as if the clock had never leapt, and by number.
+    /// By the time at which they are due, as if the clock had never leapt, and by number.
     waiting: BTreeMap<(u64, u64), (Origin, Refused)>,
     numbered: u64,
 }
@@ -56,11 +53,40 @@ impl SlowedRefusals {
         let limiter = |rule| Limiter::new(rule, WINDOW_MS, crate::secret::hash_key());
         Self { limiter: rule.map(limiter), ..Self::default() }
     }
+
+    /// Counts a wrong token of an address, and says when it is refused.
+    pub(crate) fn judge(
+        &mut self,
+        steady_ms: u64,
+        peer: io::Result<SocketAddr>,
+        origin: Origin,
+        refused: Refused,
+    ) -> Told {
+        let Some(limiter) = &mut self.limiter else { return Told::Now };
+        let Err(too_many) = limiter.admit(steady_ms, &counted(peer)) else { return Told::Now };
+        if self.waiting.len() >= WAITING_MAX {
+            return Told::Never;
+        }
+        self.numbered += 1;
+        let place = (steady_ms + too_many.wait_ms, self.numbered);
+        self.waiting.insert(place, (origin, refused));
+        Told::Later
+    }
+
+    /// When the next is due.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.waiting.first_key_value().map(|(&(at_ms, _), _)| at_ms)
+    }
+
+    /// The next, whether it is due or not.
+    pub(crate) fn pop(&mut self) -> Option<(Origin, Refused)> {
+        self.waiting.pop_first().map(|(_, refusal)| refusal)
+    }
 }
 
 /// The address of a client as it is counted. Who has one of IPv6 has all of its network; clients of unix sockets are one.
-fn address_of(conns: &Connections, conn: ConnId) -> [u8; 16] {
-    let mut octets = match conns.peer(conn) {
+fn counted(peer: io::Result<SocketAddr>) -> [u8; 16] {
+    let mut octets = match peer {
         Ok(SocketAddr::V4(peer)) => return peer.ip().to_ipv6_mapped().octets(),
         Ok(SocketAddr::V6(peer)) if peer.ip().to_ipv4_mapped().is_some() => {
             return peer.ip().octets();
@@ -72,51 +98,17 @@ fn address_of(conns: &Connections, conn: ConnId) -> [u8; 16] {
     octets
 }
 
-/// A client has shown a wrong token: says when it is told.
-pub(crate) fn refuse_token(
-    server: &mut ShardServer,
-    conns: &mut Connections,
-    origin: Origin,
-    refused: impl FnOnce() -> Refused,
-) -> Told {
-    let slowed = &mut server.access.slowed;
-    let Some(limiter) = &mut slowed.limiter else { return Told::Now };
-    let steady_ms = server.http.alarms.steady_ms(server.now_ms);
-    let Err(too_many) = limiter.admit(steady_ms, &address_of(conns, origin.conn)) else {
-        return Told::Now;
-    };
-    if slowed.waiting.len() >= WAITING_MAX {
-        server.finish_connection(conns, origin.conn);
-        return Told::Never;
-    }
-    slowed.numbered += 1;
-    let place = (steady_ms + too_many.wait_ms, slowed.numbered);
-    slowed.waiting.insert(place, (origin, refused()));
-    server.deferred(origin);
-    Told::Later
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Tells what is due, a slice of it; at the end of the server all is. Returns when to come again.
-pub(crate) fn tell_due(server: &mut ShardServer, conns: &mut Connections) -> u64 {
-    let steady_ms = server.http.alarms.steady_ms(server.now_ms);
-    for _ in 0..SLICE {
-        let Some(first) = server.access.slowed.waiting.first_entry() else { return u64::MAX };
-        let left_ms = first.key().0.saturating_sub(steady_ms);
-        if left_ms > 0 && !server.stopping {
-            return server.now_ms + left_ms;
-        }
-        let (origin, refused) = first.remove();
-        server.meter.note(1);
-        server.answered(origin);
-        match refused {
-            Refused::Auth(req_id) => {
-                server.refuse(conns, origin, req_id.as_deref(), ErrorKind::InvalidToken);
-            }
-            Refused::Login => {
-                server.conclude_error(conns, origin.conn, ErrorKind::InvalidToken);
-            }
-            Refused::Request => server.refuse_request(origin.conn),
-        }
+    #[test]
+    fn an_address_counts_as_itself_and_a_network_of_ipv6_as_one() {
+        let count = |peer: &str| counted(peer.parse().map_err(io::Error::other));
+        assert_eq!(count("192.0.2.1:1"), count("[::ffff:192.0.2.1]:2"));
+        assert_ne!(count("192.0.2.1:1"), count("192.0.2.2:1"));
+        assert_eq!(count("[2001:db8:1:2:3::4]:1"), count("[2001:db8:1:2::5]:1"));
+        assert_ne!(count("[2001:db8:1:2::]:1"), count("[2001:db8:1:3::]:1"));
+        assert_eq!(count("a path"), [0; 16]);
     }
-    server.now_ms
 }

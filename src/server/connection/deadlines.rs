@@ -4,11 +4,15 @@
 //! Connections are few, and a partial frame takes memory: a client that sends half of something holds neither for
 //! ever. The rest of a frame gets no more time with each piece of it, a message in pieces none with each of
 //! those. Time in which the server does not take what has come does not count. The alarms are those of HTTP connections.
+//!
+//! Wrong tokens, over whatever protocol, are refused here, at once or later (`src/server/access/slowed.rs`).
 
 use super::protocol::Protocol;
 use crate::api::error::ErrorKind;
 use crate::protocol::websocket::Closing;
+use crate::server::access::slowed::{Refused, Told};
 use crate::server::http::Phase;
+use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
@@ -19,6 +23,48 @@ pub struct Deadlines {
     pub tokens: u64,
     /// In the middle of a frame or message.
     pub frames: u64,
+}
+
+/// Refusals of tokens that are sent in a turn.
+const REFUSALS_PER_TURN: usize = 500;
+
+/// Counts a wrong token, and says when it is refused: the command or request counts as unanswered until then.
+pub(crate) fn refuse_token(
+    server: &mut ShardServer,
+    conns: &mut Connections,
+    origin: Origin,
+    refused: Refused,
+) -> Told {
+    let steady_ms = server.http.alarms.steady_ms(server.now_ms);
+    let told = server.access.slowed.judge(steady_ms, conns.peer(origin.conn), origin, refused);
+    match told {
+        Told::Now => {}
+        Told::Later => server.deferred(origin),
+        Told::Never => server.finish_connection(conns, origin.conn),
+    }
+    told
+}
+
+/// Sends refusals that are due, a slice of them; at the end of the server all are. Returns when to come again.
+pub(crate) fn tell_refusals(server: &mut ShardServer, conns: &mut Connections) -> u64 {
+    let steady_ms = server.http.alarms.steady_ms(server.now_ms);
+    for _ in 0..REFUSALS_PER_TURN {
+        let Some(at_ms) = server.access.slowed.next_ms() else { return u64::MAX };
+        if at_ms > steady_ms && !server.stopping {
+            return server.now_ms + (at_ms - steady_ms);
+        }
+        let Some((origin, refused)) = server.access.slowed.pop() else { return u64::MAX };
+        server.meter.note(1);
+        server.answered(origin);
+        match refused {
+            Refused::Auth(req_id) => {
+                server.refuse(conns, origin, req_id.as_deref(), ErrorKind::InvalidToken);
+            }
+            Refused::Login => server.conclude_error(conns, origin.conn, ErrorKind::InvalidToken),
+            Refused::Request => server.refuse_request(origin.conn),
+        }
+    }
+    server.now_ms
 }
 
 impl ShardServer {

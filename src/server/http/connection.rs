@@ -19,7 +19,8 @@ use crate::protocol::http1::body::Body;
 use crate::protocol::http1::head::{self, Head, Length, Method};
 use crate::protocol::http1::target::Target;
 use crate::protocol::websocket;
-use crate::server::access::slowed::{Refused, Told, refuse_token};
+use crate::server::access::slowed::{Refused, Told};
+use crate::server::connection::deadlines::refuse_token;
 use crate::server::connection::protocol::Protocol;
 use crate::server::connection::session::Session;
 use crate::server::events::wish::Asked;
@@ -369,7 +370,7 @@ impl ShardServer {
         self.access.failures += 1;
         self.audit_auth(conns, conn, None);
         let origin = self.origin(conn);
-        let told = refuse_token(self, conns, origin, || Refused::Request);
+        let told = refuse_token(self, conns, origin, Refused::Request);
         if let Some(session) = self.sessions.get(conn) {
             session.http.refused = Some(told);
             session.blocked = told == Told::Later;

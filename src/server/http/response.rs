@@ -164,7 +164,7 @@ impl ShardServer {
         self.conclude_error(conns, conn, ErrorKind::BodiesTooLarge);
     }
 
-    pub(super) fn conclude_error<'e>(
+    pub(crate) fn conclude_error<'e>(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,

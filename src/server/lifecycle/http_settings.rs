@@ -30,7 +30,7 @@ fn ui_settings(config: &Config) -> ui::settings::Settings {
     ui::settings::Settings::new(&config.ui_path, shown)
 }
 
-/// How many wrong tokens an address may show before it is told later that they are wrong.
+/// How many wrong tokens an address may show before further ones are refused later.
 pub fn wrong_tokens_rule(config: &Config) -> Option<Rule> {
     let rule = |requests_max| Rule { window_ms: WINDOW_MS, requests_max };
     config.auth_failures_max.0.map(rule)

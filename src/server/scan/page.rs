@@ -25,6 +25,9 @@ pub struct JobScan {
     pub until_ms: u64,
     /// Jobs that were found and have yet to be looked at.
     pub pending: VecDeque<Found>,
+    /// How many the slice that found them had looked at, and how many of them are covered.
+    pub slice_looked: u64,
+    pub slice_covered: u64,
     /// Where another scan would go on: behind the last job that was looked at.
     pub resume: Range,
     /// Whether there are no more.
@@ -54,8 +57,15 @@ pub struct Covered {
 pub type JobScans = TurnQueue<Box<JobScan>>;
 
 impl JobScan {
+    /// So many of the slice are covered: another page does not look at them again.
+    pub fn cover(&mut self, looked: u64) {
+        self.covered.jobs += looked - self.slice_covered;
+        self.slice_covered = looked;
+    }
+
     /// A job was looked at.
     pub fn passed(&mut self, found: Found) {
+        self.cover(found.looked);
         match &mut self.resume {
             Range::Queue { after, .. } => *after = Some(found.order),
             Range::All { next } => *next = found.place + 1,

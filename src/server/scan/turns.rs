@@ -140,6 +140,8 @@ impl ShardServer {
             limit,
             until_ms: self.now_ms.saturating_add(budget_ms),
             pending: VecDeque::new(),
+            slice_looked: 0,
+            slice_covered: 0,
             is_done: false,
             rows: Vec::new(),
             count: 0,
@@ -205,7 +207,7 @@ impl ShardServer {
             let most = if page.sought.is_none() { left.min(SLICE_JOBS) } else { SLICE_JOBS };
             let slice = self.engine.shard.scan_jobs(&mut page.scan, most, SLICE_LOOKS);
             self.meter.note((slice.looked / LOOKS_PER_STEP) as usize + slice.found.len());
-            page.covered.jobs += slice.looked;
+            (page.slice_looked, page.slice_covered) = (slice.looked, 0);
             page.is_done = slice.is_done;
             page.pending = slice.found.into();
         }
@@ -221,6 +223,9 @@ impl ShardServer {
             page.pending.pop_front();
             page.passed(found);
             self.judge(page, found, fetched, &mut rows);
+        }
+        if page.pending.is_empty() {
+            page.cover(page.slice_looked);
         }
         page.bytes += rows.len();
         if !rows.is_empty() {

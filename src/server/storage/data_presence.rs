@@ -27,8 +27,6 @@ pub struct DataPresence {
     home: Option<Arc<Home>>,
     /// What was known in the turn before.
     was_gone: bool,
-    /// Which segments the one who looks knows of.
-    published: Option<(usize, u64)>,
 }
 
 impl DataPresence {
@@ -71,14 +69,12 @@ impl ShardServer {
         self.data_presence.was_gone = gone;
     }
 
-    /// Says which files are in use: before one that is not any more is let go.
+    /// Says which file is written to.
     pub fn publish_files(&mut self) {
-        let Some(presence) = &self.data_presence.presence else { return };
-        let log = &self.engine.journal.log;
-        let mark = Some(log.use_mark());
-        if self.data_presence.published != mark {
-            self.data_presence.published = mark;
-            presence.publish(self.me, log.in_use());
+        if let Some(presence) = &self.data_presence.presence
+            && let Some(newest) = self.engine.journal.log.newest_segment()
+        {
+            presence.publish(self.me, newest);
         }
     }
 }

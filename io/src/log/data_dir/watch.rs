@@ -1,38 +1,35 @@
 //! Whether the files that the logs are written to are still those that the next start will find. Files that were
 //! removed, or whose directory was, take everything as if nothing had happened.
 //!
-//! One thread looks, now and then, by names: each must lead to what it led to before. The shards say which files
-//! they use ([`Presence`]), and each says that it uses one no more before it lets it go.
+//! One thread looks, now and then, by names: each must lead to what it led to before. Of each shard it looks at the
+//! directory and at the newest segment, which the shard names ([`Presence`]). An older one that is removed is noticed
+//! when it is read.
 
 use super::DataDir;
 use super::identity::Identity;
 use super::layout::{MANIFEST, shard_path};
 use crate::log::Log;
 use crate::log::format::segment::file_name;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Files of a shard looked at each time, the newest first; the others in turn.
-const FILES_PER_LOOK: usize = 512;
 
 /// What the shards and the one who looks tell each other.
 #[derive(Debug)]
 pub struct Presence {
     gone: AtomicBool,
     looks: AtomicU64,
-    /// The segments that each shard uses, in order.
-    used: Box<[Mutex<Vec<u64>>]>,
+    /// The newest segment of each shard.
+    newest: Box<[AtomicU64]>,
 }
 
 impl Presence {
     /// Of so many shards, all of whose files are there.
     pub fn new(shards: u16) -> Self {
-        let used = (0..shards).map(|_| Mutex::default()).collect();
-        Self { gone: AtomicBool::new(false), looks: AtomicU64::new(0), used }
+        let newest = (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect();
+        Self { gone: AtomicBool::new(false), looks: AtomicU64::new(0), newest }
     }
 
     /// Whether something is gone: what is written now may never be found.
@@ -46,20 +43,16 @@ impl Presence {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// A shard uses these segments from now on. To be said before one that is not among them is let go.
-    pub fn publish(&self, shard: usize, segments: impl Iterator<Item = u64>) {
-        let mut used = self.used[shard].lock().unwrap_or_else(PoisonError::into_inner);
-        used.clear();
-        used.extend(segments);
+    /// A shard writes to this segment from now on.
+    #[inline]
+    pub fn publish(&self, shard: usize, newest: u64) {
+        self.newest[shard].store(newest, Ordering::Relaxed);
     }
 
-    fn used(&self, shard: usize) -> Vec<u64> {
-        self.used[shard].lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn uses(&self, shard: usize, segment: u64) -> bool {
-        let used = self.used[shard].lock().unwrap_or_else(PoisonError::into_inner);
-        used.binary_search(&segment).is_ok()
+    /// The newest segment of a shard, if it has named one.
+    fn newest(&self, shard: usize) -> Option<u64> {
+        let newest = self.newest[shard].load(Ordering::Relaxed);
+        (newest < u64::MAX).then_some(newest)
     }
 }
 
@@ -117,12 +110,8 @@ impl Text {
 #[derive(Debug)]
 struct OfShard {
     place: Place,
-    /// What the names of segments led to when they were seen first.
-    known: BTreeMap<u64, Identity>,
-    /// One that was not there: it is looked at each time.
-    missed: Option<u64>,
-    /// Where the turn of the older ones goes on.
-    next: usize,
+    /// The segment that was the newest at the last look, and what its name led to when it was seen first.
+    segment: Option<(u64, Identity)>,
 }
 
 /// What has changed.
@@ -150,7 +139,7 @@ impl Watch {
         let shards = (0..data.shards())
             .map(|shard| {
                 let place = Place::new(shard_path(data.path(), shard))?;
-                Ok(OfShard { place, known: BTreeMap::new(), missed: None, next: 0 })
+                Ok(OfShard { place, segment: None })
             })
             .collect::<io::Result<_>>()?;
         let manifest = Text::new(data.path().join(MANIFEST))?;
@@ -183,43 +172,30 @@ impl Watch {
 }
 
 impl OfShard {
-    fn missing(&mut self, index: usize, presence: &Presence) -> Option<PathBuf> {
+    fn missing(&mut self, shard: usize, presence: &Presence) -> Option<PathBuf> {
         if !self.place.is_there() {
             return Some(self.place.path.clone());
         }
-        let used = presence.used(index);
-        self.known.retain(|segment, _| used.binary_search(segment).is_ok());
-        let (older, newest) = used.split_at(used.len().saturating_sub(FILES_PER_LOOK));
-        let turn = older.iter().cycle().skip(self.next).take(older.len().min(FILES_PER_LOOK));
-        let mut looked = self.missed.into_iter().chain(newest.iter().chain(turn).copied());
-        // One that was let go meanwhile is no longer said to be used.
-        self.missed = looked.find(|&segment| {
-            is_lost(&self.place.path, segment, &mut self.known) && presence.uses(index, segment)
-        });
-        self.next = (self.next + FILES_PER_LOOK) % older.len().max(1);
-        self.missed.map(|segment| self.place.path.join(file_name(segment)))
-    }
-}
-
-/// Whether the name of a segment leads to something else than before. What it leads to first is remembered.
-fn is_lost(directory: &Path, segment: u64, known: &mut BTreeMap<u64, Identity>) -> bool {
-    match identity(&directory.join(file_name(segment))) {
-        Ok(Some(found)) => *known.entry(segment).or_insert(found) != found,
-        Ok(None) => true,
-        Err(_) => false,
+        let newest = presence.newest(shard)?;
+        let path = self.place.path.join(file_name(newest));
+        let known = self.segment.filter(|(number, _)| *number == newest);
+        // What cannot be looked at may be there.
+        let found = identity(&path).ok()?;
+        match (known, found) {
+            (None, Some(found)) => self.segment = Some((newest, found)),
+            (Some((_, known)), Some(found)) if known == found => {}
+            // One that was let go meanwhile is no longer the newest.
+            _ if presence.newest(shard) != Some(newest) => {}
+            _ => return Some(path),
+        }
+        None
     }
 }
 
 impl<D> Log<D> {
-    /// The numbers of the segments in use, in order.
-    pub fn in_use(&self) -> impl Iterator<Item = u64> {
-        self.writer.pool.segments.iter().map(|segment| segment.number)
-    }
-
-    /// Changes whenever [`Log::in_use`] does.
-    pub fn use_mark(&self) -> (usize, u64) {
-        let segments = &self.writer.pool.segments;
-        (segments.len(), segments.back().map_or(0, |segment| segment.number))
+    /// The number of the newest segment; none before there is one.
+    pub fn newest_segment(&self) -> Option<u64> {
+        self.writer.pool.segments.back().map(|segment| segment.number)
     }
 }
 
@@ -281,30 +257,28 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_used_must_be_there_and_one_that_was_let_go_need_not() {
+    fn the_newest_file_must_be_there_and_one_that_was_let_go_need_not() {
         let dir = tempfile::tempdir().unwrap();
         let (data, mut watch) = watched(dir.path());
-        let all = 0..3 * FILES_PER_LOOK as u64;
-        all.clone().for_each(|number| fs::write(segment(&data, number), "x").unwrap());
-        watch.presence.publish(1, all.clone());
-        (0..3).for_each(|_| assert_eq!(watch.look(), None));
-        watch.presence.publish(1, all.clone().skip(1));
-        fs::remove_file(segment(&data, 0)).unwrap();
-        (0..3).for_each(|_| assert_eq!(watch.look(), None));
-        for number in [1, 700, all.end - 1] {
-            let path = segment(&data, number);
-            let other = dir.path().join("other");
-            fs::hard_link(&path, &other).unwrap();
-            fs::remove_file(&path).unwrap();
-            let gone = (0..3).find_map(|_| watch.look());
-            assert_eq!(gone, Some(Change::Gone(path.clone())), "{number}");
-            (0..4).for_each(|_| assert_eq!(watch.look(), None, "it is still gone"));
-            // A copy is not what is written to.
-            fs::copy(&other, &path).unwrap();
-            fs::remove_file(&path).unwrap();
-            fs::rename(&other, &path).unwrap();
-            let back = (0..3).find_map(|_| watch.look());
-            assert_eq!(back, Some(Change::Back));
-        }
+        (0..3).for_each(|number| fs::write(segment(&data, number), "x").unwrap());
+        watch.presence.publish(1, 1);
+        assert_eq!(watch.look(), None);
+        watch.presence.publish(1, 2);
+        fs::remove_file(segment(&data, 1)).unwrap();
+        assert_eq!(watch.look(), None);
+        let path = segment(&data, 2);
+        let other = dir.path().join("other");
+        fs::hard_link(&path, &other).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(watch.look(), Some(Change::Gone(path.clone())));
+        // A copy is not what is written to.
+        fs::copy(&other, &path).unwrap();
+        assert_eq!((watch.look(), watch.presence.is_gone()), (None, true));
+        fs::remove_file(&path).unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert_eq!(watch.look(), Some(Change::Back));
+        // A segment that is not there when it is looked at for the first time.
+        watch.presence.publish(1, 7);
+        assert_eq!(watch.look(), Some(Change::Gone(segment(&data, 7))));
     }
 }
