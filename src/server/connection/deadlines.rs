@@ -36,7 +36,7 @@ pub(crate) fn refuse_token(
     refused: Refused,
 ) -> Told {
     let steady_ms = server.http.alarms.steady_ms(server.now_ms);
-    let told = server.access.slowed.judge(steady_ms, conns.peer(origin.conn), origin, refused);
+    let told = server.access.slowed.judge(steady_ms, conns.peer(origin.conn).ok(), origin, refused);
     match told {
         Told::Now => {}
         Told::Later => server.deferred(origin),
