@@ -11,22 +11,27 @@
 #       dashboards in the time of jobs and the difference is not to be seen.
 #
 #       Seconds of a run should be a multiple of 5, as dashboards ask for lists each 5 s.
+#   scripts/dashboard.sh lists [requests of a kind]                                             default 300
+#       The time of the shard, and the round trip, of each list that a page asks for.
 #
-# Without arguments both. JOBS is how many jobs each of the two millions has (for a trial).
+# Without arguments all. JOBS is how many jobs each of the two millions has (for a trial).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 part=${1:-}
 jobs=${JOBS:-1000000}
 case $part in
-"") seconds=600 viewers=10 rate=50000 pairs=12 each=10 ;;
+"") seconds=600 viewers=10 rate=50000 pairs=12 each=10 requests=300 ;;
 page) seconds=${2:-600} viewers=0 ;;
 cost) viewers=${2:-10} rate=${3:-50000} pairs=${4:-12} each=${5:-10} ;;
-*) echo "usage: $0 [page [seconds] | cost [dashboards] [jobs per second] [pairs] [seconds of a run]]" >&2; exit 2 ;;
+lists) viewers=0 requests=${2:-300} ;;
+*) echo "usage: $0 [page [seconds] | cost [dashboards] [jobs per second] [pairs] [seconds of a run] | lists [requests]]" >&2; exit 2 ;;
 esac
 name=dashboard
-judges=$(scripts/judges.sh page)
-sockets=$(scripts/judges.sh node)
-browser=$(scripts/judges.sh browser)
+if [ "$part" != lists ]; then
+    judges=$(scripts/judges.sh page)
+    sockets=$(scripts/judges.sh node)
+    browser=$(scripts/judges.sh browser)
+fi
 . scripts/lib/measure.sh
 
 drive() { # part, seconds
@@ -128,6 +133,86 @@ measure_cost() {
     compare "$pairs" "$rate"
 }
 
-[ "$part" = cost ] || measure_page
-[ "$part" = page ] || measure_cost
+# Asks for each list one request after the other, with the cursor of the page before. Prints a row of the table for each.
+lists() {
+    taskset -c 1 python3 - "$tcp" "$server" "$requests" <<'PY'
+import glob, json, socket, struct, sys, time
+
+port, server, requests = (int(text) for text in sys.argv[1:])
+ids = []
+
+def encoded(value):
+    if isinstance(value, str):
+        return bytes([0xD9, len(value)]) + value.encode()
+    if isinstance(value, int):
+        return struct.pack(">BI", 0xCE, value)
+    if isinstance(value, list):
+        return bytes([0x90 | len(value)]) + b"".join(map(encoded, value))
+    return bytes([0x80 | len(value)]) + b"".join(encoded(key) + encoded(item) for key, item in value.items())
+
+connection = socket.create_connection(("127.0.0.1", port))
+connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+def ask(command):
+    frame = encoded(command)
+    connection.sendall(struct.pack(">I", len(frame)) + frame)
+    head = connection.recv(4, socket.MSG_WAITALL)
+    return connection.recv(struct.unpack(">I", head)[0], socket.MSG_WAITALL)
+
+def text_behind(reply, key):
+    # A text behind its key, as the server encodes both.
+    at = reply.find(bytes([0xA0 | len(key)]) + key.encode())
+    if at < 0:
+        return None
+    at += 1 + len(key)
+    kind = reply[at]
+    if 0xA0 <= kind < 0xC0:
+        return reply[at + 1 : at + 1 + (kind & 0x1F)].decode()
+    return reply[at + 2 : at + 2 + reply[at + 1]].decode() if kind == 0xD9 else None
+
+def shard_ns():
+    of_shards = [task for task in glob.glob(f"/proc/{server}/task/*") if open(task + "/comm").read().strip() == "corq-0"]
+    return max(int(open(task + "/schedstat").read().split()[0]) for task in of_shards)
+
+some = text_behind(ask({"cmd": "GetJobs", "queue": "one-0", "limit": 1}), "id")
+for what, command in [
+    ("`ListQueues` by name", {"cmd": "ListQueues", "limit": 50}),
+    ("`ListQueues` by waiting jobs", {"cmd": "ListQueues", "sort": "waiting", "limit": 50}),
+    ("`ListQueues` with a prefix", {"cmd": "ListQueues", "prefix": "many-77", "limit": 50}),
+    ("`GetJobs`, oldest first", {"cmd": "GetJobs", "queue": "one-0", "state": "waiting", "limit": 50, "order": "asc"}),
+    ("`GetJobs`, newest first", {"cmd": "GetJobs", "queue": "one-0", "state": "waiting", "limit": 50, "order": "desc"}),
+    ("`GetJobs` with previews", {"cmd": "GetJobs", "queue": "one-0", "limit": 50, "data": "preview"}),
+    ("`GetJobCounts`", {"cmd": "GetJobCounts", "queue": "one-0"}),
+    ("`Explain`", {"cmd": "Explain", "id": some}),
+    ("`GetJobDetail`", {"cmd": "GetJobDetail", "id": some}),
+    ("`History` of a queue", {"cmd": "History", "queue": "one-0"}),
+    ("`ListWorkers`", {"cmd": "ListWorkers", "limit": 50}),
+    ("`DlqGroups`", {"cmd": "DlqGroups", "queue": "one-0"}),
+]:
+    reply, times, took, pages = ask(command), [], 0, 0
+    if b"\xa5error" in reply[:200]:
+        sys.exit(f"{what}: {text_behind(reply, 'error')}")
+    for _ in range(requests):
+        after = text_behind(reply[-400:], "next") if "limit" in command else None
+        began, before = time.perf_counter(), shard_ns()
+        reply = ask({**command, "after": after} if after else command)
+        times.append(time.perf_counter() - began)
+        took += shard_ns() - before
+    times.sort()
+    print(f"| {what} | {took / requests / 1e3:.0f} | {times[len(times) // 2] * 1e6:.0f} | {times[len(times) * 99 // 100] * 1e6:.0f} | {len(reply)} |")
+PY
+}
+
+measure_lists() {
+    printf '\n%s requests of each kind, one after the other, each for the page behind the one before. Times in microseconds.\n\n' "$requests"
+    printf '| list | time of the shard | round trip p50 | round trip p99 | bytes of a page |\n|---|---|---|---|---|\n'
+    lists
+}
+
+case $part in
+page) measure_page ;;
+cost) measure_cost ;;
+lists) measure_lists ;;
+*) measure_lists && measure_page && measure_cost ;;
+esac
 stop

@@ -24,3 +24,22 @@ impl Token {
     /// Stands for no token where a job that is locked needs one, in commands that are for others as well.
     pub const LACKING: Self = Self(1);
 }
+
+/// What one connection holds of this shard's jobs, and what became of others it pulled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Jobs it has now.
+    pub active: u64,
+    /// Jobs completed.
+    pub processed: u64,
+    /// Attempts failed.
+    pub failed: u64,
+}
+
+impl std::ops::AddAssign for Activity {
+    fn add_assign(&mut self, other: Self) {
+        self.active += other.active;
+        self.processed += other.processed;
+        self.failed += other.failed;
+    }
+}

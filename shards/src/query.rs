@@ -1,12 +1,14 @@
 //! What can be asked of a shard without changing it.
 
+pub use crate::caller::Activity;
 use crate::caller::ClientId;
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::List;
 use crate::effect::JobAt;
 use crate::job::id::JobId;
 use crate::job::{Job, Jobs, Options, Outcome, State};
-use crate::lease::{Lease, OfClient};
+use crate::lease::Lease;
+use crate::lease::clients::OfClient;
 use crate::log_record::location::LogRef;
 use crate::queue::Queue;
 use crate::shard::Shard;
@@ -124,25 +126,6 @@ pub struct Holdings {
     pub unreported: usize,
     /// Those that were given up because there were too many.
     pub unreported_dropped: u64,
-}
-
-/// What one connection holds of this shard's jobs, and what became of others it pulled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Activity {
-    /// Jobs it has now.
-    pub active: u64,
-    /// Jobs completed.
-    pub processed: u64,
-    /// Attempts failed.
-    pub failed: u64,
-}
-
-impl std::ops::AddAssign for Activity {
-    fn add_assign(&mut self, other: Self) {
-        self.active += other.active;
-        self.processed += other.processed;
-        self.failed += other.failed;
-    }
 }
 
 impl Shard {

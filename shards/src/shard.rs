@@ -10,8 +10,7 @@ use crate::bulk::{BulkOperation, Retry};
 use crate::caller::{ClientId, RequestId};
 use crate::collections::deadline_heap::Timers;
 use crate::collections::hash_key::HashKey;
-use crate::collections::slab::{List, Slab};
-use crate::collections::table::Map;
+use crate::collections::slab::Slab;
 use crate::command::Command;
 use crate::compaction::evict_history::HistoryEviction;
 use crate::compaction::live_bytes::Live;
@@ -37,13 +36,13 @@ use crate::job::new_job::NewJob;
 use crate::job::shared_payload::Shares;
 use crate::job::{Jobs, State};
 use crate::lease::ExpiredTokens;
+use crate::lease::Lease;
+use crate::lease::clients::Clients;
 use crate::lease::group_scans::Seeing;
 use crate::lease::owners::Owners;
 use crate::lease::token_stream::{SecretKey, Secrets};
 use crate::lease::waiting_pulls::Waiter;
-use crate::lease::{Lease, OfClient};
 use crate::log_record::{Journal, Pushed, Record};
-use crate::query::Activity;
 use crate::queue::Queues;
 use crate::queue::listing::Views;
 use crate::queue::retention::Retention;
@@ -108,30 +107,6 @@ pub struct Config {
     pub token_key: SecretKey,
 }
 
-/// What one client holds and waits for.
-#[derive(Default)]
-pub(crate) struct Client {
-    pub(crate) leases: List<OfClient>,
-    pub(crate) waiters: List<OfClient>,
-    pub(crate) end_waiters: List<OfClient>,
-    /// Jobs it pulled, wherever they are renewed from: those it holds, and what became of others.
-    pub(crate) activity: Activity,
-    /// Its connection is gone: it is forgotten with the last of its jobs.
-    pub(crate) gone: bool,
-}
-
-impl Client {
-    /// Whether there is nothing to remember of it.
-    pub(crate) fn is_idle(&self) -> bool {
-        let Activity { active, processed, failed } = self.activity;
-        self.leases.is_empty()
-            && self.waiters.is_empty()
-            && self.end_waiters.is_empty()
-            && active == 0
-            && (self.gone || processed + failed == 0)
-    }
-}
-
 /// The state of one shard.
 pub struct Shard {
     pub(crate) config: Config,
@@ -143,7 +118,7 @@ pub struct Shard {
     pub(crate) owners: Owners,
     pub(crate) waiters: Slab<Waiter>,
     pub(crate) end_waiters: EndWaiters,
-    pub(crate) clients: Map<ClientId, Client>,
+    pub(crate) clients: Clients,
     /// Those that are gone and whose jobs go back in slices.
     pub(crate) leavers: VecDeque<ClientId>,
     pub(crate) unique: UniqueKeys,
@@ -249,7 +224,7 @@ impl Shard {
             owners: Owners::new(),
             waiters: Slab::new(),
             end_waiters: EndWaiters::new(key),
-            clients: Map::new(key),
+            clients: Clients::new(key),
             leavers: VecDeque::new(),
             unique: UniqueKeys::new(key),
             job_timers: Timers::default(),

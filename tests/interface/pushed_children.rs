@@ -189,6 +189,8 @@ fn children_whose_queues_and_ids_have_colons_have_keys_of_their_own() {
     }
     let ids = children.map(|(_, id, _)| id);
     let parent = client.push_with(&queue, 1, json!({"childrenIds": ids}));
+    // Until then the shards of its children have yet to say how they ended.
+    until("the parent to wait for no child", || (client.state(&parent) == "waiting").then_some(()));
     let values = client.ok("GetChildrenValues", json!({"id": parent}))["data"]["values"].clone();
     let (first, second) = (format!("{queue}:b%3A{name}"), format!("{queue}:b:{name}"));
     assert_eq!(values, json!({ (first): "first", (second): "second" }));

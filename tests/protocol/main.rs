@@ -24,6 +24,7 @@ mod packaging;
 mod replies;
 mod rows;
 mod settings;
+mod sizes;
 mod tidy;
 mod words;
 mod work;

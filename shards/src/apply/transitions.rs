@@ -17,7 +17,7 @@ use crate::lease::Lease;
 use crate::log_record::completed::Evicts;
 use crate::log_record::location::LogRef;
 use crate::log_record::{Buried, Ended, Pushed, Retried};
-use crate::shard::{Client, Shard};
+use crate::shard::Shard;
 
 /// Steps that a job takes whose cron expression is read and searched.
 const PLAN_STEPS: u64 = 8;
@@ -143,7 +143,7 @@ impl Shard {
         if let Some(client) = client {
             self.leases[lease].client = Some(client);
             self.leases[lease].puller = Some(client);
-            let held = self.clients.get_or_insert_with(client, Client::default);
+            let held = self.clients.remember(client);
             held.activity.active += 1;
             held.leases.push_back(&mut self.leases, lease);
         }
@@ -493,7 +493,7 @@ impl Shard {
             held.leases.remove(&mut self.leases, lease);
         }
         if held.is_idle() {
-            self.clients.remove(puller);
+            self.clients.forget(puller);
         }
     }
 }

@@ -14,10 +14,10 @@ use crate::dependency::completed_ids::CompletedIds;
 use crate::effect::{Ending, Refusal, Reply};
 use crate::job::id::JobId;
 use crate::job::{State, flags};
-use crate::lease::OfClient;
+use crate::lease::clients::OfClient;
 use crate::log_record::Journal;
 use crate::log_record::location::LogRef;
-use crate::shard::{Caller, Client, Out, SLICE, Shard};
+use crate::shard::{Caller, Out, SLICE, Shard};
 use std::collections::VecDeque;
 
 /// One wait for the end of a job.
@@ -173,7 +173,7 @@ impl Shard {
         groups[group].waits.push_back(slab, index);
         timers.insert(until_ms, index, slab);
         self.jobs.slab[job].flags |= flags::AWAITED;
-        let held = self.clients.get_or_insert_with(client, Client::default);
+        let held = self.clients.remember(client);
         held.end_waiters.push_back(slab, index);
     }
 
@@ -192,7 +192,7 @@ impl Shard {
         if let Some(held) = self.clients.get_mut(client) {
             held.end_waiters.remove(slab, index);
             if held.is_idle() {
-                self.clients.remove(client);
+                self.clients.forget(client);
             }
         }
         self.end_waiters.slab.remove(index).request

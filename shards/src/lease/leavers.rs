@@ -30,7 +30,7 @@ impl Shard {
         if let Some(held) = self.clients.get_mut(client) {
             held.gone = true;
             if held.is_idle() {
-                self.clients.remove(client);
+                self.clients.forget(client);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ack` | acknowledge, fail, renew |
 //! | `backoff` | when the next attempt begins |
+//! | `clients` | leases and waits of each client |
 //! | `expiry` | what happens when a lock expires |
 //! | `group_scans` | queues where pulls wait until all groups have been looked at |
 //! | `leavers` | what connections that have gone waited for and held |
@@ -14,6 +15,7 @@
 
 pub(crate) mod ack;
 pub(crate) mod backoff;
+pub(crate) mod clients;
 pub(crate) mod expiry;
 pub(crate) mod group_scans;
 mod leavers;
@@ -22,6 +24,7 @@ pub(crate) mod pull;
 pub mod token_stream;
 pub(crate) mod waiting_pulls;
 
+use self::clients::OfClient;
 use crate::caller::{ClientId, Token};
 use crate::collections::deadline_heap::Timed;
 use crate::collections::hash_key::HashKey;
@@ -89,9 +92,6 @@ impl Default for Lease {
         }
     }
 }
-
-/// The list of what one client holds or waits for.
-pub struct OfClient;
 
 impl Linked<OfClient> for Lease {
     fn links(&self) -> Links {

@@ -12,7 +12,7 @@ use crate::lease::owners::OwnerRef;
 use crate::lease::waiting_pulls::{Place, Waiter};
 use crate::log_record::lease::{Entries, Leased};
 use crate::log_record::{Journal, Record};
-use crate::shard::{Caller, Client, Out, SLICE, Shard};
+use crate::shard::{Caller, Out, SLICE, Shard};
 
 /// Payload bytes one pull may carry: a reply must fit the frame its client can read. A single larger
 /// job is delivered alone.
@@ -253,7 +253,7 @@ impl Shard {
         });
         self.waits += 1;
         self.hang(waiter);
-        let client = self.clients.get_or_insert_with(terms.client, Client::default);
+        let client = self.clients.remember(terms.client);
         client.waiters.push_back(&mut self.waiters, waiter);
         self.waiter_timers.insert(until_ms, waiter, &mut self.waiters);
     }
@@ -265,7 +265,7 @@ impl Shard {
         if let Some(owner) = self.clients.get_mut(client) {
             owner.waiters.remove(&mut self.waiters, waiter);
             if owner.is_idle() {
-                self.clients.remove(client);
+                self.clients.forget(client);
             }
         }
         self.waiter_timers.remove(timer, &mut self.waiters);

@@ -3,7 +3,7 @@
 use crate::caller::{ClientId, RequestId};
 use crate::collections::deadline_heap::Timed;
 use crate::collections::slab::{Linked, Links, NONE, Slab};
-use crate::lease::OfClient;
+use crate::lease::clients::OfClient;
 use crate::lease::owners::OwnerRef;
 
 /// Where a pull stands in a queue that has groups; the default is that of one that says nothing of them.

@@ -11,7 +11,7 @@ use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::Engine;
 use corq_io::net::Connections;
 use corq_shards::command::{Command, Pull};
-use corq_shards::effect::{Delivery, Effects, Reply};
+use corq_shards::effect::{Delivery, Reply};
 use std::ops::Range;
 
 impl ShardServer {
@@ -53,25 +53,23 @@ impl ShardServer {
         shape: Shape,
         range: Range<usize>,
     ) {
-        let effects = std::mem::take(&mut self.effects);
+        let deliveries = std::mem::take(&mut self.effects.deliveries);
         self.respond(conns, origin, |engine, sink| {
             framed(sink, req_id, |sink| {
-                write_deliveries(sink, engine, &effects, req_id, shape, &range);
+                write_deliveries(sink, engine, &deliveries[range], req_id, shape);
             });
         });
-        self.effects = effects;
+        self.effects.deliveries = deliveries;
     }
 }
 
 fn write_deliveries(
     sink: &mut ReplyWriter<'_>,
     engine: &Engine,
-    effects: &Effects,
+    deliveries: &[Delivery],
     req_id: Option<&[u8]>,
     shape: Shape,
-    range: &Range<usize>,
 ) {
-    let deliveries = &effects.deliveries[range.clone()];
     let (is_batch, locked) = match shape {
         Shape::Batch { locked } => (true, locked),
         Shape::Single { locked } => (false, locked),

@@ -37,8 +37,9 @@ impl ShardServer {
             }
             _ => return,
         };
-        let effects = std::mem::take(&mut self.effects);
-        let jobs = &effects.pushed[pushed];
+        // What a reply needs of the effects, not all ten lists of them: a push has one reply.
+        let made = std::mem::take(&mut self.effects.pushed);
+        let jobs = &made[pushed];
         self.respond(conns, ctx.origin, |_, sink| {
             if is_batch {
                 framed(sink, ctx.req_id, |sink| {
@@ -60,7 +61,7 @@ impl ShardServer {
                 });
             }
         });
-        self.effects = effects;
+        self.effects.pushed = made;
     }
 
     /// The log has no room for a push.
