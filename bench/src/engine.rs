@@ -34,7 +34,7 @@ pub(crate) struct Engine {
     progress: bool,
 }
 
-/// What has been pushed and received so far, over all phases.
+/// State that lasts over all phases: request templates, received jobs, and the stock of the queues.
 pub(crate) struct Ledger {
     pub(crate) templates: Templates,
     pub(crate) seen: Seen,

@@ -15,7 +15,7 @@ use crate::socket::{Ender, Socket};
 /// Longest time until a stream has begun.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What all listeners have heard.
+/// Sums over all listeners.
 #[derive(Default)]
 struct Heard {
     events: AtomicU64,
@@ -57,7 +57,7 @@ impl Listeners {
         self.enders.iter().for_each(Ender::end);
         let count = self.threads.len();
         for thread in self.threads {
-            // It does nothing that could panic.
+            // Ignore the result: a listener does nothing that could panic.
             let _ = thread.join();
         }
         json!({

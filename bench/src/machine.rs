@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// One line that says which machine this is, and what else it does.
+/// Describes this machine and its load in one line.
 pub(crate) fn describe() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let after = |text: &str, name: &str| {

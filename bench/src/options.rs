@@ -1,4 +1,4 @@
-//! What may be asked of the generator.
+//! Command line of the generator.
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -14,7 +14,7 @@ struct Cli {
     job: Job,
 }
 
-/// What to do.
+/// Work that the command line asks for.
 #[derive(Subcommand)]
 pub(crate) enum Job {
     /// Measure the standard workloads on a running server in half a minute, and print a table like README's.

@@ -60,7 +60,7 @@ const SETTINGS: &[&str] = &[
     "CONFIG",
 ];
 
-/// What a server was started with of [`SETTINGS`], by variables and options.
+/// Settings out of [`SETTINGS`] that a server was started with, by variables and options.
 pub(crate) fn settings_of(pid: u32) -> Vec<String> {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let (variables, line) = (read("environ"), read("cmdline"));

@@ -1,4 +1,4 @@
-//! One phase of a run: which request follows which reply.
+//! A phase of a run: which request follows which reply.
 //!
 //! A closed loop keeps a fixed number of requests in flight: a reply is answered by the next
 //! request. Workers of a phase without producers know what lies in the queues, and ask only for
@@ -28,7 +28,7 @@ pub(crate) enum Waiting {
     LongPoll { timeout_ms: u32 },
 }
 
-/// What a phase is to do.
+/// Settings of a phase.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) name: &'static str,

@@ -1,4 +1,4 @@
-//! One connection: its socket, its buffers, and the requests that are in flight on it.
+//! A connection: its socket, its buffers, and the requests that are in flight on it.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -8,7 +8,7 @@ use crate::socket::{CLOSED, Socket, lost};
 const FRAME_BYTES_MAX: usize = 64 << 20;
 const INPUT_BYTES: usize = 256 << 10;
 
-/// What a request in flight was for.
+/// Purpose of a request in flight.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     #[default]
@@ -67,7 +67,7 @@ impl Pipeline {
         self.slots.len() - self.free.len()
     }
 
-    /// What the request was for that has been in flight for longest.
+    /// Purpose of the request that has been in flight for longest.
     pub(crate) fn oldest(&self) -> Option<Kind> {
         let busy = self.slots.iter().filter(|slot| slot.busy);
         busy.min_by_key(|slot| slot.sent_ns).map(|slot| slot.kind)
@@ -197,7 +197,7 @@ impl Connection {
             pipeline.written = 0;
             return Ok(self.socket.holds_output());
         }
-        // What is written already must not pile up in front of what is not.
+        // Written bytes must not pile up in front of unwritten ones.
         if pipeline.written > 1 << 20 {
             pipeline.out.drain(..pipeline.written);
             pipeline.written = 0;

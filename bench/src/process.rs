@@ -1,5 +1,5 @@
-//! What a process has used, read from `/proc`: the figure that holds on a machine that the server
-//! shares with its load generator is CPU time per job.
+//! Resources that a process has used, read from `/proc`. CPU time per job is the figure that holds on a machine that
+//! the server shares with its load generator.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ impl Usage {
     }
 }
 
-/// What a server used in the measured spans of a run.
+/// Resources that a server used in the measured spans of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Spent {
     pub(crate) user_us: f64,

@@ -27,7 +27,7 @@ const WARM_UP_PART: f64 = 0.08;
 const PUSHING_PART: f64 = 0.75;
 const TAKING_PART: f64 = 0.55;
 
-/// What was measured, and where.
+/// Figures of all workloads, and where they were measured.
 pub(crate) struct Table {
     server: String,
     machine: String,
@@ -38,7 +38,7 @@ pub(crate) struct Table {
     problems: Vec<String>,
 }
 
-/// One workload in all rounds.
+/// Figures of a workload in all rounds.
 #[derive(Default)]
 struct Row {
     cpu_us: Vec<f64>,
@@ -86,7 +86,7 @@ pub(crate) fn run(quick: &Quick) -> Result<Table, String> {
     Ok(table)
 }
 
-/// One run of a workload within so many seconds.
+/// Runs a workload within so many seconds.
 fn measure(quick: &Quick, line: &str, seconds: f64) -> Result<Report, String> {
     let mut workload = options::workload(line, &quick.target)?;
     let part = if workload.takes() { TAKING_PART } else { PUSHING_PART };

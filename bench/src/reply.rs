@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-/// What one reply said. Ranges are offsets into the body of its frame.
+/// The fields of a reply. Ranges are offsets into the body of its frame.
 #[derive(Default)]
 pub(crate) struct Reply {
     pub(crate) ok: bool,
@@ -37,7 +37,7 @@ impl Answer<'_> {
     }
 }
 
-/// One pulled job.
+/// A pulled job.
 #[derive(Default)]
 pub(crate) struct PulledJob {
     pub(crate) id: Range<usize>,
@@ -49,7 +49,7 @@ pub(crate) struct PulledJob {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// What the reading of one reply leaves for the next: the jobs, and how the last one ended.
+/// State that is reused from reply to reply: the jobs, and the end of the last job's record.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) jobs: Vec<PulledJob>,
@@ -187,7 +187,7 @@ impl<'a> Cursor<'a> {
         while left > 0 {
             let begin = self.at;
             let head = self.peek()?;
-            // What a value of a fixed length holds behind its first byte decides nothing.
+            // Bytes behind the head of a value of a fixed length do not decide where it ends.
             let (inside, deciding) = match head {
                 0x80..=0x9f => (self.skip_head(head)?, 1),
                 0xdc..=0xdf => {

@@ -18,7 +18,7 @@ const LATE_S_MIN: f64 = 0.5;
 /// Part of the time that the generator's thread may work before it is what limits the rate.
 const BUSY_MAX: f64 = 0.9;
 
-/// What one run was and what came of it.
+/// Settings and figures of a run.
 pub(crate) struct Report {
     pub(crate) server: String,
     pub(crate) own_cpu_us: f64,
@@ -33,7 +33,7 @@ pub(crate) struct Report {
     verified: Option<String>,
     /// How an open loop missed its rate.
     rate_missed: Option<String>,
-    /// What listeners have heard, where there were any.
+    /// Sums of the listeners, if there were any.
     heard: Option<Value>,
 }
 
@@ -175,7 +175,7 @@ impl Report {
         self.per_job(self.own_cpu_us)
     }
 
-    /// What a reader of the figures should know.
+    /// Remarks that a reader of the figures should know.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let seconds = self.tally.span_ns as f64 / 1e9;

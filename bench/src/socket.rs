@@ -1,5 +1,5 @@
-//! What a connection goes over: TCP, TLS or a unix socket; blocking at first, by readiness later. Knows nothing of
-//! what is said.
+//! Transport of a connection: TCP, TLS or a unix socket; blocking at first, by readiness later. Knows nothing of
+//! requests.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -88,7 +88,7 @@ impl Socket {
     pub(crate) fn holds_input(&mut self) -> bool {
         match self {
             Self::Tls(secure) => {
-                // It has been looked at already: only how much there is, is asked.
+                // The packets have been processed already: ask only how much plain text there is.
                 secure
                     .tls
                     .process_new_packets()
@@ -122,7 +122,7 @@ impl Socket {
     }
 }
 
-/// What it means that a connection failed while something was `doing`.
+/// Text for a connection that failed while something was `doing`.
 pub(crate) fn lost(doing: &str, error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::UnexpectedEof
@@ -138,7 +138,7 @@ pub(crate) const CLOSED: &str = "the server closed the connection";
 
 impl Ender {
     pub(crate) fn end(&self) {
-        // One that has ended already is ended.
+        // Ignore the error of a socket that has ended already.
         let _ = match self {
             Self::Tcp(socket) => socket.shutdown(Shutdown::Both),
             Self::Unix(socket) => socket.shutdown(Shutdown::Both),

@@ -1,4 +1,4 @@
-//! What a phase counted: every reply, every error, and the times.
+//! Counts of a phase: every reply, every error, and the times.
 
 use hdrhistogram::Histogram;
 

@@ -6,7 +6,7 @@
 
 use rmp::encode as mp;
 
-/// What a load generator run needs to know to build its requests.
+/// Settings that the requests of a run are built from.
 pub(crate) struct Shape<'a> {
     pub(crate) queues: &'a [String],
     pub(crate) payload_bytes: usize,

@@ -21,7 +21,7 @@ use corq_shards::job::new_job::NewJob;
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// What a token is for.
+/// The purpose of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// For everything.
@@ -34,10 +34,10 @@ pub enum Role {
     Work,
 }
 
-/// What a command needs of those who send it.
+/// Permission that a command needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Permission {
-    /// Nothing: it is about the connection itself.
+    /// None: the command is about the connection itself.
     Any,
     /// To see how the server, its queues and its jobs are.
     Read,
@@ -148,7 +148,7 @@ pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
 /// Which token a client has shown, by a number of its own in this life of the server; none if none is asked for.
 pub type Holder = Option<NonZeroU32>;
 
-/// What a client may do.
+/// Rights of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     pub role: Role,
@@ -182,7 +182,7 @@ impl Grant {
 }
 
 impl Op {
-    /// What a command needs. A new one finds its place here.
+    /// Permission that this command needs. A new command does not compile without a line here.
     pub const fn needs(self) -> Permission {
         match self {
             Self::Ping | Self::Hello | Self::Auth | Self::Whoami => Permission::Any,
@@ -193,7 +193,7 @@ impl Op {
 
             Self::Push | Self::PushBatch | Self::PushFlow => Permission::Push,
 
-            // What workers ask of the job that they have, and of its children, goes with it.
+            // Questions of a worker about the job that it has, and about the job's children.
             Self::Pull
             | Self::PullBatch
             | Self::Ack
@@ -302,7 +302,7 @@ impl Op {
             | Self::CronTrigger
             | Self::SetCronEnabled
             | Self::BackupPoint
-            // What only its operators are to know of the server.
+            // Facts about the server that are for its operators only.
             | Self::Doctor
             | Self::GetSettings
             | Self::CompactMemory
@@ -336,7 +336,7 @@ impl Op {
                 | Self::GetChildrenValues
                 | Self::GetFailedChildrenValues
                 | Self::GetIgnoredChildrenFailures
-                // What those three show of one job together, and why it does not run.
+                // Views of one job that combine these answers, and say why the job does not run.
                 | Self::GetJobDetail
                 | Self::GetFlow
                 | Self::Explain
@@ -402,7 +402,8 @@ fn permit_queues(queues: &QueuePatterns, body: &Body<'_>) -> Result<(), Error> {
         }
         Body::SubscribeEvents { queue } => return one(queues, queue),
         Body::Bulk { bulk } => return bulk.queue.map_or(Ok(()), |queue| one(queues, queue)),
-        // It hears of the queues of its token alone, whatever else it asks for; a name that is none of these is a mistake.
+        // A subscriber hears of the queues of its token alone, whatever it asks for; a name that is none of these is a
+        // mistake.
         Body::Subscribe { queues: names, .. } => {
             let mut names = names.iter().filter(|name| !name.contains('*'));
             return names.try_for_each(|name| one(queues, name));
@@ -432,7 +433,7 @@ fn permit_queues(queues: &QueuePatterns, body: &Body<'_>) -> Result<(), Error> {
                 _ => Ok(()),
             };
         }
-        // It removes the jobs that one is tied to, whichever queues those are of.
+        // Refuse a scoped token: the command removes the children of a job, whichever queues they are in.
         Body::RemoveUnprocessedChildren { .. } => {
             return Err(Error::scope_forbids(body.spec().name, queues));
         }

@@ -35,7 +35,7 @@ impl Op {
     }
 }
 
-/// What an entry tells of a command.
+/// Details of a command for its audit entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Subject<'a> {
     pub queue: Option<&'a str>,
@@ -43,7 +43,7 @@ pub struct Subject<'a> {
     pub about: String,
 }
 
-/// What the entry of a command tells; nothing if it has none.
+/// Details of a command for its audit entry; `None` if it has no entry.
 pub fn subject<'b>(body: &'b Body<'_>) -> Option<Subject<'b>> {
     if !body.op().is_audited() {
         return None;

@@ -8,22 +8,22 @@ use corq_shards::job::change::Change;
 
 use crate::protocol::msgpack::Texts;
 
-/// What is done with each job.
+/// Change that is made to each job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// One that has ended runs anew.
+    /// Runs jobs anew that have ended.
     Retry,
-    /// It goes, ended or not.
+    /// Removes jobs, ended or not.
     Remove,
-    /// It goes, if it has not ended.
+    /// Removes jobs that have not ended.
     Cancel,
-    /// Its delay ends.
+    /// Ends the delay of jobs.
     Promote,
-    /// It goes to the dead-letter queue.
+    /// Moves jobs to the dead-letter queue.
     Discard,
-    /// It is not delivered before so many milliseconds have passed.
+    /// Delivers jobs no sooner than after so many milliseconds.
     Delay { delay_ms: u64 },
-    /// It gets this priority.
+    /// Sets the priority of jobs.
     Priority { priority: i32 },
 }
 
@@ -54,7 +54,7 @@ impl Action {
         }
     }
 
-    /// What is to be done to one job; `None` for one that runs anew, which is no change of it.
+    /// The change of a job; `None` for `Retry`, which runs a job anew and is no change of it.
     pub const fn change(self) -> Option<Change<'static>> {
         Some(match self {
             Self::Retry => return None,
@@ -109,22 +109,22 @@ pub struct BulkFilter<'a> {
     pub error_group: Option<&'a str>,
 }
 
-/// What is done, and with which jobs, as a request says it.
+/// An action and the jobs that it is for, as a request names them.
 #[derive(Clone, Debug)]
 pub struct Bulk<'a> {
     /// A place in [`super::objects::ACTIONS`].
     pub action: usize,
-    /// The jobs are of this queue.
+    /// The queue of the jobs.
     pub queue: Option<&'a str>,
-    /// Those of these ids.
+    /// The ids of the jobs.
     pub ids: Option<Texts<'a>>,
-    /// Those of the queue that it lets through.
+    /// Conditions on the jobs of the queue.
     pub filter: Option<BulkFilter<'a>>,
     pub delay_ms: Option<u64>,
     pub priority: Option<i32>,
-    /// At most so many are changed.
+    /// Limit of the jobs that are changed.
     pub limit: Option<u64>,
-    /// Nothing is changed; what would be is counted.
+    /// Nothing is changed; jobs that would be changed are counted.
     pub dry_run: bool,
 }
 
@@ -132,12 +132,12 @@ pub struct Bulk<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Which<'a> {
     Ids(Texts<'a>),
-    /// Those of this queue that a filter lets through.
+    /// Jobs of this queue that a filter lets through.
     Filtered(&'a str, BulkFilter<'a>),
 }
 
 impl<'a> Bulk<'a> {
-    /// What is done. What it lacks counts as none.
+    /// The action with its parameter. A missing parameter counts as 0.
     pub fn action(&self) -> Action {
         let (delay_ms, priority) = (self.delay_ms.unwrap_or(0), self.priority.unwrap_or(0));
         let actions = [

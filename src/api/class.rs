@@ -1,51 +1,51 @@
-//! What a command does to what the server keeps, and how large its reply may be: two columns of the table in
+//! Effect of a command on what the server stores, and size of its reply: two columns of the table in
 //! [`super::commands`].
 
-/// What a command does to what the server keeps, and with that what it needs.
+/// Effect of a command on what the server stores, and with that the resources that it needs.
 ///
 /// While the log has no room for what ends jobs, commands of every class wait: `server/overload/write_stall.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// It leaves everything as it is. One shard answers.
+    /// Changes nothing. One shard answers.
     Read,
-    /// The same, but every shard answers its part.
+    /// Changes nothing. Every shard answers its part.
     Scatter,
-    /// It is about connections and workers, which no record tells of.
+    /// Concerns connections and workers, which are in no record.
     Local,
-    /// It is recorded.
+    /// Changes what is stored, and is recorded.
     Write,
-    /// It takes jobs for its client, which must be there for them, and is recorded.
+    /// Takes jobs for its client, which must be there for them, and is recorded.
     Pull,
-    /// It goes over jobs of a queue in slices, and is recorded.
+    /// Goes over jobs of a queue in slices, and is recorded.
     Bulk,
-    /// It is about as many jobs as its lists have items, is recorded, and is cut into pieces where it is long.
+    /// Concerns as many jobs as its lists have items, is recorded, and is cut into pieces where it is long.
     Batch(Batched),
 }
 
-/// What is done with the jobs of a batch.
+/// Effect on the jobs of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Batched {
-    /// They are pushed to a queue.
+    /// The jobs are pushed to a queue.
     Push,
-    /// They are pushed together, each to its queue.
+    /// The jobs are pushed together, each to its queue.
     Flow,
-    /// Each is held by a worker, which has done something with it.
+    /// Each job is held by a worker, which has done something with it.
     Held(PerJob),
 }
 
-/// What is done with each job that a worker holds.
+/// Effect on each job that a worker holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PerJob {
-    /// It is completed: all of them or none.
+    /// Completes the job: all jobs of a batch or none.
     Ack,
-    /// Its lock is renewed.
+    /// Renews the lock of the job.
     Renew,
-    /// Its lock is renewed for a time of its own.
+    /// Renews the lock of the job for a time given with it.
     Extend,
 }
 
 impl Class {
-    /// Whether a record tells of it, so that it needs the files of the log.
+    /// Whether the command is recorded, so that it needs the files of the log.
     pub const fn is_recorded(self) -> bool {
         match self {
             Self::Read | Self::Scatter | Self::Local => false,

@@ -38,24 +38,24 @@ use super::specs::{
 use super::version::Version;
 use corq_shards::dead_letter::reason::Cause;
 
-/// One command.
+/// A row of the table of commands.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandSpec {
     /// The name in `cmd`.
     pub name: &'static str,
     /// The command, for a `match`.
     pub op: Op,
-    /// Its fields, beside `cmd` and `reqId`.
+    /// Fields beside `cmd` and `reqId`.
     pub fields: &'static [FieldSpec],
-    /// Those without which it is refused, as [`required_of`] tells.
+    /// Fields without which the command is refused, as bits that [`required_of`] computes.
     pub required: u64,
     /// Most bytes that it can need, as [`bytes_max`] tells.
     pub bytes_max: usize,
-    /// What it does to what the server keeps.
+    /// Effect on what the server stores.
     pub class: Class,
-    /// How much it may be answered with.
+    /// Size of the reply.
     pub reply: ReplySize,
-    /// The version of the protocol that it came with.
+    /// The version of the protocol that introduced the command.
     pub since: Version,
 }
 

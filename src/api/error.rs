@@ -13,7 +13,7 @@ use std::fmt;
 
 macro_rules! codes {
     ($($(#[$doc:meta])+ $code:ident = $name:literal, $status:literal;)+) => {
-        /// What programs tell errors by.
+        /// Kinds of errors, for programs.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Code { $($(#[$doc])+ $code,)+ }
 
@@ -49,12 +49,12 @@ macro_rules! fixed {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$kind,)+];
 
-            /// What programs tell it by.
+            /// The code, for programs.
             pub const fn code(self) -> Code {
                 match self { $(Self::$kind => Code::$code,)+ }
             }
 
-            /// What people read.
+            /// The text, for people.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$kind => $text,)+ }
             }
@@ -121,7 +121,7 @@ codes! {
     HeadersTooLarge = "headers_too_large", 431;
     /// The server made a mistake.
     Internal = "internal", 500;
-    /// What is stored of the job cannot be read.
+    /// The stored record of the job cannot be read.
     Damaged = "damaged", 500;
     /// The reply would be longer than a frame or a text may be.
     ReplyTooLarge = "reply_too_large", 500;
@@ -351,7 +351,7 @@ filled! {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Box<Boxed>);
 
-/// What an error is.
+/// Content of an error, boxed to keep results small.
 #[derive(Clone, PartialEq, Eq)]
 struct Boxed {
     code: Code,
@@ -366,7 +366,7 @@ impl Error {
         Self(Box::new(Boxed { code, text: text.into() }))
     }
 
-    /// The same error with the way to its place in front of its text. What makes a frame unreadable has no place.
+    /// Puts the path to the wrong field in front of the text. Errors that make a frame unreadable have no path.
     #[cold]
     #[must_use]
     pub fn inside(self, path: impl fmt::Display) -> Self {
@@ -376,19 +376,19 @@ impl Error {
         }
     }
 
-    /// The same error, about one of the jobs of a batch.
+    /// Puts the place of a job of a batch in front of the text.
     #[cold]
     #[must_use]
     pub fn in_job(self, place: usize) -> Self {
         self.inside(format_args!("jobs[{place}]: "))
     }
 
-    /// What programs tell it by.
+    /// The code, for programs.
     pub fn code(&self) -> Code {
         ErrorRef::from(self).code
     }
 
-    /// What people read.
+    /// The text, for people.
     pub fn text(&self) -> &str {
         ErrorRef::from(self).text
     }
@@ -416,9 +416,9 @@ impl fmt::Debug for Error {
 /// An error as it is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorRef<'a> {
-    /// What programs tell it by.
+    /// The code, for programs.
     pub code: Code,
-    /// What people read.
+    /// The text, for people.
     pub text: &'a str,
 }
 

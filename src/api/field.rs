@@ -1,6 +1,6 @@
-//! What one field of a command is: its kind, its bounds, and what it counts as when it is absent.
+//! Specification of a field of a command: its kind, its bounds, and its default.
 
-/// What a field holds, and within which bounds (both ends included).
+/// Values that a field can have, with their bounds (both ends included).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
     /// A queue name: 1 to 256 of letters, digits, `_ - . :`.
@@ -38,9 +38,9 @@ pub enum Kind {
     },
     /// A list of texts out of these.
     TextsOf(&'static [&'static str]),
-    /// One text out of these.
+    /// A text out of these.
     Choice(&'static [&'static str]),
-    /// One text out of these, or a list of them. An empty list counts as absent.
+    /// A text out of these, or a list of them. An empty list counts as absent.
     Choices(&'static [&'static str]),
     /// A whole number.
     Integer {
@@ -73,7 +73,7 @@ pub enum Kind {
     JobIds,
     /// Where a trace comes from, in the form of W3C Trace Context.
     Traceparent,
-    /// What vendors add to that.
+    /// Additions of vendors to a trace.
     Tracestate,
     /// A lock token. An empty text counts as absent.
     Token,
@@ -116,14 +116,14 @@ pub enum Kind {
     FlowJob,
 }
 
-/// What an absent field counts as.
+/// Value that an absent field counts as.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Preset {
     /// Nothing: the field has no default.
     Nothing,
     /// A whole number.
     Integer(i64),
-    /// One of the field's choices.
+    /// A text out of the field's choices.
     Text(&'static str),
     /// The boolean false.
     Off,
@@ -131,26 +131,26 @@ pub enum Preset {
     Empty,
 }
 
-/// One field of a command.
+/// A field of a command.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FieldSpec {
     /// The name on the wire.
     pub name: &'static str,
-    /// What it holds.
+    /// The values that the field can have.
     pub kind: Kind,
     /// Whether the command is refused without it.
     pub required: bool,
-    /// What it counts as when absent.
+    /// The value that an absent field counts as.
     pub default: Preset,
     /// Whether a number below its bound counts as absent in version 3 of the protocol.
     pub is_absent_below: bool,
     /// Whether no release of version 2 of the protocol sends it: a client that does speaks version 3.
     pub is_of_three: bool,
-    /// What version 3 of the protocol takes beside what it holds.
+    /// Further values that version 3 of the protocol takes.
     pub on_three: Coercion,
 }
 
-/// What a field is also taken for in version 3 of the protocol, where version 2 refuses it.
+/// Further values that version 3 of the protocol takes for a field, where version 2 refuses them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Coercion {
     /// Nothing more than in version 2.
@@ -169,7 +169,7 @@ pub enum Coercion {
 }
 
 impl Coercion {
-    /// What most fields of a kind are read as.
+    /// The coercion of most fields of a kind.
     const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Integer { .. } | Kind::Integers { .. } | Kind::Backoff => {
@@ -192,7 +192,7 @@ impl Kind {
     }
 }
 
-/// One bit for each field, by its place, that is required.
+/// Mask of the required fields: a bit for each, by its place.
 pub const fn required_of(fields: &[FieldSpec]) -> u64 {
     let mut mask = 0;
     let mut at = 0;

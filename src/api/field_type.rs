@@ -11,7 +11,7 @@ use corq_shards::dead_letter::reason::Cause;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::job_change::Level;
 
-/// What a type holds.
+/// Values that a type can hold.
 #[derive(Clone, Copy, Debug)]
 pub enum Held {
     /// A text; empty for none, where an empty one counts as none.
@@ -37,7 +37,7 @@ pub enum Held {
     Flag,
     /// A boolean or none.
     MaybeFlag,
-    /// One of so many texts.
+    /// A choice among this many texts.
     Choice(usize),
     /// A set of texts, or none.
     Choices,
@@ -96,10 +96,10 @@ impl Held {
 
 /// A type that a field of a command can have.
 pub trait FieldType {
-    /// What it holds.
+    /// The values that the type can hold.
     const HELD: Held;
 
-    /// How many jobs it lists.
+    /// How many jobs the value lists.
     fn items(&self) -> usize {
         0
     }

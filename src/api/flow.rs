@@ -10,18 +10,18 @@ use corq_shards::job::new_job::NewJob;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-/// One job of a flow.
+/// A job of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowJob<'a> {
-    /// Its id, which its client has chosen.
+    /// The id, chosen by the client.
     pub id: &'a str,
     pub queue: &'a str,
-    /// What it is pushed with.
+    /// The payload and the options.
     pub job: NewJob<'a>,
 }
 
 impl<'a> FlowJob<'a> {
-    /// What it says of the others.
+    /// The lists in which the job names other jobs.
     pub fn lists(&self) -> Lists<'a> {
         let family = self.job.family.as_deref();
         let children = family.map_or(&[][..], |family| family.children);
@@ -36,9 +36,9 @@ impl<'a> FlowJob<'a> {
 /// The jobs that one of a flow names, as lists of `MessagePack`.
 #[derive(Clone, Copy, Debug)]
 pub struct Lists<'a> {
-    /// Those it depends on.
+    /// Ids of the jobs that must be completed first.
     pub depends_on: &'a [u8],
-    /// Those of them that are its children.
+    /// Ids of those dependencies that are children of the job.
     pub children: &'a [u8],
 }
 
@@ -154,19 +154,19 @@ impl Tie {
     }
 }
 
-/// What of the whole is being checked.
+/// Part of the flow that is being checked.
 #[derive(Clone, Copy, Debug)]
 enum Check {
-    /// What the job at this place calls its children says so.
+    /// Each child that the job at this place lists names the job as its parent.
     Children(usize),
-    /// The parent that the job at this place names says so.
+    /// The parent that the job at this place names lists the job as its child.
     Parents(usize),
     /// Nothing is reached again from the jobs behind this place.
     Circles(usize),
     Done,
 }
 
-/// What the jobs of a flow have to do with each other.
+/// Relations between the jobs of a flow.
 #[derive(Debug)]
 pub struct Shape {
     names: Names,
@@ -389,7 +389,7 @@ impl Shape {
         Error::child_without_parent(child_id, parent).in_job(child)
     }
 
-    /// One edge further on the walk from the jobs behind `place`.
+    /// Follows an edge further on the walk from the jobs behind `place`.
     fn walk_on(&mut self, place: usize) -> Result<(), Error> {
         let Some(&(of, edge)) = self.path.last() else {
             if place == self.len() {
@@ -462,7 +462,7 @@ mod tests {
         for (place, one) in jobs.iter().enumerate() {
             shape.note_parent(place, one)?;
             let mut tie = Tie::of(place);
-            // Those that name no others are left out by who reads pieces.
+            // Leave out jobs that name no others, as the reader of pieces does.
             while named(one.lists()) > 0 && !shape.tie(&mut tie, one.lists(), &mut most.clone())? {}
         }
         while !shape.check(&mut most.clone())? {}

@@ -1,9 +1,9 @@
-//! What lists and searches are asked for besides their queue: where they begin, which rows, and what of each.
+//! Options of lists and searches besides their queue: where they begin, which rows, and which columns.
 
 use crate::protocol::uuid_text;
 use corq_shards::job::id::JobId;
 
-/// What a row of a list of jobs can show, in the order of their bits.
+/// Columns of a list of jobs, in the order of their bits.
 pub const JOB_SHOWN: &[&str] = &[
     "id",
     "queue",
@@ -35,11 +35,11 @@ pub const DATA_FORMS: &[&str] = &["none", "preview", "full"];
 /// Which end of a list comes first.
 pub const ORDERS: &[&str] = &["asc", "desc"];
 
-/// What a list of queues can be sorted by, in the order of [`QueueSort`].
+/// Keys that a list of queues can be sorted by, in the order of [`QueueSort`].
 pub const QUEUE_SORTS: &[&str] =
     &["name", "waiting", "delayed", "active", "completed", "failed", "total", "rate", "oldest"];
 
-/// What a row of it can show, in the order of their bits.
+/// Columns of a list of queues, in the order of their bits.
 pub const QUEUE_SHOWN: &[&str] = &[
     "name",
     "waiting",
@@ -134,7 +134,7 @@ pub struct QueuePage<'a> {
     pub fields: Option<u32>,
 }
 
-/// What queues are sorted by, then by their names.
+/// Key that a list of queues is sorted by; ties are sorted by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueueSort {
     #[default]

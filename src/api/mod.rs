@@ -1,5 +1,5 @@
-//! One meaning for all surfaces: which commands exist, which fields they take, within which bounds,
-//! and in which words a wrong one is refused.
+//! The meaning of requests, the same on all surfaces: which commands exist, which fields they take, within which
+//! bounds, and in which words a wrong one is refused.
 //!
 //! The errors that clients get, with their codes and statuses, are the tables in [`error`].
 //!

@@ -17,8 +17,8 @@ pub const FIELDS_MAX: usize = 40;
 pub const STATES: &[&str] =
     &["waiting", "delayed", "active", "completed", "failed", "waiting-children"];
 
-/// What a listing can be asked for, in the order of their bits: states, and what clients count as states of
-/// their own.
+/// States that a listing can be asked for, in the order of their bits: the server's, and further ones that clients
+/// count as states.
 pub const LISTED: &[&str] = &[
     "waiting",
     "delayed",
@@ -34,20 +34,20 @@ pub const LISTED: &[&str] = &[
 /// Levels of a log entry.
 pub const LOG_LEVELS: &[&str] = corq_shards::log_record::job_change::Level::NAMES;
 
-/// What a queue counts by the minute.
+/// Outcomes that a queue counts by the minute.
 pub const METRICS: &[&str] = &["completed", "failed"];
 
-/// What `History` has of each point, in the order of their bits.
+/// Series of `History`, in the order of their bits.
 pub const SERIES: &[&str] =
     &["pushed", "completed", "failed", "waiting", "waitP50", "waitP99", "runP50", "runP99"];
 
-/// What can be watched, in the order of their bits.
+/// Parts of a sample, in the order of their bits.
 pub const WATCHED: &[&str] = &["stats", "queues", "shards"];
 
 /// The bit of queues in a mask of these.
 pub const WATCHED_QUEUES: u32 = 1 << 1;
 
-/// What can be done with each of many jobs, in the order of [`super::bulk::Action`].
+/// Changes of many jobs, in the order of [`super::bulk::Action`].
 pub const ACTIONS: &[&str] =
     &["retry", "remove", "cancel", "promote", "discard", "delay", "priority"];
 
@@ -209,7 +209,7 @@ pub const DLQ_CONFIG_FIELDS: &[FieldSpec] = &[
     integer("maxEntries", 1, RATE_MAX).clamped(),
 ];
 
-/// Those of [`DLQ_CONFIG_FIELDS`] that can be null.
+/// Fields of [`DLQ_CONFIG_FIELDS`] that can be null.
 pub const DLQ_CONFIG_NULLABLE: [&str; 2] = ["maxAge", "maxEntries"];
 
 /// The object `config` of `SetStallConfig`.

@@ -77,7 +77,6 @@ impl Plans {
 pub struct Refused<'a> {
     /// The client's `reqId`, if it could be found, so that the client can match the error.
     pub req_id: Option<&'a [u8]>,
-    /// What is wrong.
     pub error: Error,
 }
 
@@ -145,7 +144,7 @@ impl StateFilter {
         named & states != 0
     }
 
-    /// What it names that is no state.
+    /// The names among these that are no states: prioritized and paused jobs.
     pub fn views(self) -> Views {
         Views { prioritized: self.has(Self::PRIORITIZED), paused: self.has(Self::PAUSED) }
     }
@@ -188,7 +187,7 @@ pub struct Pull<'a> {
     pub lock_ttl_ms: u32,
     /// Whether the jobs stay with the token's holder when the connection goes.
     pub detach: bool,
-    /// What it says of groups.
+    /// Choice of groups, and limits for each.
     pub group: Option<GroupPull<'a>>,
 }
 
@@ -208,14 +207,14 @@ impl Pull<'_> {
     }
 }
 
-/// One of the jobs of ACKB.
+/// A job of `ACKB`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack<'a> {
     /// The active job.
     pub job: JobRef<'a>,
-    /// Its token, if one was shown.
+    /// The lock token, if one was shown.
     pub token: Option<Token>,
-    /// One `MessagePack` value, or empty for none.
+    /// A `MessagePack` value, or empty for none.
     pub result: &'a [u8],
     /// Whether job and result are to be forgotten.
     pub remove: bool,
@@ -297,7 +296,7 @@ pub struct Cron<'a> {
     pub runs_max: Option<u64>,
     /// IANA name of the zone that the expression is in.
     pub timezone: Option<&'a str>,
-    /// What else they are pushed with, if anything.
+    /// Further options of the jobs, if there are any.
     pub job: Option<Box<NewJob<'a>>>,
     /// By which rules it runs.
     pub rules: CronRules,
@@ -312,7 +311,7 @@ pub enum Cadence<'a> {
     Interval(u64),
 }
 
-/// What a question about one group is about.
+/// A question about a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupAsk {
     /// How many of its jobs wait or are delayed.
@@ -447,7 +446,7 @@ impl FieldType for Batch<'_> {
     }
 }
 
-/// What the type of a field holds, where its specification stands beside it.
+/// The values that the type of a field can hold, where the specification of the field stands beside the type.
 macro_rules! held_by {
     ($type:ty, $spec:expr) => {
         <$type as FieldType>::HELD
@@ -471,7 +470,7 @@ macro_rules! requests {
     ($($op:ident $name:literal $([$take:ident, $specs:expr])? {
         $($field:ident: $type:ty $(= $spec:expr)?),* $(,)?
     } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
-        /// One command with its fields, as the table has them.
+        /// A command with its fields, as the table has them.
         #[derive(Clone, Debug)]
         #[allow(
             clippy::large_enum_variant,

@@ -40,7 +40,7 @@ const fn kind_bytes(kind: Kind) -> usize {
         Kind::Queues { items_max } => items_max as usize * text_bytes(QUEUE_CHARS_MAX),
         Kind::Text { chars_max, .. } => text_bytes(chars_max),
         Kind::Traceparent | Kind::Tracestate => text_bytes(STATE_BYTES_MAX as u32),
-        // One that is cut is taken whatever its length is.
+        // A text that is cut is taken whatever its length is.
         Kind::LongText { cut: true, .. } => PAYLOAD_BYTES_MAX as usize,
         Kind::LongText { bytes_max, .. } | Kind::Payload { bytes_max } => {
             bytes_max as usize + HEAD_BYTES

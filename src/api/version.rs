@@ -16,7 +16,7 @@ pub enum Version {
     /// The first one that is spoken here.
     #[default]
     Two,
-    /// Its jobs have names of their own.
+    /// Jobs have names of their own.
     Three,
 }
 
@@ -41,7 +41,7 @@ impl Version {
     }
 }
 
-/// What is known of the version that a connection speaks.
+/// The version that a connection speaks, and whether the client has said so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Spoken {
     version: Version,
@@ -49,7 +49,7 @@ pub struct Spoken {
 }
 
 impl Spoken {
-    /// The connection has not told; `version` is what it is taken to speak.
+    /// The client has not said a version yet; `version` is presumed.
     pub fn presumed(version: Version) -> Self {
         Self { version, told: false }
     }

@@ -150,7 +150,7 @@ impl Kind {
         }
     }
 
-    /// What one item of a list must be.
+    /// The rule for an item of a list.
     fn item(&self) -> String {
         match self {
             Self::Queues { .. } => queue_rule(),

@@ -6,14 +6,14 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of the length in front of a frame.
 pub const PREFIX_BYTES: usize = 4;
 
-/// What stands at the front of a receive buffer.
+/// The front of a receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Split<'a> {
     /// A whole frame.
     Complete {
-        /// Its payload, without the length.
+        /// The payload, without the length.
         frame: &'a [u8],
-        /// What follows it in the buffer.
+        /// The bytes behind the frame.
         rest: &'a [u8],
     },
     /// The beginning of a frame.

@@ -25,7 +25,7 @@ pub struct LargeFrame {
 pub struct Place {
     /// The value.
     value: Range<usize>,
-    /// What a record keeps of it: of a text only that.
+    /// Bytes that a record keeps of the value: all, but of a text its content only.
     kept: Range<usize>,
 }
 
@@ -44,7 +44,7 @@ impl Place {
         Self { kept: value.clone(), value }
     }
 
-    /// The same, so many bytes further on; nowhere if it is nowhere.
+    /// Moves the place `bytes` further on; an empty place stays.
     #[must_use]
     pub fn behind(self, bytes: usize) -> Self {
         if self.value.is_empty() {
@@ -80,12 +80,12 @@ impl<'a> FrameRef<'a> {
         self.bytes
     }
 
-    /// Its payload as it stands there, if that has been checked.
+    /// The payload as it stands in the frame; empty if it has not been checked.
     pub fn known(self) -> &'a [u8] {
         self.large.map_or(&[], |large| &self.bytes[large.payload.value.clone()])
     }
 
-    /// The same as a record keeps it.
+    /// The payload as a record keeps it; empty if it has not been checked.
     pub fn payload(self) -> &'a [u8] {
         self.large.map_or(&[], |large| &self.bytes[large.payload.kept.clone()])
     }
@@ -101,7 +101,7 @@ impl<'a> FrameRef<'a> {
         Some([&self.bytes[..value.start], stand_in, &self.bytes[value.end..]].concat())
     }
 
-    /// The same to be kept, if that takes no copy.
+    /// The frame to be kept, if that takes no copy.
     pub fn shared(self) -> Option<Arc<LargeFrame>> {
         self.large.cloned()
     }
@@ -185,7 +185,7 @@ pub fn payload_field(spec: &CommandSpec) -> Option<&'static FieldSpec> {
     payload_field_of(spec.fields)
 }
 
-/// The same of these fields.
+/// The field among these that may hold megabytes.
 pub fn payload_field_of(fields: &'static [FieldSpec]) -> Option<&'static FieldSpec> {
     fields.iter().find(|field| large_max(field).is_some())
 }
@@ -203,7 +203,7 @@ fn large_max(field: &FieldSpec) -> Option<(usize, bool)> {
     }
 }
 
-/// What is being gone over.
+/// Part of the frame that is being checked.
 #[derive(Clone, Debug)]
 enum At {
     /// The key of an entry.
@@ -282,7 +282,7 @@ impl LargeScan {
             Some(left) => left,
             None => reader.map()?.ok_or(ErrorKind::FrameNotMap)?,
         };
-        // It would be refused for them once its payload has been checked.
+        // Refuse the number of entries now: decoding would refuse it only after the check of the payload.
         if left > ENTRIES_MAX {
             return Err(Error::unknown_fields_too_large(IGNORED_BYTES_MAX));
         }

@@ -1,5 +1,5 @@
-//! One item of megabytes of a long request: put into a frame of its own and checked, a slice at a time, so that its payload
-//! is copied once and gone through once.
+//! Puts an item of megabytes of a long request into a frame of its own and checks it, a slice at a time, so that its
+//! payload is copied once and checked once.
 
 use super::decode::pieces::{LargeItem, Walk};
 use super::large::{LargeFrame, LargeScan, Place, payload_field_of};
@@ -17,14 +17,14 @@ const COPIED_PER_SLICE: usize = 128 << 10;
 /// Values that are checked at a time.
 const VALUES_PER_SLICE: usize = 16 << 10;
 
-/// What of the item is checked.
+/// Part of the item that is checked.
 #[derive(Debug)]
 enum Check {
     /// The item is a job: its data.
     Job(LargeScan),
     /// The item is a result.
     Result { list: &'static FieldSpec, scan: Scan },
-    /// Nothing: it is a job of a flow, which is large by what it names, and is read as a whole.
+    /// The item is a job of a flow, which is large by the names in it, and is read as a whole.
     Nothing,
 }
 
@@ -36,7 +36,7 @@ pub struct LargePiece {
     bytes: Vec<u8>,
     /// Where the item begins in it.
     head: usize,
-    /// What of the item is still to be copied, in the frame of the request.
+    /// Bytes of the item still to be copied, in the frame of the request.
     rest: Range<usize>,
     check: Check,
     done: Option<Arc<LargeFrame>>,
@@ -46,7 +46,7 @@ impl LargePiece {
     /// The piece that begins with an item, if that has megabytes and can be checked by itself.
     pub fn begin(walk: &Walk, frame: &[u8], queue: Option<&str>, from: usize) -> Option<Box<Self>> {
         let LargeItem { list, place: rest } = walk.large_item(from)?;
-        // One that is no object is refused as any other.
+        // Leave an item that is no object to the decoder, which refuses it as any other.
         let is_map = || matches!(Reader::new(&frame[rest.clone()]).map(), Ok(Some(_)));
         if list.kind == Kind::Jobs && !is_map() {
             return None;

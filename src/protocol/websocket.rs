@@ -18,7 +18,7 @@ pub const MESSAGE_BYTES_MAX: usize = super::frame::FRAME_BYTES_MAX;
 /// Largest payload of a frame that is no part of a message.
 const CONTROL_BYTES_MAX: usize = 125;
 
-/// What the standard appends to a client's key.
+/// Constant of RFC 6455 that is appended to a client's key.
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Bytes of a client's key, as text and decoded.
@@ -28,7 +28,7 @@ const KEY_BYTES: usize = 16;
 /// Why a connection is closed, as told to the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closing {
-    /// One of the codes of RFC 6455, section 7.4.1.
+    /// The code, out of RFC 6455, section 7.4.1.
     pub code: u16,
     /// For people; at most 123 bytes.
     pub reason: &'static str,
@@ -64,9 +64,9 @@ impl Closing {
 /// The headers that say what is spoken to a client that speaks something else.
 pub const SPOKEN: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
 
-/// What must be sent with a key to prove that it was read. `headers` gives the values of a header by its name in lower
-/// case, `minor` is the minor version of HTTP. A list may stand in several lines, which are one list; what is no list
-/// stands once.
+/// Returns the value of `Sec-WebSocket-Accept`, which proves that the client's key was read. `headers` gives the values
+/// of a header by its name in lower case, `minor` is the minor version of HTTP. A list may stand in several lines,
+/// which are one list; any other header stands once.
 pub fn accept_key<'a, V: Iterator<Item = &'a [u8]>>(
     minor: u8,
     headers: impl Fn(&'static str) -> V,
@@ -117,7 +117,7 @@ pub fn switch(out: &mut Vec<u8>, accept: &str, headers: &str) {
     out.extend_from_slice(format!("Sec-WebSocket-Accept: {accept}\r\n{headers}\r\n").as_bytes());
 }
 
-/// What a frame is.
+/// The purpose of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The beginning of a message, or all of it: a text, or not.
@@ -132,14 +132,13 @@ pub enum Kind {
     Pong,
 }
 
-/// One frame of a client.
+/// A frame of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// What it is.
     pub kind: Kind,
     /// Whether it is the last of its message.
     pub last: bool,
-    /// Its payload, as it came.
+    /// The payload, still masked.
     pub masked: &'a [u8],
     /// How it is masked.
     pub mask: [u8; 4],
@@ -202,7 +201,7 @@ pub struct Begun {
     pub first: Option<bool>,
     /// Whether it is the last of its message.
     pub last: bool,
-    /// What of its payload is still to come.
+    /// Bytes of the payload that are still to come.
     pub left: usize,
     mask: [u8; 4],
 }

@@ -1,5 +1,6 @@
 //! Documents use the terms of the field; words that stop a newcomer are refused. Documents have none of them. Comments of
-//! code have none, but for the folders in [`LEFT`], with figures that may only fall.
+//! code have none, but for the folders in [`LEFT`], with figures that may only fall. Nor does a comment begin with a
+//! word whose meaning stands elsewhere, but for the folders in [`BEGUN`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,6 +29,71 @@ const IN_COMMENTS: &[&str] = &["whoever", "nobody is", "somebody", "is told", "s
 /// the longest name that fits, and to none where none does: then it has no such comment. Figures may only fall.
 const LEFT: &[(&str, usize, usize)] =
     &[("io/src", 0, 0), ("src/protocol", 0, 0), ("src/server", 0, 0)];
+
+/// Refused at the beginning of a comment, in any case: a comment is read alone, in a hover or in the documentation, and
+/// has a noun as its subject or a verb in the imperative.
+const BEGINNINGS: &[&str] = &["it", "its", "those", "one", "the same", "so", "what"];
+
+/// Folders in which comments of Rust still begin so: how many do. As in [`LEFT`], a file belongs to the longest name
+/// that fits, and figures may only fall. A folder with 0 stands here if one above it stands here, too.
+const BEGUN: &[(&str, usize)] = &[
+    ("bench/libraries", 3),
+    ("bench/rivals", 17),
+    ("io/examples", 5),
+    ("io/src", 57),
+    ("io/src/log", 218),
+    ("io/src/net", 0),
+    ("io/src/s3", 0),
+    ("io/src/webhook", 0),
+    ("io/tests", 37),
+    ("shards/src", 570),
+    ("shards/tests", 57),
+    ("src", 6),
+    ("src/api", 0),
+    ("src/audit", 12),
+    ("src/backups", 16),
+    ("src/checks", 7),
+    ("src/cli", 166),
+    ("src/config", 24),
+    ("src/otlp", 10),
+    ("src/protocol", 0),
+    ("src/server", 15),
+    ("src/server/about", 6),
+    ("src/server/access", 23),
+    ("src/server/audit", 0),
+    ("src/server/bulk_tasks", 38),
+    ("src/server/commands", 70),
+    ("src/server/connection", 0),
+    ("src/server/dashboard", 6),
+    ("src/server/event_loop", 16),
+    ("src/server/events", 0),
+    ("src/server/figures", 0),
+    ("src/server/http", 0),
+    ("src/server/lifecycle", 40),
+    ("src/server/metrics", 0),
+    ("src/server/multi_shard", 155),
+    ("src/server/overload", 31),
+    ("src/server/scan", 14),
+    ("src/server/shard_mail", 31),
+    ("src/server/spans", 2),
+    ("src/server/storage", 39),
+    ("src/server/ui", 9),
+    ("src/server/webhooks", 0),
+    ("src/tools", 34),
+    ("tests/clients", 10),
+    ("tests/compat", 10),
+    ("tests/crash", 24),
+    ("tests/e2e", 159),
+    ("tests/fuzz", 6),
+    ("tests/hostile", 4),
+    ("tests/interface", 61),
+    ("tests/ours", 7),
+    ("tests/protocol", 21),
+    ("tests/sim", 149),
+    ("tests/support", 22),
+    ("tests/torture", 34),
+    ("tests/turns", 3),
+];
 
 /// Words of a text with their lines, without what is around them.
 fn words<'a>(lines: impl IntoIterator<Item = (usize, &'a str)>) -> Vec<(usize, String)> {
@@ -62,6 +128,31 @@ fn comments<'a>(suffix: &str, text: &'a str) -> Vec<(usize, &'a str)> {
         starts.or_else(behind)
     };
     (1..).zip(text.lines()).filter_map(|(at, line)| Some((at, comment(line)?))).collect()
+}
+
+/// Where a comment of Rust begins with one of the words: lines in a row with the same mark are one comment.
+fn begun_elsewhere(text: &str) -> Vec<(usize, &'static str)> {
+    let marked = |line: &str| {
+        let line = line.trim_start();
+        ["///", "//!", "//"].into_iter().find(|mark| line.starts_with(mark))
+    };
+    let mut found = Vec::new();
+    let mut before = None;
+    for (at, line) in (1..).zip(text.lines()) {
+        let mark = marked(line);
+        if let Some(mark) = mark.filter(|_| mark != before) {
+            let said = line.trim_start()[mark.len()..].trim_start();
+            let words = words([(at, said)]);
+            let begins = |phrase: &&&str| {
+                let parts: Vec<&str> = phrase.split(' ').collect();
+                words.iter().take(parts.len()).map(|(_, word)| word).eq(&parts)
+            };
+            let is_word = said.starts_with(char::is_alphanumeric);
+            found.extend(BEGINNINGS.iter().filter(begins).filter(|_| is_word).map(|it| (at, *it)));
+        }
+        before = mark;
+    }
+    found
 }
 
 /// Lines of doc comments that are one word and nothing else.
@@ -101,13 +192,17 @@ fn documents_have_none_of_the_refused_words() {
     assert!(found.is_empty(), "name who or what acts, in the active voice:\n{}", found.join("\n"));
 }
 
+/// The longest of the folders that a file is in, if it is in any.
+fn folder_of<'f>(path: &str, folders: impl Iterator<Item = &'f str>) -> Option<&'f str> {
+    let fits = |folder: &&str| path.strip_prefix(*folder).is_some_and(|rest| rest.starts_with('/'));
+    folders.filter(fits).max_by_key(|folder| folder.len())
+}
+
 /// The folder of [`LEFT`] that a file belongs to, and what it may have.
 fn allowed(path: &str) -> (&'static str, usize, usize) {
-    let fits = |&&(folder, ..): &&(&str, usize, usize)| {
-        path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
-    };
-    let longest = LEFT.iter().filter(fits).max_by_key(|(folder, ..)| folder.len());
-    longest.copied().unwrap_or(("any other folder", 0, 0))
+    let folder = folder_of(path, LEFT.iter().map(|(folder, ..)| *folder));
+    let of_folder = LEFT.iter().find(|(name, ..)| Some(*name) == folder);
+    of_folder.copied().unwrap_or(("any other folder", 0, 0))
 }
 
 #[test]
@@ -142,6 +237,45 @@ fn comments_have_ever_fewer_of_the_refused_words() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn comments_begin_ever_less_often_with_words_that_mean_something_elsewhere() {
+    let root = Path::new(ROOT);
+    let other = ("any other folder", 0);
+    let folders = || BEGUN.iter().map(|(folder, _)| *folder);
+    let mut found: BTreeMap<&str, Vec<String>> =
+        folders().map(|folder| (folder, Vec::new())).collect();
+    for path in all_files().iter().filter(|path| suffix(path) == "rs") {
+        let at = path.strip_prefix(root).unwrap().display().to_string();
+        let text = std::fs::read_to_string(path).unwrap();
+        let places = begun_elsewhere(&text).into_iter();
+        let of_folder = found.entry(folder_of(&at, folders()).unwrap_or(other.0)).or_default();
+        of_folder.extend(places.map(|(line, word)| format!("{at}:{line}: '{word}'")));
+    }
+    let mut wrong = Vec::new();
+    for (folder, places) in &found {
+        let (_, most) = BEGUN.iter().find(|(name, _)| name == folder).unwrap_or(&other);
+        if places.len() > *most {
+            let list = places.join("\n");
+            wrong.push(format!("{folder} may have {most}, and has {}:\n{list}", places.len()));
+        } else if places.len() < *most {
+            eprintln!("{folder} has {} of {most}: lower the figure", places.len());
+        }
+    }
+    assert!(wrong.is_empty(), "name the subject, or say what to do:\n{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn canary_beginnings_of_comments_are_seen_at_their_first_line_only() {
+    let code = "/// It is.\n/// One.\n//! so\n  // The same.\nlet it = 1; // its\n// A\n// what";
+    assert_eq!(begun_elsewhere(code), [(1, "it"), (3, "so"), (4, "the same")]);
+    let code = "/// Items.\n\n/// `What`\n// The sames\n/// One-way.\n\n/// What's\n";
+    assert_eq!(begun_elsewhere(code), []);
+    let folders = || ["src", "src/server"].into_iter();
+    assert_eq!(folder_of("src/server/a.rs", folders()), Some("src/server"));
+    assert_eq!(folder_of("src/servers.rs", folders()), Some("src"));
+    assert_eq!(folder_of("srcs/a.rs", folders()), None);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The same without async: pushes sums, works on them in threads, and waits for the results.
+//! Without async: pushes sums, works on them in threads, and waits for the results.
 //!
 //! ```sh
 //! corq serve --memory &

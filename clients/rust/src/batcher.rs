@@ -88,16 +88,16 @@ impl BatcherOptions {
     }
 }
 
-/// What has become of the jobs since the last [`Batcher::flush`].
+/// Outcomes of the jobs since the last [`Batcher::flush`].
 #[derive(Clone, Debug, Default)]
 #[must_use]
 #[non_exhaustive]
 pub struct Flushed {
     /// Jobs that were pushed.
     pub pushed: u64,
-    /// Jobs that were not, or of which nobody knows.
+    /// Jobs that were refused, or whose push has an unknown outcome because its answer was lost.
     pub failed: u64,
-    /// Why the first of these was not.
+    /// Error of the first failed job.
     pub error: Option<Error>,
 }
 
@@ -152,11 +152,11 @@ pub struct Batcher {
     entries: mpsc::Sender<Entry>,
     bytes: Arc<Semaphore>,
     bytes_max: u32,
-    /// What flushes were to tell that nobody waited for.
+    /// Outcomes that a flush collected but could not return because its caller dropped it; the next flush returns them.
     unheard: Arc<Mutex<Flushed>>,
 }
 
-/// What will become of a job that was given to a [`Batcher`]: its id, once its batch was pushed.
+/// Outcome of one job that was given to a [`Batcher`]: a future of the job's id, ready when its batch was pushed.
 #[derive(Debug)]
 #[must_use]
 pub struct Receipt(oneshot::Receiver<Result<String, Error>>);
@@ -246,7 +246,7 @@ impl Batcher {
         let added = job.add_with(data, &options.in_trace(span.context()));
         span.end(added.as_ref().map(|()| None));
         added?;
-        // One that is larger than all that may wait takes all of the room.
+        // Let a job that is larger than the whole budget take all of it: it would wait for ever otherwise.
         let bytes = u32::try_from(job.jobs.len()).unwrap_or(u32::MAX).min(self.bytes_max);
         let room = self.bytes.clone().acquire_many_owned(bytes).await;
         let waiting = Waiting { job, receipt, _room: room.map_err(|_| Error::Closed)? };
@@ -310,7 +310,7 @@ async fn run(queue: Queue, options: BatcherOptions, mut entries: mpsc::Receiver<
             while let Some(done) = under_way.join_next().await {
                 flushed.add(done.unwrap_or_default());
             }
-            // What cannot be told now stays for the next flush.
+            // Keep outcomes that the caller of a flush no longer waits for: the next flush returns them.
             flushed = flush.send(std::mem::take(&mut flushed)).err().unwrap_or_default();
         }
     }

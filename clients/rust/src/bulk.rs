@@ -10,23 +10,23 @@ use crate::raw::{Payload, Raw};
 use crate::records::{ErrorGroups, JobState, Task};
 use crate::wire::request::{Request, millis};
 
-/// What is done with each of many jobs. None is taken from its worker.
+/// The change that is made to each of many jobs. No action takes a job from its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// One that has failed for good, or was completed, runs again.
+    /// Runs jobs again that have failed for good or were completed.
     Retry,
-    /// It is forgotten, ended or not.
+    /// Removes jobs, ended or not.
     Remove,
-    /// It is forgotten, if it has not ended.
+    /// Removes jobs that have not ended.
     Cancel,
-    /// Its delay ends.
+    /// Ends the delay of jobs.
     Promote,
-    /// It goes to the dead-letter queue.
+    /// Moves jobs to the dead-letter queue.
     Discard,
-    /// It is not delivered before this time has passed.
+    /// Delivers jobs no sooner than after this time.
     Delay(Duration),
-    /// It gets this priority.
+    /// Sets the priority of jobs.
     Priority(i64),
 }
 
@@ -44,7 +44,7 @@ impl Action {
     }
 }
 
-/// One thing to be done with many jobs, for [`Client::bulk`]. All that is said of the jobs of a queue must hold.
+/// A change of many jobs, for [`Client::bulk`]. A job must meet all conditions on the jobs of the queue.
 ///
 /// ```no_run
 /// use corq_client::{Action, Bulk};
@@ -196,7 +196,8 @@ impl Bulk {
             Some(ids) => request.strs("ids", ids.iter().map(String::as_str)),
             None => request,
         };
-        // What is said of the jobs of a queue goes along with ids as well: the server refuses both, and passes over none.
+        // Send conditions along with ids as well: the server refuses the combination, while leaving them out would
+        // change jobs that the caller has excluded.
         let is_said = !self.states.is_empty() || !self.texts.is_empty() || !self.numbers.is_empty();
         if self.ids.is_some() && !is_said {
             return Ok(request);
@@ -258,7 +259,7 @@ impl Client {
 }
 
 impl Queue {
-    /// Its dead letters by their errors: the largest groups, at most `limit`.
+    /// Dead letters of this queue grouped by their errors: the largest groups, at most `limit`.
     pub async fn dead_letter_groups(&self, limit: u32) -> Result<ErrorGroups, Error> {
         let request = self.reading("DlqGroups").uint("limit", limit.into());
         self.client().ask(request).await?.record()

@@ -81,7 +81,7 @@ impl ClientBuilder {
         }
     }
 
-    /// One of the server's tokens.
+    /// A token that the server accepts, sent on every new connection.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
@@ -116,7 +116,7 @@ impl ClientBuilder {
         self
     }
 
-    /// What a `tls://` address believes and shows.
+    /// Trusted certificates, and the client's own, for a `tls://` address.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = tls;
@@ -237,7 +237,7 @@ impl Client {
         self.ask(Request::new(cmd).splice(fields)?).await
     }
 
-    /// What the server says of itself: its name and version, and the protocol that is spoken.
+    /// Name, version and protocol version of the server.
     pub async fn server_info(&self) -> Result<ServerInfo, Error> {
         self.pool.info().await
     }
@@ -293,7 +293,8 @@ impl Client {
         data: &P,
         options: &CronOptions,
     ) -> Result<Cron, Error> {
-        // It takes the place of itself when it comes twice.
+        // Repeat the command after a lost answer: a schedule replaces the one of the same name, so a second time does
+        // no harm.
         let request = Request::repeatable("Cron").str("name", name).str("queue", queue);
         let request = match &every {
             Every::Expression(schedule) => request.str("schedule", schedule),
@@ -470,7 +471,7 @@ impl Every {
     }
 }
 
-/// What a schedule may have besides.
+/// Optional settings of a schedule.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CronOptions {
@@ -504,7 +505,7 @@ impl CronOptions {
         self
     }
 
-    /// What its jobs are called.
+    /// Name of the jobs that the schedule pushes.
     pub fn job_name(mut self, name: impl Into<String>) -> Self {
         self.job_name = Some(name.into());
         self

@@ -1,4 +1,4 @@
-//! What can go wrong, told apart by what the caller may conclude from it.
+//! Errors of the client, distinguished by what the caller may conclude from each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Error {
         matches!(self, Self::Refused(_))
     }
 
-    /// What programs tell a refusal by: `None` for all other errors, and for refusals whose code is not known.
+    /// Code of a refusal, for programs: `None` for all other errors, and for refusals whose code is not known.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Refused(refusal) => refusal.code(),
@@ -138,9 +138,9 @@ mod tests {
         let missing = |words: &str| refused(words, None).is_not_found();
         assert!(missing("Worker not found"));
         assert!(missing("Parent job not found: invoice-4711"));
-        // It may be there, in another state.
+        // A job that is "not active" may be there, in another state.
         assert!(!missing("Job not found or not active"));
-        // What others chose is part of these.
+        // Texts that contain a user's words must not be taken for the server's own.
         assert!(!missing("Invalid or expired lock token for job Job not found"));
         assert!(!missing("jobs[0]: tag `not found` is too long"));
         assert!(!Error::Lost("Job not found".into()).is_not_found());

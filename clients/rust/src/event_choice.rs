@@ -86,7 +86,7 @@ macro_rules! event_types {
         pub enum EventType { $(#[doc = $text] $type,)* }
 
         impl EventType {
-            /// Its name, as in [`Event::event_type`](crate::Event::event_type).
+            /// The name on the wire, as in [`Event::event_type`](crate::Event::event_type).
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$type => $name,)* }
             }
@@ -111,11 +111,11 @@ event_types! {
     Resumed = "resumed", "It goes on.";
 }
 
-/// What was missed, as far as the server can tell.
+/// Events that this client has missed, as far as the server can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// Events that the server counted.
     pub events: u64,
-    /// Times that it could not tell how many there were.
+    /// Gaps whose number of events the server could not tell.
     pub unknown: u64,
 }

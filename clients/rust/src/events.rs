@@ -1,5 +1,5 @@
-//! What the server tells without being asked each time: events as they happen, and samples of its figures. Each stream has a
-//! connection of its own.
+//! Streams that the server sends without further requests: events as they happen, and samples of its figures. Each
+//! stream has a connection of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::wire::request::Request;
 /// Events that may wait to be taken; those beyond are lost.
 const EVENTS_MAX: usize = 10_000;
 
-/// The same of samples, of which the newest says most.
+/// Samples that may wait to be taken. Few, because the newest says most.
 const SAMPLES_MAX: usize = 16;
 
 /// After so long a silence the server is asked for a sign of life.
@@ -29,13 +29,13 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// A connection on which the server tells something from the answer to a request on.
 struct Feed {
     settings: Settings,
-    /// What asks for it.
+    /// The command that opens the stream, sent again on a new connection.
     request: Request,
     /// How much may wait to be taken.
     waiting_max: usize,
     listening: Option<(Arc<Pipe>, mpsc::Receiver<Reply>)>,
     lost: u64,
-    /// What the server has answered to the request, until that is looked at.
+    /// The answer to `request`, until the owner of the stream has read it.
     answer: Option<Reply>,
 }
 
@@ -130,7 +130,7 @@ pub struct Events {
     /// The last id that came.
     last_id: Option<String>,
     missed: Missed,
-    /// What was passed over since the last event, as far as that is known.
+    /// Events passed over since the last one, as far as the server has said.
     passed_over: u64,
 }
 
@@ -178,7 +178,7 @@ impl Events {
     fn read_answer(&mut self) -> Result<(), Error> {
         let Some(answer) = self.feed.answer.take() else { return Ok(()) };
         if self.last_id.is_some() {
-            // It is counted anew from that place.
+            // The stream begins again after `last_id`, and the server counts the events passed over anew from there.
             self.passed_over = 0;
             match answer.read::<Option<u64>>("missed")? {
                 Some(missed) => self.missed.events += missed,
@@ -189,7 +189,7 @@ impl Events {
         Ok(())
     }
 
-    /// What the server says that was missed: because this side read too slowly, or while it had no connection.
+    /// Events that the server did not send because this client read too slowly or had no connection.
     pub fn missed(&self) -> Missed {
         self.missed
     }

@@ -1,4 +1,4 @@
-//! One group of jobs of a queue: what it has, and what is set for it.
+//! A group of jobs of a queue: counting, pausing, and its limits.
 
 use std::time::Duration;
 
@@ -39,12 +39,12 @@ impl Group {
         Self { client, queue, id }
     }
 
-    /// Its id.
+    /// The id of the group within its queue.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The queue that it belongs to.
+    /// The queue that the group belongs to.
     pub fn queue(&self) -> &str {
         &self.queue
     }
@@ -110,7 +110,7 @@ impl Group {
         self.client.done(request.millis("duration", per)).await
     }
 
-    /// Its rate; `None` for any.
+    /// The group's own rate limit; `None` if it has none.
     pub async fn rate_limit(&self) -> Result<Option<Rate>, Error> {
         self.client.ask(self.reading("GetGroupRateLimit")).await?.within("data", "limit")
     }
@@ -120,8 +120,8 @@ impl Group {
         self.removed(self.changing("RemoveGroupRateLimit")).await
     }
 
-    /// What is left of a [hold](Self::hold), or of the time in which its jobs are counted; no time at all if fewer than
-    /// `jobs` have left in it, and `None` if nothing is counted.
+    /// Time left of a [hold](Self::hold), or of the window in which the rate counts the group's jobs. Zero if fewer
+    /// than `jobs` were delivered in the window, `None` if no window is open.
     pub async fn rate_limit_ttl(&self, jobs: Option<u64>) -> Result<Option<Duration>, Error> {
         let request = self.reading("GetGroupRateLimitTtl").opt_uint("maxJobs", jobs);
         let left_ms: i64 = self.client.ask(request).await?.within("data", "ttl")?;

@@ -1,4 +1,4 @@
-//! One job, by its id.
+//! A job by its id: reading and changing it.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ const WAIT_MAX: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// It is done; this is its result, nil if it has none.
+    /// The job was completed; its result, nil if it has none.
     Completed(Raw),
-    /// It went to the dead-letter queue, for this reason.
+    /// The job failed for good and is in the dead-letter queue; the reason.
     Failed(String),
-    /// It was removed.
+    /// The job was removed.
     Removed,
 }
 
@@ -75,7 +75,7 @@ impl JobHandle {
         Self { client, id }
     }
 
-    /// Its id.
+    /// The id of the job.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -106,7 +106,7 @@ impl JobHandle {
         self.client.ask(self.reading("GetState")).await?.read("state")
     }
 
-    /// Its result; `None` if it has none.
+    /// The result of the job; `None` if it has none.
     pub async fn result(&self) -> Result<Option<Raw>, Error> {
         self.client.ask(self.reading("GetResult")).await?.read("result")
     }
@@ -145,7 +145,7 @@ impl JobHandle {
         self.client.done(request.opt_str("message", message)).await
     }
 
-    /// Its log, oldest line first.
+    /// The log of the job, oldest line first.
     pub async fn logs(&self) -> Result<Vec<LogLine>, Error> {
         self.client.ask(self.reading("GetLogs")).await?.within("data", "logs")
     }

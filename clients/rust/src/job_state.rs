@@ -9,17 +9,17 @@ use crate::wire::record::FromWire;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobState {
-    /// It may be delivered.
+    /// The job may be delivered.
     Waiting,
-    /// It waits for its time.
+    /// The job is not due yet.
     Delayed,
-    /// A worker has it.
+    /// A worker has the job.
     Active,
-    /// It is done.
+    /// The job was completed.
     Completed,
-    /// It lies in the dead-letter queue.
+    /// The job has failed for good and is in the dead-letter queue.
     Failed,
-    /// It waits for other jobs.
+    /// The job waits for other jobs to end.
     WaitingChildren,
     /// The server knows no such job, or has not said.
     #[default]

@@ -51,7 +51,7 @@ impl Client {
         self.ask(request).await?.read("data")
     }
 
-    /// What happened on the whole server.
+    /// Figures of the whole server over a span of the last day.
     pub async fn history(&self, span: Span) -> Result<History, Error> {
         self.ask(span.add_to(Request::repeatable("History"))).await?.read("data")
     }
@@ -82,7 +82,7 @@ impl Client {
         self.ask(Request::repeatable("DashboardQueues")).await?.within("data", "queues")
     }
 
-    /// What is worth a look on the server and its machine, as it knows by itself. For admins.
+    /// Findings of the server about itself and its machine. For admins.
     pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
         self.ask(Request::repeatable("Doctor")).await?.within("data", "checks")
     }
@@ -97,7 +97,7 @@ impl Client {
         self.ask(Request::repeatable("StorageStatus")).await?.read("data")
     }
 
-    /// What the token of this client is for.
+    /// Rights of this client's token.
     pub async fn whoami(&self) -> Result<Whoami, Error> {
         self.ask(Request::repeatable("Whoami")).await?.read("data")
     }
@@ -138,7 +138,7 @@ impl Queue {
         self.client().ask(what.add_to(self.reading("Search"))?).await?.record()
     }
 
-    /// What happened in it.
+    /// Figures of this queue over a span of the last day.
     pub async fn history(&self, span: Span) -> Result<History, Error> {
         self.client().ask(span.add_to(self.reading("History"))).await?.read("data")
     }
@@ -148,7 +148,7 @@ impl Queue {
         self.client().ask(span.add_to(self.reading("Heatmap"))).await?.read("data")
     }
 
-    /// It for a dashboard, with so many of its oldest jobs of each state.
+    /// Figures of this queue for a dashboard, with the oldest `jobs` jobs of each state.
     pub async fn dashboard(&self, jobs: Option<u32>) -> Result<QueueBoard, Error> {
         let request = self
             .reading("DashboardQueue")
@@ -169,7 +169,7 @@ impl JobHandle {
         self.client().ask(self.reading("GetJobDetail")).await?.read("data")
     }
 
-    /// It and the jobs below it, level by level: so deep, up to 100, and so many, up to 1000.
+    /// The job and its descendants, level by level: at most `depth` levels, up to 100, and `limit` jobs, up to 1000.
     pub async fn flow(&self, depth: u32, limit: u32) -> Result<FlowView, Error> {
         let request =
             self.reading("GetFlow").uint("depth", depth.into()).uint("limit", limit.into());

@@ -72,7 +72,7 @@ impl JobOptions {
         self
     }
 
-    /// What the job is called, beside its data.
+    /// The name of the job, beside its data.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -128,7 +128,7 @@ impl JobOptions {
         self
     }
 
-    /// What a second push under the same [unique key](Self::unique_key) does.
+    /// Effect of a second push under the same [unique key](Self::unique_key).
     pub fn dedup(mut self, dedup: Dedup) -> Self {
         self.dedup = Some(dedup);
         self
@@ -170,7 +170,7 @@ impl JobOptions {
         self
     }
 
-    /// It is forgotten instead of moved to the dead-letter queue.
+    /// Removes the job when it fails for good, instead of moving it to the dead-letter queue.
     pub fn remove_on_fail(mut self) -> Self {
         self.remove_on_fail = true;
         self
@@ -201,7 +201,7 @@ impl JobOptions {
         self
     }
 
-    /// What its failure for good means for its parent, which waits on unless this is set.
+    /// Effect on the parent of this job's failure for good. The parent waits on unless this is set.
     pub fn on_failure(mut self, then: OnChildFailure) -> Self {
         self.on_failure = Some(then);
         self
@@ -245,7 +245,7 @@ impl JobOptions {
         self
     }
 
-    /// The same in a trace, unless it names one itself.
+    /// Adds the trace, unless the options name one already.
     #[cfg(feature = "tokio")]
     pub(crate) fn in_trace(&self, context: Option<(String, Option<String>)>) -> Cow<'_, Self> {
         match context {
@@ -331,7 +331,7 @@ impl JobOptions {
     }
 }
 
-/// What the failure for good of a child means for its parent.
+/// Effect of a child's failure for good on its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnChildFailure {
@@ -339,9 +339,10 @@ pub enum OnChildFailure {
     FailParent,
     /// The parent goes on at once, and can [ask for the error](crate::JobHandle::failed_children).
     ContinueParent,
-    /// It counts as the end of the child, and the parent can [ask for the error](crate::JobHandle::ignored_children).
+    /// The failure counts as the end of the child, and the parent can [ask for the
+    /// error](crate::JobHandle::ignored_children).
     Ignore,
-    /// It counts as the end of the child.
+    /// The failure counts as the end of the child.
     RemoveDependency,
 }
 
@@ -375,7 +376,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The same wait each time.
+    /// A constant wait before each attempt.
     pub fn fixed(delay: Duration) -> Self {
         Self { kind: "fixed", delay, max: None }
     }
@@ -404,7 +405,7 @@ impl Backoff {
     }
 }
 
-/// What a second push under the same unique key does.
+/// Effect of a second push under the same unique key.
 ///
 /// ```
 /// use std::time::Duration;

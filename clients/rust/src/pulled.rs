@@ -12,16 +12,16 @@ use crate::records::Job;
 use crate::wire::reply::Reply;
 use crate::wire::request::{Request, millis};
 
-/// What becomes of a job when the connection that it was pulled on breaks.
+/// Fate of a pulled job when the connection that it was pulled on breaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hold {
-    /// It stays with its worker until the lock ends, so that a broken connection makes no job run twice. The jobs of
-    /// a worker that was killed run again when their locks end, and count as stalled: one that kills its workers ends
-    /// in the dead-letter queue.
+    /// The job stays with its worker until the lock ends, so that a broken connection makes no job run twice. The jobs
+    /// of a worker that was killed run again when their locks end, and count as stalled: a job that kills its workers
+    /// ends in the dead-letter queue.
     #[default]
     Lock,
-    /// It goes back at once, its attempts as they were. The jobs of a worker that was killed run again at once;
-    /// after a broken connection they may run twice.
+    /// The job goes back at once, its attempts unchanged. The jobs of a worker that was killed run again at once; after
+    /// a broken connection a job may run twice.
     Connection,
 }
 
@@ -80,19 +80,19 @@ impl PullOptions {
         self
     }
 
-    /// What becomes of the jobs when the connection breaks.
+    /// Fate of the jobs when the connection breaks.
     pub fn hold(mut self, hold: Hold) -> Self {
         self.hold = hold;
         self
     }
 
-    /// In whose name they are pulled.
+    /// Name of the owner of the locks.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = owner.into();
         self
     }
 
-    /// What is minded of groups.
+    /// Groups that jobs are taken from, and limits that count for them.
     pub fn groups(mut self, groups: GroupOptions) -> Self {
         self.groups = groups;
         self
@@ -274,13 +274,13 @@ impl<E: StdError> From<E> for Failure {
     }
 }
 
-/// What came of an outcome that was told.
+/// Answer of the server to an outcome that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Applied {
-    /// It counts.
+    /// The outcome counts.
     Yes,
-    /// It came too late: the server had ended the attempt for its timeout. Nothing was changed.
+    /// The outcome came too late: the server had ended the attempt for its timeout. Nothing was changed.
     Late,
 }
 
@@ -346,19 +346,19 @@ impl Pulled {
         &self.client
     }
 
-    /// What proves that the job is held.
+    /// Lock token of the job: the server takes an outcome only together with this token.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// It is done, with this result; `&()` for none.
+    /// Completes the job with this result; `&()` for none.
     pub async fn complete<P: Payload + ?Sized>(&self, result: &P) -> Result<Applied, Error> {
         let result = Raw::encode(result)?;
         let request = ack_request(&self.job.id, &self.token, &result);
         Applied::read(&self.client.ask(request).await?)
     }
 
-    /// The attempt has failed.
+    /// Ends the attempt as failed.
     pub async fn fail(&self, failure: impl Into<Failure>) -> Result<Applied, Error> {
         let request = failure.into().request(&self.job.id, Some(&self.token));
         Applied::read(&self.client.ask(request).await?)

@@ -1,4 +1,4 @@
-//! One queue, by its name: pushing, pulling, looking, and what operators do.
+//! A queue by its name: pushing, pulling, looking, and operating.
 
 use std::time::Duration;
 
@@ -132,25 +132,25 @@ impl Listing {
         Self::default()
     }
 
-    /// Those in this state, beside others named before.
+    /// Adds a state: jobs in any of the named states are listed.
     pub fn state(mut self, state: JobState) -> Self {
         self.states.push(state);
         self
     }
 
-    /// Passes over so many.
+    /// Skips this many jobs.
     pub fn offset(mut self, jobs: u64) -> Self {
         self.offset = jobs;
         self
     }
 
-    /// So many at most, up to 1000.
+    /// Limits the answer to this many jobs, at most 1000.
     pub fn limit(mut self, jobs: u32) -> Self {
         self.limit = jobs;
         self
     }
 
-    /// Begins with the newest.
+    /// Lists the newest jobs first.
     pub fn newest_first(mut self) -> Self {
         self.newest_first = true;
         self
@@ -162,7 +162,7 @@ impl Queue {
         Self { client, name }
     }
 
-    /// Its name.
+    /// The name of the queue.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -240,7 +240,7 @@ impl Queue {
         Pulled::read(&self.client, &reply, options.lock_ttl)
     }
 
-    /// Its jobs, by the time they were made.
+    /// Jobs of the queue, in the order of their creation.
     pub async fn jobs(&self, which: &Listing) -> Result<Vec<Job>, Error> {
         let mut request = self
             .reading("GetJobs")
@@ -369,12 +369,12 @@ impl Queue {
         self.client.done(self.reading("ClearConcurrency")).await
     }
 
-    /// Its limits.
+    /// The rate and concurrency limits of the queue.
     pub async fn limits(&self) -> Result<QueueLimits, Error> {
         self.client.ask(self.reading("GetQueueLimits")).await?.within("data", "limits")
     }
 
-    /// One of its groups, by its id. Nothing is sent.
+    /// A group of this queue, by the group's id. Nothing is sent.
     pub fn group(&self, id: impl Into<String>) -> Group {
         Group::new(self.client.clone(), self.name.clone(), id.into())
     }

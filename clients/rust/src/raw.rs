@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::wire::encode::Encoder;
 use crate::wire::read::Reader;
 
-/// One `MessagePack` value as bytes: the data of a job, a result.
+/// A `MessagePack` value as bytes: the data of a job, or a result.
 ///
-/// It shares the memory of the frame that it came in, and goes out again without a copy; what it holds is read
-/// when [`Raw::decode`] is called.
+/// A `Raw` shares the memory of the frame that it came in, and is sent again without a copy. Decoding happens in
+/// [`Raw::decode`] only.
 ///
 /// ```
 /// use corq_client::Raw;
@@ -56,7 +56,7 @@ impl Raw {
         decode(&self.0)
     }
 
-    /// Its bytes, in `MessagePack`.
+    /// The encoded value, in `MessagePack`.
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
     }
@@ -86,7 +86,7 @@ impl fmt::Debug for Raw {
     }
 }
 
-/// What can be the data of a job or its result: every type that serde can write, and [`Raw`].
+/// Types that can be the data of a job or its result: every type that serde can write, and [`Raw`].
 ///
 /// Structs are written as maps by the names of their fields, and types that have a form for people (UUIDs,
 /// addresses, times) in that form, so that clients in other languages read what they would expect. Nil counts as

@@ -1,4 +1,4 @@
-//! What the server tells of jobs, queues, schedules, workers and webhooks. Times are milliseconds since the Unix
+//! Answers of the server about jobs, queues, schedules, workers and webhooks. Times are milliseconds since the Unix
 //! epoch.
 
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ record! {
     /// A job as the server tells of it. One that was pulled has the fields up to `progress`, its group and its family; the others are
     /// known from [`JobHandle::get`](crate::JobHandle::get) and the listings.
     Job {
-        /// Its id: the one it was pushed with, or the server's.
+        /// The id: given with the push, or made by the server.
         id: String = "id",
-        /// What it is called, if it was given a name.
+        /// The name, if the job was given one.
         name: Option<String> = "name",
-        /// The queue it is in.
+        /// The queue of the job.
         queue: String = "queue",
-        /// Its payload; [`Job::data`] reads it.
+        /// The payload, encoded; [`Job::data`] decodes it.
         payload: Raw = "data",
         /// Higher is delivered sooner.
         priority: i64 = "priority",
@@ -43,25 +43,25 @@ record! {
         state: JobState = "state",
         /// When it was completed.
         completed_at_ms: Option<u64> = "completedAt",
-        /// What its worker said last of its progress.
+        /// Text that the worker sent with its last progress.
         progress_message: Option<String> = "progressMessage",
         /// Base of the wait between attempts, in milliseconds.
         backoff_ms: u64 = "backoff",
-        /// Its life from creation while no worker has it, in milliseconds.
+        /// Longest life from creation while no worker has the job, in milliseconds.
         ttl_ms: Option<u64> = "ttl",
         /// The longest time of one attempt, in milliseconds.
         timeout_ms: Option<u64> = "timeout",
-        /// Its deduplication key.
+        /// The deduplication key.
         unique_key: Option<String> = "uniqueKey",
         /// The id it was pushed with.
         custom_id: Option<String> = "customId",
-        /// Its labels.
+        /// The labels of the job.
         tags: Vec<String> = "tags",
         /// The group it belongs to.
         group_id: Option<String> = "groupId",
         /// The job that it is a child of.
         parent_id: Option<String> = "parentId",
-        /// Its children.
+        /// The ids of the children.
         children_ids: Vec<String> = "childrenIds",
         /// The jobs that must be completed before it.
         depends_on: Vec<String> = "dependsOn",
@@ -71,9 +71,9 @@ record! {
         remove_on_complete: bool = "removeOnComplete",
         /// Forgotten instead of moved to the dead-letter queue.
         remove_on_fail: bool = "removeOnFail",
-        /// Its push waited for the disk.
+        /// Whether the push was answered only when the disk had the job.
         durable: bool = "durable",
-        /// What came of it.
+        /// The result of the job.
         result: Option<Raw> = "returnvalue",
         /// Why it failed.
         failed_reason: Option<String> = "failedReason",
@@ -83,7 +83,7 @@ record! {
         stacktrace: Vec<String> = "stacktrace",
         /// The trace that it belongs to: the span it was pushed in.
         traceparent: Option<String> = "traceparent",
-        /// What vendors add to that.
+        /// Vendors' additions to `traceparent`.
         tracestate: Option<String> = "tracestate",
         /// How it is repeated.
         repeat: Option<RepeatState> = "repeat",
@@ -93,7 +93,7 @@ record! {
 }
 
 impl Job {
-    /// Its payload as a value of any type. Texts and bytes may be borrowed from the job.
+    /// Decodes the payload into a value of any type. Texts and bytes may be borrowed from the job.
     ///
     /// ```no_run
     /// #[derive(serde::Deserialize)]
@@ -155,7 +155,7 @@ record! {
 record! {
     /// A line of the log of a job.
     LogLine {
-        /// What it says.
+        /// The text of the line.
         message: String = "message",
         /// `info`, `warn` or `error`.
         level: String = "level",
@@ -169,7 +169,7 @@ record! {
     Progress {
         /// From 0 to 100.
         progress: f64 = "progress",
-        /// What its worker said with it.
+        /// Text that the worker sent with the progress.
         message: Option<String> = "message",
     }
 }
@@ -177,7 +177,7 @@ record! {
 record! {
     /// A queue in the listing of all.
     QueueInfo {
-        /// Its name.
+        /// The name of the queue.
         name: String = "name",
         /// Jobs that may be delivered.
         waiting: u64 = "waiting",
@@ -193,13 +193,13 @@ record! {
 record! {
     /// A schedule.
     Cron {
-        /// Its name.
+        /// The name of the schedule.
         name: String = "name",
         /// The queue that gets its jobs.
         queue: String = "queue",
-        /// Its expression.
+        /// The cron expression, if the schedule has one.
         schedule: Option<String> = "schedule",
-        /// Its interval, in milliseconds.
+        /// The interval between runs, in milliseconds, if the schedule has one.
         repeat_every_ms: Option<u64> = "repeatEvery",
         /// When it runs next; 0 if it is disabled, or its limit has ended it.
         next_run_ms: u64 = "nextRun",
@@ -211,7 +211,7 @@ record! {
         max_limit: Option<u64> = "maxLimit",
         /// The zone of its times.
         timezone: Option<String> = "timezone",
-        /// What its jobs are called.
+        /// The name of the jobs that the schedule pushes.
         job_name: Option<String> = "jobName",
     }
 }
@@ -221,7 +221,7 @@ record! {
     CronRun {
         /// When it is due.
         at_ms: u64 = "at",
-        /// The same in the zone of the schedule, as `2026-03-29T03:00:00+02:00`.
+        /// The due time in the zone of the schedule, as `2026-03-29T03:00:00+02:00`.
         local: String = "local",
     }
 }
@@ -229,9 +229,9 @@ record! {
 record! {
     /// A registered worker.
     WorkerInfo {
-        /// Its id.
+        /// The id of the worker.
         id: String = "id",
-        /// Its name.
+        /// The name of the worker.
         name: String = "name",
         /// The queues it works on.
         queues: Vec<String> = "queues",
@@ -251,7 +251,7 @@ record! {
 record! {
     /// A webhook.
     Webhook {
-        /// Its id.
+        /// The id of the webhook.
         id: String = "id",
         /// Where it posts to.
         url: String = "url",
@@ -365,7 +365,7 @@ record! {
 record! {
     /// A group of jobs of a queue.
     GroupInfo {
-        /// Its id.
+        /// The id of the group within its queue.
         id: String = "id",
         /// Jobs that wait or are delayed.
         count: u64 = "count",
@@ -377,7 +377,7 @@ record! {
         weight: u64 = "weight",
         /// Jobs that may be active at a time.
         concurrency: Option<u64> = "concurrency",
-        /// Its rate, if it has one.
+        /// The group's own rate limit, if it has one.
         rate: Option<Rate> = "limit",
         /// For how long it gives out none, in milliseconds.
         held_for_ms: Option<u64> = "heldFor",
@@ -385,7 +385,7 @@ record! {
 }
 
 record! {
-    /// What a queue does with its dead letters by itself.
+    /// Automatic retries and removals of a queue's dead letters.
     DlqRules {
         /// Whether they are tried anew.
         auto_retry: bool = "autoRetry",
@@ -407,9 +407,9 @@ record! {
         total: u64 = "total",
         /// How many for which reason.
         by_reason: BTreeMap<String, u64> = "byReason",
-        /// Those that will be tried anew by themselves.
+        /// Dead letters that will be retried automatically.
         pending_retry: u64 = "pendingRetry",
-        /// Those that are about to be removed.
+        /// Dead letters that are older than the queue keeps them, and about to be removed.
         expired: u64 = "expired",
         /// When the first of them came.
         oldest_entry_ms: Option<u64> = "oldestEntry",
@@ -435,7 +435,7 @@ record! {
 record! {
     /// The limits of a queue.
     QueueLimits {
-        /// Its rate, if it has one.
+        /// The rate limit, if the queue has one.
         rate: Option<Rate> = "rateLimit",
         /// How long the rate holds, or until so many jobs may leave as were asked about; -2 without a rate.
         rate_ttl_ms: i64 = "rateLimitTtl",
@@ -449,7 +449,7 @@ record! {
 record! {
     /// Something that has happened to a job, or to a queue.
     Event {
-        /// What: `pushed`, `pulled`, `completed`, `failed` and others.
+        /// The kind of the event: `pushed`, `pulled`, `completed`, `failed` and others.
         event_type: String = "eventType",
         /// In which queue.
         queue: String = "queue",
@@ -457,7 +457,7 @@ record! {
         job_id: String = "jobId",
         /// The time of the event.
         timestamp_ms: u64 = "timestamp",
-        /// What the job is called.
+        /// The name of the job.
         name: Option<String> = "name",
         /// The payload, or the result.
         data: Option<Raw> = "data",
@@ -469,7 +469,7 @@ record! {
         prev: Option<String> = "prev",
         /// How long it is held back, in milliseconds.
         delay_ms: Option<u64> = "delay",
-        /// Its id, which tells the server where this client is.
+        /// The id of the event, from which a client can go on after a lost connection.
         id: Option<String> = "id",
         /// Events of other jobs that a sample has passed over before it.
         passed_over: Option<u64> = "passedOver",
@@ -482,11 +482,11 @@ record! {
 pub type CountsPerPriority = BTreeMap<String, u64>;
 
 record! {
-    /// One thing that the server does with many jobs, as far as it is: from [`Client::task`](crate::Client::task).
+    /// Progress of a change of many jobs: from [`Client::task`](crate::Client::task).
     Task {
-        /// Its id.
+        /// The id of the task.
         id: String = "id",
-        /// What is done: `retry`, `remove` and the like.
+        /// The change: `retry`, `remove` and the like.
         action: String = "action",
         /// The queue of the jobs, if they are of one.
         queue: Option<String> = "queue",
@@ -502,11 +502,11 @@ record! {
         total: u64 = "total",
         /// Jobs looked at.
         counted: u64 = "counted",
-        /// Those that are meant.
+        /// Jobs that meet the conditions.
         matched: u64 = "matched",
-        /// Those that were changed; in a dry run, that would be.
+        /// Jobs that were changed; in a dry run, that would be changed.
         changed: u64 = "changed",
-        /// Those that were not.
+        /// Matched jobs that were not changed, by reason.
         skipped: Skipped = "skipped",
         /// Payloads that were searched in part.
         partly: u64 = "partly",
@@ -526,9 +526,9 @@ record! {
         not_found: u64 = "notFound",
         /// A worker has it.
         active: u64 = "active",
-        /// It is in no state in which that can be done.
+        /// The job is in a state that the change is not for.
         state: u64 = "state",
-        /// What is stored of it cannot be read.
+        /// The stored record of the job cannot be read.
         damaged: u64 = "damaged",
     }
 }
@@ -540,9 +540,9 @@ record! {
         groups: Vec<ErrorGroup> = "groups",
         /// All dead letters.
         total: u64 = "total",
-        /// Those that are in none of the groups.
+        /// Dead letters beyond the listed groups.
         others: u64 = "others",
-        /// Those whose error cannot be read.
+        /// Dead letters whose error cannot be read.
         damaged: u64 = "damaged",
     }
 }
@@ -550,7 +550,7 @@ record! {
 record! {
     /// Dead letters that say the same but for numbers and ids.
     ErrorGroup {
-        /// What they say, with `#` for each number and id.
+        /// The text of the error, with `#` for each number and id.
         error: String = "error",
         /// How many.
         count: u64 = "count",

@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 macro_rules! codes {
     ($($(#[$doc:meta])+ $code:ident = $name:literal;)+) => {
-        /// What programs tell refusals by. Texts may change with the server, codes do not.
+        /// Reason of a refusal, for programs. Texts may change with the server, codes do not.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum Code { $($(#[$doc])+ $code,)+ }
@@ -72,7 +72,7 @@ codes! {
     HeadersTooLarge = "headers_too_large";
     /// The server made a mistake.
     Internal = "internal";
-    /// What is stored of the job cannot be read.
+    /// The stored record of the job cannot be read.
     Damaged = "damaged";
     /// The reply would be longer than a frame or a text may be.
     ReplyTooLarge = "reply_too_large";
@@ -122,7 +122,7 @@ const BY_BEGINNING: [(&str, Code); 3] = [
 ];
 
 impl Refusal {
-    /// What the server has sent. Servers before the codes are known by some of their texts.
+    /// A refusal as the server has sent it. Servers older than codes are understood by some of their texts.
     pub(crate) fn new(text: Box<str>, code: Option<&str>) -> Self {
         let code = match code {
             Some(code) => Code::named(code),
@@ -131,12 +131,12 @@ impl Refusal {
         Self { text, code }
     }
 
-    /// What people read.
+    /// The server's words, for people.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What programs tell it by; none if the server is older than codes, or this code newer than the client.
+    /// The code, for programs; none if the server is older than codes, or this code newer than the client.
     pub fn code(&self) -> Option<Code> {
         self.code
     }
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(code("Job not found", None), Some(Code::NotFound));
         assert_eq!(code("Job not found or not active", None), Some(Code::NotActive));
         assert_eq!(code("Dependency job not found: a", None), Some(Code::DependencyNotFound));
-        // What others chose is part of it.
+        // Text that contains a user's words must not be taken for the server's own.
         assert_eq!(code("Invalid or expired lock token for job Job not found", None), None);
         for &known in Code::ALL {
             assert_eq!(Code::named(known.name()), Some(known));

@@ -8,8 +8,8 @@ use crate::records::{DlqRules, DlqStats, StallRules};
 use crate::wire::encode::Encoder;
 use crate::wire::request::{Request, millis};
 
-/// What is to change of what a queue does with its dead letters, from [`Queue::set_dlq_config`]. What is not said stays as
-/// it is. It holds for all that is there already, too.
+/// Changes of the rules for the dead letters of a queue, for [`Queue::set_dlq_config`]. Rules that are not named stay
+/// as they are. The new rules hold for dead letters that are there already, too.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -31,15 +31,15 @@ pub struct DlqConfig {
     max_entries: Bound,
 }
 
-/// What is said of a bound that may be lifted.
+/// Change of a bound that may be lifted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Bound {
-    /// Nothing: it stays as it is.
+    /// The bound stays as it is.
     #[default]
     AsItWas,
-    /// There is none from now on.
+    /// The bound is lifted.
     No,
-    /// There is this one.
+    /// The bound is set.
     At(u64),
 }
 
@@ -92,8 +92,8 @@ impl DlqConfig {
     }
 }
 
-/// What is to change of when the workers of a queue count as silent, from [`Queue::set_stall_config`]. What is not said
-/// stays as it is.
+/// Changes of when the workers of a queue count as silent, for [`Queue::set_stall_config`]. Settings that are not named
+/// stay as they are.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct StallConfig {
@@ -158,7 +158,7 @@ impl Queue {
         self.client().done(request).await
     }
 
-    /// What it does with its dead letters by itself.
+    /// Automatic retries and removals of the dead letters of this queue.
     pub async fn dlq_config(&self) -> Result<DlqRules, Error> {
         self.client().ask(self.reading("GetDlqConfig")).await?.read("config")
     }

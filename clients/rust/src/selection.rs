@@ -1,4 +1,4 @@
-//! What is asked for of a list, of the last day, of samples: settings with defaults, each of which may be left as it is.
+//! Choices for lists, searches, spans of the last day, and samples. Every setting has a default.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::raw::{Payload, Raw};
 use crate::records::JobState;
 use crate::wire::request::Request;
 
-/// What queues are sorted by.
+/// Column that a list of queues is sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueSort {
@@ -84,7 +84,7 @@ impl QueueListing {
         self
     }
 
-    /// So many at most, up to 1000.
+    /// Limits a page to this many queues, at most 1000.
     pub fn limit(mut self, queues: u32) -> Self {
         self.limit = Some(queues);
         self
@@ -163,7 +163,7 @@ impl JobFilter {
         self
     }
 
-    /// So many on a page at most, up to 1000.
+    /// Limits a page to this many jobs, at most 1000.
     pub fn limit(mut self, jobs: u32) -> Self {
         self.limit = Some(jobs);
         self
@@ -247,7 +247,7 @@ impl JobFilter {
     }
 }
 
-/// What a search looks for in the payloads of jobs, and among which jobs. All that is said must hold.
+/// Conditions on the payloads of jobs, and on the jobs themselves. A job must meet all of them.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Search {
@@ -347,7 +347,7 @@ impl Span {
     }
 }
 
-/// What samples tell and how often they come, from [`Client::watch`](crate::Client::watch).
+/// Content and interval of samples, for [`Client::watch`](crate::Client::watch).
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct Watching {

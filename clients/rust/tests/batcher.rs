@@ -48,7 +48,7 @@ async fn a_push_waits_while_too_many_jobs_do() {
     // Ten wait, five are under way, five are gathered, and one more may be in a hand.
     assert!((10..=21).contains(&taken), "{taken}");
     gate.add_permits(1000);
-    // What was broken off above was not taken.
+    // The send that timed out above was not taken.
     assert_eq!(batcher.flush().await.unwrap().all().unwrap(), taken);
 }
 
@@ -66,7 +66,7 @@ async fn a_push_waits_while_too_many_bytes_do() {
     assert_eq!(taken, 9);
     gate.add_permits(1000);
     assert_eq!(batcher.flush().await.unwrap().all().unwrap(), 9);
-    // One that is larger than all the room takes all of it, and goes.
+    // A job that is larger than all the room takes all of it, and goes.
     batcher.send(&"x".repeat(50_000)).await.unwrap();
     assert_eq!(batcher.flush().await.unwrap().all().unwrap(), 1);
 }
@@ -128,7 +128,7 @@ async fn a_lost_batch_is_told_with_every_receipt_and_by_the_flush() {
     assert_eq!(batcher.flush().await.unwrap().all().unwrap(), 0, "it is told once");
 }
 
-/// What no encoder can write.
+/// A value that no encoder can write.
 struct Broken;
 
 impl serde::Serialize for Broken {

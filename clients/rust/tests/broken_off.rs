@@ -134,7 +134,7 @@ async fn jobs_go_back_although_the_connection_is_cut_while_they_do() {
             let client = client(&wire, DEADLINE);
             client.server_info().await.unwrap();
             let queue = client.queue("q");
-            // Its question is on the way, its answer is not.
+            // Break off the pull after its request was sent, and before its answer came.
             assert!(broken_off(queue.pull(10, &PullOptions::new()), 0).await.is_none());
             until("the pull to be answered", || *shop.deliveries.lock().unwrap() > 0).await;
             until("the jobs to go back", || shop.free() == 3).await;

@@ -1,5 +1,5 @@
-//! What goes out and comes in, beside another implementation of `MessagePack`. The fear: a payload that is changed on
-//! its way, or bytes from the network that bring the client down.
+//! Encoded and decoded payloads, compared with another implementation of `MessagePack`. The fear: a payload that is
+//! changed on its way, or bytes from the network that bring the client down.
 
 use corq_client::Raw;
 use proptest::prelude::*;

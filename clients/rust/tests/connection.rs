@@ -1,4 +1,4 @@
-//! One client, one connection or several, against a server that misbehaves on demand. The fear: an answer goes to the
+//! A client with one connection or several, against a server that misbehaves on demand. The fear: an answer goes to the
 //! wrong question, a caller waits for ever, or gets a wrong answer about the outcome of its command.
 
 use std::sync::Arc;
@@ -76,7 +76,7 @@ async fn no_more_than_fifty_requests_of_a_connection_are_under_way() {
                 if asked.len() < ROOM {
                     continue;
                 }
-                // One too many would come now.
+                // A request beyond the room would come now.
                 let more = tokio::time::timeout(Duration::from_millis(100), peer.next()).await;
                 asked.extend(more.ok().flatten());
                 seen.fetch_max(asked.len(), Ordering::SeqCst);
@@ -222,7 +222,7 @@ async fn a_slow_command_does_not_end_the_connection_of_the_others() {
             let mut waiting = Vec::new();
             while let Some(one) = peer.next().await {
                 match one.cmd.as_str() {
-                    // It is never answered.
+                    // Leave the command without an answer.
                     "Count" => {}
                     "Ping" => {
                         peer.ok(&one, &[]).await;

@@ -21,7 +21,7 @@ fn jobs(names: &[&str]) -> [(&'static str, Value); 2] {
     ]
 }
 
-/// What a test does with a command; false ends the connection.
+/// A test's reaction to a command.
 type Answer = Arc<dyn Fn(&Asked) -> Reaction + Send + Sync>;
 
 enum Reaction {
@@ -414,11 +414,11 @@ async fn a_worker_goes_on_although_the_program_panics_when_it_is_told_something(
     .await;
     let summary = worker.drain().await;
     assert_eq!((summary.completed, summary.failed, summary.untold), (1, 1, 0));
-    // It was connected, and a handler failed.
+    // The listener panicked twice: at the connection, and at the handler's failure.
     assert_eq!(summary.listener_panics, 2);
 }
 
-/// What panics when a handler that has answered already is tidied away.
+/// A value that panics when it is dropped, after its handler has answered.
 struct Spiteful;
 
 impl Drop for Spiteful {
@@ -565,7 +565,7 @@ async fn what_is_done_when_a_drain_ends_is_told_however_many_wait_to_be_told() {
         .unwrap();
     until("all handlers to end", || done.load(Ordering::SeqCst) == JOBS).await;
     let drained = tokio::spawn(worker.drain());
-    // Its time is over long before anybody takes the first outcome.
+    // The drain's time is over long before the server takes the first outcome.
     tokio::time::sleep(Duration::from_millis(200)).await;
     gate.add_permits(JOBS);
     let summary = drained.await.unwrap();

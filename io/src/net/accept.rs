@@ -1,5 +1,5 @@
-//! What a reactor does for listeners: accepts connections by one operation each that goes on, pauses where there is
-//! no room for more, ends.
+//! Listeners in a reactor: accepts connections by one multishot operation each, pauses where there is no room for more,
+//! ends.
 #![allow(unsafe_code)] // Operations name descriptors that must outlive them.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -26,18 +26,19 @@ impl Reactor {
         self.push_listener(socket.into(), tag, (None, true));
     }
 
-    /// The same for other shards as well: a new connection is to be placed by [`super::Connections::give_away`] or
-    /// [`super::Connections::settle`], and the limit of connections is checked then.
+    /// As [`Reactor::add_listener`], for other shards as well: a new connection is to be placed by
+    /// [`super::Connections::give_away`] or [`super::Connections::settle`], and the limit of connections is checked
+    /// then.
     pub fn add_shared_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32) {
         self.push_listener(socket.into(), tag, (None, false));
     }
 
-    /// The same, from clients that speak TLS.
+    /// As [`Reactor::add_listener`], for clients that speak TLS.
     pub fn add_tls_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32, acceptor: Acceptor) {
         self.push_listener(socket.into(), tag, (Some(acceptor), true));
     }
 
-    /// The same for other shards as well, as [`Reactor::add_shared_listener`]: what is placed has agreed on keys.
+    /// As [`Reactor::add_shared_listener`], for clients that speak TLS: a connection is placed after its handshake.
     pub fn add_shared_tls_listener(
         &mut self,
         socket: impl Into<OwnedFd>,

@@ -35,7 +35,7 @@ impl Chunk {
 
 /// The buffers of a shard.
 pub struct Buffers {
-    /// One mapping: the ring of free buffers, padded to whole pages, then the buffers.
+    /// A mapping of the ring of free buffers, padded to whole pages, and behind it the buffers.
     memory: NonNull<u8>,
     memory_bytes: usize,
     ring_bytes: usize,

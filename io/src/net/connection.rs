@@ -1,4 +1,4 @@
-//! One connection: its descriptor, what of it the kernel holds, and how far it is in its life.
+//! A connection: its descriptor, the operations that the kernel has of it, and its stage of life.
 
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -71,7 +71,7 @@ pub(super) struct Connection {
     /// Since when the kernel has taken nothing of its output, while it has some: which of all that began to have output,
     /// or of which some was taken, it was. Otherwise 0.
     pub(super) untaken_since: u64,
-    /// What it held of a handshake that is not over when that was counted last.
+    /// Memory of an unfinished handshake, as last counted in `HandshakeMemory`.
     pub(super) handshake_bytes: usize,
     /// TLS, where it is spoken.
     pub(super) tls: Option<Box<TlsSession>>,
@@ -144,9 +144,9 @@ impl Connection {
         }
     }
 
-    /// The same, and the peer gets a reset, so that nothing waits in the kernel for it.
+    /// As `finish`, but the peer gets a reset, so that nothing stays in the kernel for the peer.
     pub(super) fn reset(&mut self, pool: &mut Pool) {
-        // If it fails, the peer gets an orderly end instead.
+        // Ignore a failure: the peer gets an orderly end instead.
         let _ = SockRef::from(&self.fd).set_linger(Some(Duration::ZERO));
         self.finish(pool);
     }
@@ -167,7 +167,7 @@ impl Connection {
         self.receive == Receive::Idle && !self.in_flight()
     }
 
-    // What is on its way out: as the shard wrote it, or sealed. A plain connection pays for the question.
+    // Output on its way: as the shard wrote it, or sealed by TLS. A plain connection pays for one branch only.
 
     /// The next piece to send, as [`Output::next_send`]. An error ends the connection.
     pub(super) fn next_send(&mut self, pool: &mut Pool) -> Result<Option<&[u8]>, rustls::Error> {

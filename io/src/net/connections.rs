@@ -46,7 +46,7 @@ pub struct Connections {
     /// bounded by the closes within these times.
     pub(super) draining: VecDeque<(Instant, ConnId)>,
     pub(super) lingering: VecDeque<(Instant, ConnId)>,
-    /// The same of those whose keys are being agreed on.
+    /// Connections in their handshake, and when each is cut if the handshake is not over.
     pub(super) handshaking: VecDeque<(Instant, ConnId)>,
     handshake_memory: HandshakeMemory,
     drain: Duration,
@@ -305,7 +305,7 @@ impl Connections {
     /// Closes at once; what is not sent is dropped and the peer gets a reset.
     pub fn abort(&mut self, id: ConnId) {
         self.with(id, |conn, pool| {
-            // One that has broken the rules of TLS ends by itself, once its peer has been told.
+            // Let a connection that has broken the rules of TLS end by itself, once its peer has got the alert.
             let ends = conn.tls.as_ref().is_some_and(|tls| tls.failed);
             if conn.life != Life::Over && !ends {
                 conn.reset(pool);

@@ -34,7 +34,7 @@ pub enum Place {
 /// A socket that another process has opened.
 #[derive(Debug)]
 pub struct Inherited {
-    /// What `LISTEN_FDNAMES` calls it.
+    /// The name of the socket in `LISTEN_FDNAMES`.
     pub name: String,
     /// Where it listens.
     pub place: Place,
@@ -42,7 +42,7 @@ pub struct Inherited {
     pub socket: OwnedFd,
 }
 
-/// Those that this process was given. An error names the variable that is wrong. Later calls give none.
+/// Takes the sockets that this process was given. An error names the variable that is wrong. Later calls give none.
 pub fn inherited() -> io::Result<Vec<Inherited>> {
     let names = names(|name| std::env::var_os(name), std::process::id())?;
     if names.is_empty() || TAKEN.swap(true, Ordering::AcqRel) {

@@ -58,7 +58,7 @@ pub(super) struct Listener {
     pub(super) limited: bool,
     /// An accept is with the kernel.
     pub(super) armed: bool,
-    /// It was asked back, so that connections are accepted one at a time.
+    /// The accept is being cancelled, so that connections are accepted one at a time.
     pub(super) recalled: bool,
     /// No accept before this: something ran out.
     pub(super) paused_until: Option<Instant>,

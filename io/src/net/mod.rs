@@ -61,9 +61,9 @@ pub struct ConnId {
     pub generation: u32,
 }
 
-/// What happened. Of each connection: one `Accepted`, any number of `Received`, at most one `Ended`
-/// of each reason's direction, and, after the shard's own `close` or `abort`, one `Closed`; or, after its
-/// `give_away`, one `GivenAway`.
+/// An event of a turn. Of each connection: one `Accepted`, any number of `Received`, at most one `Ended` of each
+/// reason's direction, and, after the shard's own `close` or `abort`, one `Closed`; or, after its `give_away`, one
+/// `GivenAway`.
 #[derive(Debug)]
 pub enum Event {
     /// A client has connected and, where TLS is spoken, agreed on keys.
@@ -80,11 +80,11 @@ pub enum Event {
         /// Where they are.
         chunk: Chunk,
     },
-    /// The same over TLS. The memory should go back by [`Connections::give_back`].
+    /// Bytes have come over TLS. The memory should go back by [`Connections::give_back`].
     Decrypted {
         /// From whom.
         conn: ConnId,
-        /// What was said.
+        /// The decrypted bytes.
         bytes: Vec<u8>,
     },
     /// A client that has connected speaks no TLS where it should. What is sent to it goes as it is; to be closed.
@@ -125,7 +125,7 @@ pub enum Event {
     GivenAway {
         /// The connection.
         conn: ConnId,
-        /// Its socket, for [`Connections::adopt`] of another shard.
+        /// The socket, for [`Connections::adopt`] of another shard.
         socket: Socket,
     },
     /// Another thread woke this shard: look into the inbox.
@@ -142,15 +142,16 @@ pub enum Event {
 /// Why a peer is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// It will send no more; it may still read what is sent to it.
+    /// The peer will send no more; it may still read what is sent to it.
     HalfClosed,
-    /// The same over TLS, but it has not said so: what it sent may have been cut. All that came is its own.
+    /// The peer's end came over TLS without a close notify: what it sent may have been cut. All that came is the peer's
+    /// own.
     Truncated,
-    /// It has broken the rules of TLS. It is being closed already.
+    /// The peer has broken the rules of TLS. The connection is being closed already.
     Corrupt,
-    /// It has gone without waiting for what was on the way.
+    /// The peer has reset the connection without waiting for bytes on the way.
     Reset,
-    /// It has not answered the keepalive.
+    /// The peer has not answered the keepalive.
     TimedOut,
     /// The socket failed with this error number.
     Failed(i32),
@@ -210,7 +211,7 @@ impl Config {
     }
 }
 
-/// What a reactor has done so far, for metrics.
+/// Counts of a reactor's work since its start, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Connections taken.

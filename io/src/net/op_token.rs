@@ -1,4 +1,4 @@
-//! What a completion is about, in the 64 bits that travel with an operation.
+//! Packs the purpose of an operation into the 64 bits that its completion carries.
 //!
 //! Kind (4 bits), then either a connection (24 bits of index, 32 of generation) or 60 bits of number.
 

@@ -1,4 +1,4 @@
-//! What one connection is to send: appended freely, sent only as far as allowed.
+//! Output of one connection: appended freely, sent only as far as allowed.
 //!
 //! Two buffers: one that the kernel sends from and nobody touches, one that grows. Both come from
 //! the shard's pool and go back as soon as they are empty. Between them stand pieces that other
@@ -77,19 +77,19 @@ impl Piece {
 /// The output of one connection.
 #[derive(Default)]
 pub(super) struct Output {
-    /// What is being sent, or is next. Its memory does not move while `in_flight`.
+    /// The piece that is being sent, or is next. Its memory does not move while `in_flight`.
     flight: Piece,
     /// How much of `flight` is sent.
     flight_sent: usize,
     in_flight: bool,
     /// Bytes of the send under way.
     in_flight_bytes: usize,
-    /// What follows `flight`: empty unless something shared has been appended.
+    /// Pieces after `flight`: empty unless something shared has been appended.
     queue: VecDeque<Piece>,
     queue_bytes: usize,
-    /// Memory of those in it that are no one else's.
+    /// Memory of the pieces in `queue` that are no one else's.
     queue_own_bytes: usize,
-    /// What is appended behind them.
+    /// Bytes appended after `queue`.
     filling: Vec<u8>,
     /// The position at which `filling` begins.
     filling_at: u64,
@@ -196,7 +196,7 @@ impl Output {
         Some(&self.flight.bytes()[self.flight_sent..end])
     }
 
-    /// What follows the flight that is over.
+    /// Takes the piece that follows the finished `flight`.
     fn next_piece(&mut self) -> Piece {
         let Some(piece) = self.queue.pop_front() else {
             self.filling_at += self.filling.len() as u64;

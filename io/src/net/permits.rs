@@ -25,9 +25,10 @@ struct Shared {
 pub(super) struct Permit(Arc<Shared>);
 
 impl Permits {
-    /// So many, for `reactors` that each accept up to `at_once` connections before they can be counted.
+    /// Allows `most` connections, for `reactors` that each accept up to `at_once` connections before they can be
+    /// counted.
     pub fn new(most: usize, reactors: usize, at_once: usize) -> Self {
-        // What was on its way when the last look was taken can be followed by as many until the next.
+        // Between two checks each reactor can accept twice its batch: what was in flight, and one batch more.
         let ample = reactors.saturating_mul(at_once).saturating_mul(2);
         Self(Arc::new(Shared { most, ample, taken: AtomicUsize::new(0) }))
     }

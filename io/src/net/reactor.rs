@@ -33,12 +33,12 @@ pub struct Reactor {
     pub buffers: Buffers,
     /// The connections and their outputs.
     pub conns: Connections,
-    /// What has been done so far.
+    /// Counts of the work done so far.
     pub counters: Counters,
     pub(super) ring: Ring,
     pub(super) listeners: Vec<Option<Listener>>,
     pub(super) stopped: bool,
-    /// What was being accepted at that moment is taken nevertheless.
+    /// A connection that was being accepted when accepting stopped is still taken.
     pub(super) takes_last: bool,
     /// Some listener has no accept with the kernel.
     pub(super) listeners_dirty: bool,
@@ -499,7 +499,7 @@ impl Reactor {
             && let Some((conn, _)) = self.conns.get_mut(id)
             && conn.receive == Receive::Cancelling
         {
-            // It was on its way through the kernel and not to be found: ask again.
+            // The receive was on its way through the kernel, and the cancel missed it: cancel again.
             conn.receive = Receive::Armed;
             self.conns.touch(id);
         }

@@ -56,7 +56,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// So much it is now.
+    /// Counts `bytes` from now on, instead of what was counted before.
     pub fn set(&mut self, bytes: usize) {
         let was = std::mem::replace(&mut self.bytes, bytes);
         self.tally.each(|sum| sum.fetch_add(bytes, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! What a reactor does for connections over TLS: handshakes in their turn, then records.
+//! TLS connections in a reactor: handshakes in their turn, then records.
 //!
 //! A handshake costs the server far more than the client that begins it: so what has come of one waits, and a
 //! turn of the shard gives all of them together [`TURN`] and no more than one step beyond it. However many
@@ -51,7 +51,7 @@ impl Reactor {
     }
 
     fn step(&mut self, id: ConnId, events: &mut Vec<Event>) {
-        // It may have been cut while it waited.
+        // The connection may have been cut while it waited for its turn.
         let Some((conn, pool)) = self.conns.get_mut(id) else { return };
         if conn.life != Life::Handshake {
             return;

@@ -26,17 +26,17 @@ const QUEUED_BYTES_MAX: usize = 16 * 1024;
 const INCOMING_BYTES_MAX: usize = 128 * 1024;
 /// The first byte of a client that speaks TLS: a record of a handshake.
 const HANDSHAKE_RECORD: u8 = 0x16;
-/// What a record has beside its content, at most, and rounded up.
+/// Bytes of a record beside its content, at most, and rounded up.
 const RECORD_MARGIN_BYTES: usize = 64;
 const RECORD_CONTENT_BYTES: usize = 16 * 1024;
 
 type Traffic<'a> = WriteTraffic<'a, ServerConnectionData>;
 
-/// What came of bytes that were received.
+/// Result of decrypting received bytes.
 pub(super) struct Opened {
-    /// What the peer has said. From the pool.
+    /// Decrypted bytes, in a buffer of the pool.
     pub(super) plain: Vec<u8>,
-    /// What was wrong, after that. The alert for the peer is in the output.
+    /// Fault found after `plain`. The alert for the peer is in the output.
     pub(super) outcome: Result<(), rustls::Error>,
 }
 
@@ -57,11 +57,11 @@ pub(super) struct TlsSession {
     pub(super) queued: bool,
     /// The peer has said that it will send no more.
     pub(super) peer_closed: bool,
-    /// It has broken the rules, and is closed by us.
+    /// The peer has broken the rules, and we close the connection.
     pub(super) failed: bool,
     /// Our end has been announced.
     close_notify_sent: bool,
-    /// What has come of a record that is not whole.
+    /// Received bytes of an incomplete record.
     incoming: Vec<u8>,
     /// Records to be sent. Its memory does not move while `in_flight`.
     wire: Vec<u8>,
@@ -268,7 +268,7 @@ impl TlsSession {
         if std::mem::replace(&mut self.close_notify_sent, true) || self.failed {
             return;
         }
-        // One that cannot be said any more is not.
+        // Leave the close notify out if it cannot be written any more.
         let _ = self.write_record(pool, |traffic, wire, pool| {
             write(wire, pool, RECORD_MARGIN_BYTES, |room| {
                 traffic.queue_close_notify(room).map_err(Short::of_encrypt)
@@ -304,7 +304,7 @@ impl TlsSession {
         }
     }
 
-    /// It has broken the rules: nothing is sent but what says so.
+    /// Notes that the peer has broken the rules: nothing is sent but the alert.
     pub(super) fn fail(&mut self) {
         self.failed = true;
         self.close_notify_sent = true;

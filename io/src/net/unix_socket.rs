@@ -43,7 +43,7 @@ impl Drop for SocketFile {
         let is_ours =
             fs::symlink_metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity);
         if is_ours {
-            // One that stays is replaced by the next start.
+            // Ignore a failure: the next start replaces a file that stays.
             let _ = fs::remove_file(&self.path);
         }
     }

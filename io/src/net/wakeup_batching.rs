@@ -77,7 +77,7 @@ impl WakeupBatching {
         Duration::from_micros(self.window_us.into())
     }
 
-    /// What has happened is being looked at.
+    /// Begins a round: the events of a sleep are about to be handled.
     #[inline]
     pub(super) fn begin_round(&mut self) {
         self.round = self.round.wrapping_add(1);
@@ -111,7 +111,7 @@ impl WakeupBatching {
             self.round = self.round.wrapping_sub(1);
             return;
         }
-        // Those who were heard last time only are expected again, too.
+        // Expect sources that were heard only last time, too.
         self.expected = self.heard + self.heard_before - self.again;
         self.heard_before = self.heard;
     }

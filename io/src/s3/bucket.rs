@@ -15,7 +15,7 @@ pub struct Credentials {
     pub key_id: String,
     /// The key.
     pub secret: String,
-    /// What temporary keys come with.
+    /// The session token that belongs to temporary keys.
     pub session_token: Option<String>,
 }
 
@@ -28,9 +28,9 @@ impl fmt::Debug for Credentials {
 /// A bucket and how it is reached.
 #[derive(Clone, Debug)]
 pub struct Bucket {
-    /// Its name.
+    /// The name of the bucket.
     pub name: String,
-    /// What signatures are for.
+    /// The region that signatures name.
     pub region: String,
     /// Who asks.
     pub credentials: Credentials,
@@ -38,9 +38,9 @@ pub struct Bucket {
     pub timeout: Duration,
     /// Scheme and authority.
     origin: String,
-    /// What is signed as the host.
+    /// The host that requests and signatures name.
     authority: String,
-    /// What comes before keys, with a slash at each end.
+    /// The path before keys, with a slash at each end.
     root: String,
 }
 
@@ -85,7 +85,7 @@ impl Bucket {
     }
 }
 
-/// What is to be a name goes into hosts and paths as it is.
+/// Checks the name of a bucket, which goes into hosts and paths as it is.
 fn check_name(name: &str) -> Result<(), String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     if (3..=63).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('.') {

@@ -48,7 +48,7 @@ impl Stop {
     }
 }
 
-/// What is put: so many bytes with this SHA-256, from a reader that can be opened again.
+/// Content of an object to be put: `bytes` bytes with this SHA-256, from a reader that can be opened again.
 pub struct Content<'a> {
     /// Their number.
     pub bytes: u64,
@@ -96,7 +96,7 @@ impl Client {
             .http_status_as_error(false)
             // A proxy of the environment would see the data.
             .proxy(None)
-            // Its signature is for one host.
+            // Follow no redirect: the signature is for one host.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .tls_config(tls)
@@ -299,7 +299,7 @@ impl Client {
         if (200..300).contains(&status) {
             return Ok(answer);
         }
-        // What it says about it may be missing, and may repeat what it was sent.
+        // The storage may explain nothing, or repeat secrets that it was sent.
         let mut said = text(&mut answer).unwrap_or_default();
         let credentials = &self.bucket.credentials;
         let secrets = [Some(&credentials.secret), credentials.session_token.as_ref()];

@@ -15,12 +15,12 @@ pub enum S3Fault {
         status: u16,
         /// The storage's own word for it, such as `NoSuchBucket`; empty if it has none.
         code: String,
-        /// What it says about it.
+        /// The storage's explanation.
         said: String,
     },
     /// There was no answer, or a part of one.
     Unanswered(String),
-    /// What came is not what was put.
+    /// The content that came is not what was put.
     Corrupt(String),
     /// A file of this machine could not be read or written.
     Local(std::io::Error),

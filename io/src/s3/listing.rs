@@ -1,16 +1,16 @@
-//! What a list of objects says. The answers are XML of a fixed form: elements are found by their names, and keys come
+//! Reads lists of objects. The answers are XML of a fixed form: elements are found by their names, and keys come
 //! percent-encoded, as they were asked for.
 
 /// An object of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its whole key.
+    /// The whole key.
     pub key: String,
-    /// Its size.
+    /// The size of the object.
     pub bytes: u64,
 }
 
-/// What stands under a prefix.
+/// Objects and prefixes under a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// Objects below no common prefix.
@@ -19,7 +19,7 @@ pub struct Listed {
     pub prefixes: Vec<String>,
 }
 
-/// One answer: what it lists, and where the next begins, if there is one.
+/// Reads a page of a list: its entries, and the token of the next page, if there is one.
 pub(super) fn page(body: &str) -> Option<(Listed, Option<String>)> {
     let result = elements(body, "ListBucketResult").next()?;
     let object = |contents: &str| {
@@ -31,14 +31,14 @@ pub(super) fn page(body: &str) -> Option<(Listed, Option<String>)> {
     let listed = Listed { objects, prefixes: prefixes.collect::<Option<_>>()? };
     let is_cut = text_of(result, "IsTruncated").is_some_and(|it| it == "true");
     let next = text_of(result, "NextContinuationToken");
-    // One that is cut and says not where it goes on is no list.
+    // Refuse a cut page that does not say where the list goes on.
     if is_cut && next.is_none() {
         return None;
     }
     Some((listed, next.filter(|_| is_cut)))
 }
 
-/// What is in the elements of a name, in order. None of those that are read here nests in itself.
+/// Contents of the elements with this name, in order. No element that is read here nests in itself.
 fn elements<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
     let mut rest = text;

@@ -10,7 +10,7 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The service that the signature is for, and what ends its scope.
 const SERVICE: &str = "s3/aws4_request";
 
-/// One request, as it is signed.
+/// The parts of a request that its signature covers.
 #[derive(Debug)]
 pub(super) struct Signed<'a> {
     pub(super) method: &'a str,

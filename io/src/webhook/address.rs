@@ -73,7 +73,7 @@ const RANGES_V6: [(Ipv6Addr, u32, Rule); 12] = [
     (Ipv6Addr::LOCALHOST, 128, LOOPBACK),
     // Translation within a network.
     (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, RESERVED),
-    // What is thrown away.
+    // Discarded traffic.
     (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64, RESERVED),
     // Tunnels, identifiers and measurements; among them Teredo, which hides an IPv4 address.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, RESERVED),

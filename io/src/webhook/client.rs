@@ -1,4 +1,4 @@
-//! One post to one webhook: the client of HTTP, its limits, and what counts as success.
+//! Posts an event to a webhook: the HTTP client, its limits, and what counts as success.
 
 use super::deliveries::Outcome;
 use super::event::{Hook, Notice};
@@ -22,7 +22,7 @@ pub(super) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// What all clients have in common.
+/// Settings that all clients share.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) timeout: Duration,

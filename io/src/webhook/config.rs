@@ -28,11 +28,11 @@ pub struct Config {
     pub allow_private: bool,
     /// Where names are looked up, if not with the system.
     pub lookup: Option<Lookup>,
-    /// What people should know. Called by the dispatcher's thread.
+    /// Receives reports for people. Called by the dispatcher's thread.
     pub report: Arc<dyn Fn(&Report<'_>) + Send + Sync>,
 }
 
-/// What people should know.
+/// A report for people.
 #[derive(Debug)]
 pub enum Report<'a> {
     /// An event was given up.

@@ -1,5 +1,5 @@
-//! What became of the last posts to a webhook, for people who ask: a ring, bounded by number and by bytes, in memory only.
-//! The dispatcher's thread writes it, and readers copy what they show.
+//! The last posts to a webhook with their outcomes, for people who ask: a ring, bounded by number and by bytes, in
+//! memory only. The dispatcher's thread writes the ring, and readers copy what they show.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,17 +7,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Posts that are remembered of a webhook.
 pub const DELIVERIES_MAX: usize = 50;
-/// Their memory. The newest is always remembered.
+/// Memory of these posts. The newest is always remembered.
 const BYTES_MAX: usize = 16 << 10;
-/// Of why one failed, so much is remembered.
+/// Bytes that are remembered of the error of a failed post.
 const ERROR_BYTES_MAX: usize = 512;
 
-/// One post: an attempt to tell a webhook of an event.
+/// A post to a webhook: an attempt to deliver an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// When it began, in milliseconds since the epoch.
     pub at_ms: u64,
-    /// What it was about.
+    /// The name of the event.
     pub event: &'static str,
     /// The job that the event was about, as clients know it.
     pub job: Box<str>,
@@ -34,7 +34,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// What it takes in memory.
+    /// Memory of this record in bytes.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.job.len() + self.error.as_ref().map_or(0, |error| error.len())
     }
@@ -52,7 +52,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// The same, as it is remembered.
+    /// The record to be remembered of this outcome.
     pub(super) fn delivery(
         &self,
         (event, job): (&'static str, &str),

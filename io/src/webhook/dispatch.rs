@@ -233,7 +233,8 @@ impl Dispatcher {
         true
     }
 
-    /// What came before a webhook was disabled is not posted any more, also once it is enabled again.
+    /// Gives up events from before the webhook was disabled: they are not posted any more, also once it is enabled
+    /// again.
     fn give_up_stale(&mut self, id: QueueId, now: Instant) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         let before = queue.bytes();
@@ -364,7 +365,7 @@ impl Dispatcher {
                 return;
             };
             self.busy += 1;
-            // Its receiver is right here.
+            // The send cannot fail: `self.work` holds the receiver, too.
             let queue = (hook.id(), 0);
             let _ = self.work.0.send(Work { hook, queue, notice, client, trial: Some(number) });
         }
@@ -406,7 +407,7 @@ impl Dispatcher {
         self.set_timer(id, State::Running, now + self.config.timeout + OVERDUE);
         self.settle_body(id, body_bytes_max);
         self.make_room();
-        // Its receiver is right here.
+        // The send cannot fail: `self.work` holds the receiver, too.
         let _ = self.work.0.send(work);
     }
 
@@ -435,7 +436,7 @@ impl Dispatcher {
         !self.lacks_thread
     }
 
-    /// What follows from the outcome of a post.
+    /// Handles the outcome of a post: counts it, and retries or goes on.
     fn finish(&mut self, done: &Done, now: Instant) {
         self.busy -= 1;
         self.threads -= usize::from(done.thread_ends);
@@ -489,7 +490,7 @@ impl Dispatcher {
         }
     }
 
-    /// What a queue does after a post.
+    /// Puts a queue into its next state after a post.
     fn go_on(&mut self, id: QueueId, now: Instant) {
         let Some(queue) = self.queues.get(&id) else { return };
         if queue.hook.is_removed() || self.stopping && (queue.is_failing() || queue.attempts > 0) {

@@ -1,4 +1,4 @@
-//! One webhook as its deliveries see it, and one event on its way.
+//! A webhook as its deliveries see it, and an event on its way.
 
 use super::deliveries::{Deliveries, Delivery};
 use super::target::Target;
@@ -6,15 +6,15 @@ use ring::hmac;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// What is known of a receiver.
+/// Whether a receiver answers, as far as is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Health {
     /// Nothing yet.
     Unknown,
-    /// It took the last post.
+    /// The receiver took the last post.
     Well,
-    /// It did not.
+    /// The receiver did not take the last post.
     Failing,
 }
 
@@ -35,7 +35,7 @@ pub struct Hook {
     deliveries: Deliveries,
 }
 
-/// What became of a webhook's events since this process began.
+/// Counts of a webhook's events since this process began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// When an event was last on its way to it, in milliseconds since the epoch.
@@ -66,7 +66,7 @@ impl Hook {
         }
     }
 
-    /// Its id.
+    /// The id of the webhook.
     pub fn id(&self) -> u128 {
         self.id
     }
@@ -94,7 +94,7 @@ impl Hook {
         }
     }
 
-    /// What became of its events.
+    /// Counts of the webhook's events since this process began.
     pub fn counts(&self) -> Counts {
         let at_ms = self.triggered_at_ms.load(Ordering::Relaxed);
         Counts {
@@ -109,7 +109,7 @@ impl Hook {
         self.deliveries.newest(limit, |_| true)
     }
 
-    /// Those of the last posts to it that were about a job, newest first.
+    /// The last posts about a job, newest first.
     pub fn deliveries_about(&self, job: &str) -> Vec<Delivery> {
         self.deliveries.newest(usize::MAX, |one| !one.is_test && *one.job == *job)
     }
@@ -175,7 +175,7 @@ impl fmt::Debug for Hook {
 
 type Render = Box<dyn Fn() -> Vec<u8> + Send + Sync>;
 
-/// One event on its way to webhooks.
+/// An event on its way to webhooks.
 pub struct Notice {
     kind: u32,
     event: &'static str,
@@ -207,13 +207,13 @@ impl Notice {
         Self { kind, event, at_ms, job, bytes, body_bytes_max, headers, render }
     }
 
-    /// The same with headers of its own, each of which must be one.
+    /// Adds headers to the event's posts. Each must be valid.
     #[must_use]
     pub fn with_headers(self, headers: Box<[Header]>) -> Self {
         Self { headers, ..self }
     }
 
-    /// Headers of its own.
+    /// Additional headers of the event's posts.
     pub(super) fn headers(&self) -> &[Header] {
         &self.headers
     }
@@ -247,7 +247,7 @@ impl Notice {
         self.body_bytes_max
     }
 
-    /// Its body, the same each time.
+    /// Renders the body, the same each time.
     pub(super) fn body(&self) -> Vec<u8> {
         (self.render)()
     }

@@ -122,7 +122,7 @@ mod tests {
         let (wants, other) = (hook(1), hook(2));
         let hooks: Hooks = [Arc::from([Arc::clone(&wants)]), Arc::from([Arc::clone(&other)])];
         let lost = || (wants.counts().failed, other.counts().failed);
-        // One that is larger than all that may wait is taken all the same, and no other beside it.
+        // An event that is larger than all that may wait is taken all the same, and no other beside it.
         feed.offer(hooks.clone(), event(FED_BYTES_MAX + 1));
         feed.offer(hooks.clone(), event(1));
         assert_eq!((taken.len(), lost()), (1, (1, 0)));

@@ -29,16 +29,16 @@ pub(super) struct HookLoad {
     pub(super) overflowing: bool,
 }
 
-/// What a queue is about to do.
+/// State of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Nothing: it is empty.
+    /// The queue is empty.
     Idle,
     /// To be served by the next thread.
     Ready,
     /// A thread posts its first event.
     Running,
-    /// Its first event is tried again later.
+    /// The first event is tried again later.
     Pausing,
 }
 

@@ -61,7 +61,7 @@ impl Resolver for Guarded {
         if found.is_empty() {
             return Err(Error::HostNotFound);
         }
-        // One address that is not allowed condemns all: which one is connected to is not up to chance.
+        // Refuse a host if any of its addresses is not allowed: which one is connected to must not be up to chance.
         for address in found.iter().filter(|_| !self.allow_private) {
             if let Some(rule) = check_address(address.ip()) {
                 return Err(refused(format!("{host} has {}: {}", rule.0, address.ip())));

@@ -34,7 +34,7 @@ impl Target {
         Ok(target)
     }
 
-    /// The same of one that was taken in before, under the rules of then.
+    /// Reads the URL of a webhook that was accepted before, under the rules of that time.
     pub fn known(text: &str) -> Result<Self, Refusal> {
         Self::read(text, true)
     }
@@ -64,7 +64,7 @@ impl Target {
             return refuse("name a port other than 0");
         }
         url.set_fragment(None);
-        // What the client of HTTP cannot read it could not post to.
+        // Refuse what the HTTP client cannot parse: it could not be posted to.
         if ureq::http::Uri::try_from(url.as_str()).is_err() {
             return refuse("be an absolute URL");
         }

@@ -19,14 +19,14 @@ impl Trial {
     }
 }
 
-/// One that has not begun.
+/// A trial that has not begun.
 pub(super) struct Asked {
     pub(super) hook: Arc<Hook>,
     pub(super) notice: Arc<Notice>,
     pub(super) trial: Trial,
 }
 
-/// One under way.
+/// A trial under way.
 struct Running {
     asked: Asked,
     /// When it is broken off; not again after that.
@@ -34,7 +34,7 @@ struct Running {
     client: Client,
 }
 
-/// All of them.
+/// All trials.
 #[derive(Default)]
 pub(super) struct Trials {
     waiting: VecDeque<Asked>,
@@ -69,13 +69,13 @@ impl Trials {
         Some((self.next, hook, notice))
     }
 
-    /// One is over.
+    /// Ends a trial: remembers its delivery, and hands it to the asker.
     pub(super) fn end(&mut self, number: u64, outcome: &Outcome) {
         let Some(Running { asked, .. }) = self.running.remove(&number) else { return };
         let about = (asked.notice.event(), asked.notice.job());
         let delivery = outcome.delivery(about, 1, true);
         asked.hook.note_delivery(delivery.clone());
-        // It is set once.
+        // Ignore the result: each trial is set once.
         let _ = asked.trial.0.set(delivery);
     }
 

@@ -1,4 +1,4 @@
-//! What the dispatcher and the threads that post tell each other.
+//! Messages between the dispatcher and the threads that post.
 
 use super::client::{Client, now_ms};
 use super::deliveries::Outcome;
@@ -14,7 +14,7 @@ pub(super) struct Work {
     pub(super) queue: QueueId,
     pub(super) notice: Arc<Notice>,
     pub(super) client: Client,
-    /// Its number, if it was asked for.
+    /// The number of the trial, if the post is one.
     pub(super) trial: Option<u64>,
 }
 
@@ -34,11 +34,11 @@ impl Work {
     }
 }
 
-/// What a thread tells of its post.
+/// A thread's message about its post.
 pub(super) enum Message {
-    /// Its body is rendered and takes so much memory.
+    /// The body is rendered and takes so much memory.
     Rendered { queue: QueueId, bytes: usize },
-    /// It is over.
+    /// The post is over.
     Done(Done),
 }
 

@@ -1,5 +1,5 @@
-//! What the beginning of a long request says: which command it is, and with that whether it can be as long as it says that
-//! it is. So one that can not costs no more than its beginning.
+//! Judges a long request by its beginning: which command it is, and whether such a command can be as long as the
+//! request is announced to be. A request that is too long for its command costs no more than its beginning.
 
 use super::value::cut;
 use crate::api::commands::{CommandSpec, Kind};
@@ -28,14 +28,14 @@ pub enum Face {
     Text,
 }
 
-/// What is known of a long request of which more is to come, so that it is not judged anew with each packet.
+/// Judgement of a long request of which more is to come, so that it is not judged anew with each packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verdict {
-    /// So many bytes of it did not say which command it is.
+    /// The command was not named within this many bytes.
     Open(usize),
-    /// It may be as long as it is.
+    /// The command may be as long as the request is.
     MayBe,
-    /// It has not been looked at.
+    /// No judgement was made yet, or the request was refused.
     #[default]
     None,
 }
@@ -51,7 +51,7 @@ impl Verdict {
         }
     }
 
-    /// What [`judge`] has found.
+    /// Keeps the result of [`judge`] on the first `come` bytes.
     pub fn note<T, E>(&mut self, come: usize, judged: Option<&Result<T, E>>) {
         *self = match judged {
             None => Self::Open(come),
@@ -130,7 +130,7 @@ mod tests {
             judged.map(|judged| judged.map(outcome).map_err(|error| error.to_string()))
         };
         let packed = frame(text);
-        // What has come is cut in the middle of the last value.
+        // Cut in the middle of the last value.
         let half = |bytes: &[u8]| bytes[..bytes.len() - 4].to_vec();
         [
             name(judge(&half(&packed), bytes, Face::Frame)),

@@ -1,6 +1,6 @@
-//! What version 3 of the protocol takes for a value that version 2 refuses: fractions, numbers as texts and texts as
-//! numbers, truth of any kind. [`coerced`] writes a frame as a client that minds the table would have sent it, which is
-//! then decoded as any other. So only a frame that was refused costs anything, all shards read the same, and what is still
+//! Values that version 3 of the protocol takes and version 2 refuses: fractions, numbers as texts and texts as numbers,
+//! truth of any kind. [`coerced`] writes a frame as a client that minds the table would have sent it, which is then
+//! decoded as any other. Only a frame that was refused costs anything, all shards read the same, and what is still
 //! wrong is refused in the same words.
 //!
 //! Which field is read how stands in [`FieldSpec::on_three`].
@@ -22,7 +22,7 @@ const NUMBER_CHARS_MAX: usize = 32;
 pub fn coerced(frame: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(frame);
     let entries = reader.map().ok()??;
-    // One of so many is refused in either version.
+    // A map with so many entries is refused in either version.
     if entries > ENTRIES_MAX {
         return None;
     }
@@ -36,7 +36,7 @@ pub fn coerced(frame: &[u8]) -> Option<Vec<u8>> {
 struct Splice<'a> {
     frame: &'a [u8],
     out: Vec<u8>,
-    /// What is before it in the frame is in `out`, once anything is.
+    /// Offset in `frame` up to which `out` is complete; 0 while no value was replaced.
     copied: usize,
 }
 
@@ -170,7 +170,7 @@ fn number_of(
     };
     let text = if given.is_none() { value.text().ok().flatten() } else { None };
     let Some(number) = given.or_else(|| text.and_then(written)) else { return Ok(None) };
-    // What is refused stays as it is, and is refused for what it is.
+    // Leave a value that stays wrong as it is, so that the refusal is about what the client sent.
     let is_number = number.is_finite() && !(is_whole && number.fract() != 0.0);
     let mut read = if is_number && number.abs() <= EXACT_MAX { number.floor() } else { number };
     if let Some(least) = least.filter(|_| is_number) {

@@ -54,7 +54,7 @@ pub(crate) struct Aside<'a> {
     pub(crate) ignored_bytes: usize,
     /// The place of the first item of lists, where they are a piece of longer ones.
     pub(crate) base: usize,
-    /// What few commands bring.
+    /// Values of fields that few commands have, boxed to keep the others small.
     pub(crate) rare: Option<Box<Rare<'a>>>,
     /// The payload of a long request, which has been checked before.
     pub(crate) known: &'a [u8],
@@ -88,12 +88,12 @@ const USUAL: usize = 20;
 /// The fields of one map.
 pub(crate) struct Fields<'a> {
     specs: &'static [FieldSpec],
-    /// One bit per field that must be there.
+    /// Required fields, one bit for each.
     required: u64,
     values: [Value<'a>; USUAL],
     /// The values of fields beyond [`USUAL`]; empty if there was none yet.
     rare: Vec<Value<'a>>,
-    /// One bit per field that was there. Values without their bit are left from an earlier map.
+    /// Fields that were there, one bit for each. Values without their bit are left from an earlier map.
     present: u64,
     /// The next field to be taken.
     next: usize,
@@ -111,7 +111,8 @@ impl<'a> Fields<'a> {
         Self { specs, required, values, rare, present: 0, next: 0, hint: 0, is_strict: false }
     }
 
-    /// The same where a condition that is lost would make the rest mean more than was said.
+    /// Refuses unknown names, nulls and empty lists if `is_strict`: for commands where a lost condition would make the
+    /// rest mean more than was said.
     #[inline]
     pub(crate) fn strict(self, is_strict: bool) -> Self {
         Self { is_strict, ..self }
@@ -311,7 +312,7 @@ impl<'a> Fields<'a> {
         self.take(name)
     }
 
-    /// The same where one below 0 is a number as well.
+    /// A whole number without a default, negative ones included.
     pub(crate) fn whole_or_none(&mut self, name: &str) -> Option<i64> {
         debug_assert_eq!(self.specs[self.next].name, name, "fields are taken in the table's order");
         match self.next().0 {
@@ -354,7 +355,7 @@ impl<'a> Fields<'a> {
         self.next_choice()
     }
 
-    /// The same of the next field, whatever its name is.
+    /// As [`Self::choice`], for the next field, whatever its name is.
     #[inline]
     pub(crate) fn next_choice(&mut self) -> usize {
         let kind = self.specs[self.next].kind;

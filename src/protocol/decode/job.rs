@@ -202,7 +202,7 @@ fn take_all_extras<'a>(
 /// Takes the trace that a job belongs to. What vendors add to none says nothing.
 pub(super) fn take_trace<'a>(f: &mut Fields<'a>) -> Option<Box<NewTrace<'a>>> {
     let (parent, state) = (f.text_or_none("traceparent"), f.text_or_none("tracestate"));
-    // Its form was checked when it was read.
+    // The form was checked when the field was read.
     let parent = TraceParent::parse(parent?)?;
     Some(Box::new(NewTrace { parent, state: state.unwrap_or_default() }))
 }

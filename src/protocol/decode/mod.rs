@@ -113,7 +113,7 @@ pub fn needs_three(frame: &[u8]) -> bool {
     })
 }
 
-/// The same of a map, and of the jobs in it.
+/// As [`needs_three`], for the fields of a map and of the jobs in it.
 fn has_field_of_three(
     reader: &mut Reader<'_>,
     entries: usize,
@@ -178,7 +178,7 @@ fn decode_into<'a>(
         left -= 1;
     }
 
-    // What an action on many jobs leaves unsaid means all of them.
+    // Be strict with an action on many jobs: without its condition it would be done to all of them.
     let is_strict = spec.op == Op::Bulk;
     let mut fields = Fields::new(spec.fields, spec.required).strict(is_strict);
     let mut req_id = None;
@@ -425,7 +425,7 @@ fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, 
 /// The bit of the second of two orders.
 const DESCENDING: u32 = 1 << 1;
 
-/// What a page of jobs is asked for, behind all else: `newest_first` if no order is given.
+/// Takes the fields of a page of jobs, which stand behind all others: `newest_first` if no order is given.
 fn take_job_page<'a>(f: &mut Fields<'a>, newest_first: bool) -> JobPage<'a> {
     JobPage {
         after: f.text_or_none("after"),

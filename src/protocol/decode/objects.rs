@@ -72,7 +72,7 @@ pub(crate) fn read_repeat<'a>(
     let every_ms = match (every_ms, pattern) {
         (None, None) => return Err(Error::required("repeat.every")),
         (Some(_), Some(_)) => return Err(ErrorKind::RepeatTwice.into()),
-        // It is not what counts.
+        // The interval is not used where there is a pattern.
         (None, Some(_)) => u64::MAX,
         (Some(every_ms), None) => every_ms,
     };
@@ -127,7 +127,7 @@ pub(crate) fn read_group_pull<'a>(
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
 ) -> Result<Value<'a>, Error> {
-    /// What stands for null.
+    /// Null in `MessagePack`.
     const NIL: u8 = 0xc0;
     let mut fields = Fields::new(GROUP_PULL_FIELDS, GROUP_PULL_REQUIRED);
     let Some(entries) = reader.map()? else { return Err(spec.wrong_type()) };

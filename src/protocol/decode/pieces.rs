@@ -60,7 +60,7 @@ impl List {
     }
 }
 
-/// What is being read.
+/// Part of the frame that is being read.
 #[derive(Clone, Copy, Debug)]
 enum At {
     /// The key of an entry.
@@ -149,7 +149,7 @@ impl Walk {
                 At::Key => {
                     let before = self.at;
                     self.enter(frame, &mut reader)?;
-                    // Its name is looked at.
+                    // Count long keys as more steps: each is compared with the names of fields.
                     *steps = steps.saturating_sub(1 + (self.at - before) / KEY_BYTES_PER_STEP);
                 }
                 At::Value { key, value, mut left } => {
@@ -165,7 +165,7 @@ impl Walk {
                         }
                         let wrong = self.keep(&frame[key..value], &frame[value..self.at], over);
                         if wrong || over {
-                            // What stands in its place is refused in its words.
+                            // Stop here: the entry's stand-in is refused in the same words.
                             self.state = At::End;
                         }
                     }
@@ -251,7 +251,7 @@ impl Walk {
                 self.seen |= bit;
                 self.around.extend_from_slice(key);
             }
-            // One that is too long to be a name is not looked at.
+            // A name that is too long for any field is not checked for UTF-8.
             (None, Some(name))
                 if name.len() > IGNORED_BYTES_MAX || std::str::from_utf8(name).is_ok() =>
             {
@@ -299,7 +299,7 @@ impl Walk {
         place.map(|place| 1 << place)
     }
 
-    /// What is around the lists: a frame of the same command, with empty lists.
+    /// The part around the lists: a frame of the same command, with empty lists.
     pub fn around(&mut self) -> &[u8] {
         self.around[0] = 0xdf;
         self.around[1..MAP_HEAD_BYTES].copy_from_slice(&(self.kept as u32).to_be_bytes());
@@ -349,7 +349,7 @@ impl Walk {
             let middle = usize::midpoint(low, high);
             if bytes(middle) >= PIECE_BYTES { high = middle } else { low = middle + 1 }
         }
-        // One that is large is a piece of its own.
+        // A large item is a piece of its own: end the piece before it.
         let is_alone = low <= from + 1;
         if is_alone || self.large_item(low - 1).is_none() { low } else { low - 1 }
     }
@@ -389,7 +389,7 @@ impl Walk {
         is_head: bool,
         out: &mut Vec<u8>,
     ) {
-        // One whose length is compared with that of the ids is there, however few it has.
+        // Write a list whose length is compared with that of the ids even if no item is left.
         let there = |list: &&List| {
             let compared = matches!(list.field.kind, Kind::JobIds | Kind::Integers { .. });
             compared || list.ends.len() > from
@@ -435,7 +435,7 @@ impl ReqIdSearch {
         self.look(frame, steps).unwrap_or(true)
     }
 
-    /// What was found, in the same frame.
+    /// The `reqId` that was found, in the same frame.
     pub fn req_id<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
         frame.get(self.found.clone()).filter(|value| !value.is_empty())
     }

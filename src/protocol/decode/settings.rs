@@ -25,7 +25,7 @@ use crate::protocol::msgpack::Reader;
 /// Null on the wire.
 const NIL: u8 = 0xc0;
 
-/// What these fields hold.
+/// Values of the fields that this file reads.
 #[derive(Default)]
 pub(crate) struct Rare<'a> {
     pub(crate) dlq: Option<DlqPatch>,

@@ -11,9 +11,9 @@ use corq_shards::dead_letter::reason::Cause;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::job_change::Level;
 
-/// What is made of the next field, wherever its value is.
+/// Types that can be taken from the next field, wherever its value is kept.
 pub(crate) trait Take<'a> {
-    /// Takes it.
+    /// Takes the next field.
     fn take(fields: &mut Fields<'a>, aside: &mut Aside<'a>) -> Self;
 }
 

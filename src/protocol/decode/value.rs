@@ -1,5 +1,5 @@
-//! One value of a field, read and checked against what its field asks for. Which field of which map it is, and what
-//! it means, is not known here.
+//! A value of a field, read and checked against the field's specification. Which field of which map it is, and what the
+//! value means, is not known here.
 
 use crate::api::commands::{FieldSpec, Kind, Preset};
 use crate::api::error::Error;
@@ -33,9 +33,9 @@ pub(crate) enum Value<'a> {
     Aside,
 }
 
-/// What is made of the value of one field.
+/// Types that the value of a field becomes.
 pub(crate) trait FromValue<'a> {
-    /// Of a value that was checked, or of what an absent one counts as.
+    /// Converts a value that was checked, or the preset of an absent one.
     fn from_value(value: Value<'a>, preset: Preset) -> Self;
 }
 
@@ -263,7 +263,8 @@ pub(crate) fn read_value<'a>(
     Ok(())
 }
 
-/// What a number counts as in version 3 that version 2 refuses. The reader has stepped over it.
+/// Value that version 3 takes a number for which version 2 refuses: a number below the bound counts as absent. `before`
+/// stands in front of the number.
 #[cold]
 fn lenient_integer<'a>(
     spec: &FieldSpec,
@@ -315,7 +316,7 @@ pub(crate) fn item<'a>(
     }
 }
 
-/// One of a list of payloads.
+/// Reads an item of a list of payloads.
 #[inline]
 fn result<'a>(
     spec: &FieldSpec,

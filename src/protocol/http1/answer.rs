@@ -12,7 +12,7 @@ pub const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Tells a client that it may send its body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// One answer.
+/// An answer to an HTTP request.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     pub status: u16,
@@ -38,7 +38,8 @@ pub struct Manner {
 /// In the place of an origin: an answer that is a page of this server, or a file of it.
 pub const PAGE: u8 = u8::MAX;
 
-/// What a page may do: run the scripts of this server, and talk to it. No text becomes a script or a part of the page.
+/// Headers of a page: it may run the scripts of this server, and talk to it. No text becomes a script or a part of the
+/// page.
 const PAGE_LINES: &str = "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
     Referrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n\
     Cross-Origin-Resource-Policy: same-origin\r\n\
@@ -60,7 +61,7 @@ impl Standing {
         Self::made(origins, false)
     }
 
-    /// The same, where pages of listed origins may send cookies along.
+    /// As [`Self::new`], but pages of listed origins may send cookies along.
     pub fn with_cookies(origins: &[String]) -> Self {
         Self::made(origins, true)
     }
@@ -115,7 +116,7 @@ pub fn write(
         put(out, &["\r\n"]);
     }
     let connection = match (status, manner.stay) {
-        // It has the header `Upgrade`, which must be named here.
+        // Status 426 comes with the header `Upgrade`, which must be named in `Connection`.
         (426, _) => "close, Upgrade",
         (_, true) => "keep-alive",
         (_, false) => "close",

@@ -18,14 +18,14 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// One that holds the fields of a command with a payload.
+    /// Limit of the fields of a command with a payload.
     pub const COMMAND: Self = Self { bytes: BODY_BYTES_MAX, error: ErrorKind::CommandBodyTooLarge };
 
-    /// One that holds the fields of a command without a payload.
+    /// Limit of the fields of a command without a payload.
     pub const SHORT: Self =
         Self { bytes: SHORT_BODY_BYTES_MAX, error: ErrorKind::ShortBodyTooLarge };
 
-    /// One that says nothing: what clients send along with any request.
+    /// Limit of a body that is ignored, as clients send one along with any request.
     pub const UNREAD: Self =
         Self { bytes: UNREAD_BODY_BYTES_MAX, error: ErrorKind::UnreadBodyTooLarge };
 
@@ -55,20 +55,20 @@ pub struct Body {
     part: Part,
 }
 
-/// What comes next.
+/// Part of the body that comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
-    /// So many bytes, and that is all.
+    /// The rest of the body, in bytes.
     Rest(usize),
     /// The line with the size of a chunk.
     Size,
-    /// So many bytes of a chunk.
+    /// The rest of a chunk, in bytes.
     Chunk(usize),
     /// The end of the line behind a chunk.
     ChunkEnd,
     /// Trailers, so many by now, up to an empty line.
     Trailers(u32),
-    /// Nothing: the body is complete.
+    /// The body is complete.
     Over,
 }
 
@@ -94,7 +94,7 @@ impl Body {
         self.bytes.capacity()
     }
 
-    /// What has come.
+    /// The bytes of the body so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use super::{HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::api::error::ErrorKind;
 
-/// What is to be done.
+/// The method of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
     Get,
@@ -24,9 +24,9 @@ pub enum Method {
 /// How long the body is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// So many bytes; none, if the head does not say.
+    /// The length in bytes; 0 if the head does not say.
     Bytes(u64),
-    /// It comes in chunks.
+    /// The body comes in chunks.
     Chunked,
 }
 
@@ -35,9 +35,8 @@ pub enum Length {
 pub struct Head<'a> {
     /// All of it, to the empty line that ends it.
     pub raw: &'a [u8],
-    /// What is to be done.
     pub method: Method,
-    /// With what.
+    /// The target of the request: path and query.
     pub target: &'a str,
     /// The minor version: 0 or 1.
     pub minor: u8,
@@ -60,7 +59,7 @@ pub struct Head<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// On whose behalf it comes, as proxies tell.
     pub forwarded_for: Option<&'a [u8]>,
-    /// The same, as other proxies tell.
+    /// The client's address, as other proxies give it: `X-Real-IP`.
     pub real_ip: Option<&'a [u8]>,
 }
 
@@ -72,7 +71,7 @@ pub fn empty_lines(bytes: &[u8]) -> usize {
 /// Reads the head at the front of `bytes`; `None` if it is not whole yet. `seen` says how much has
 /// been looked through in vain before, and is to be kept for the next try.
 pub fn read<'a>(bytes: &'a [u8], seen: &mut usize) -> Result<Option<Head<'a>>, ErrorKind> {
-    // What begins like no method never becomes a request, however long one waits.
+    // Refuse at once what begins like no method: it never becomes a request, however long one waits.
     let strange = |first: &u8| !first.is_ascii_alphabetic() && *first != b'\r';
     if bytes.first().is_some_and(strange) {
         return Err(ErrorKind::BadRequest);
@@ -123,7 +122,7 @@ fn find_end(bytes: &[u8], seen: &mut usize) -> Result<Option<usize>, ErrorKind> 
     Ok(None)
 }
 
-/// What of the headers counts here.
+/// Headers that count here.
 #[derive(Default)]
 struct Headers<'a> {
     length: Option<u64>,

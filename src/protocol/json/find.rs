@@ -10,7 +10,7 @@ pub fn text_of<'t>(beginning: &'t [u8], name: &str) -> Option<&'t [u8]> {
     beginning.get(value + 1..string_end(beginning, value)? - 1)
 }
 
-/// The same of a value of any kind, as it stands.
+/// As [`text_of`], for a value of any kind, as it stands.
 pub fn value_of<'t>(beginning: &'t [u8], name: &str) -> Option<&'t [u8]> {
     let value = found(beginning, name, |_| true)?;
     beginning.get(value..value_end(beginning, value)?)

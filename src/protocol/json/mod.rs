@@ -46,14 +46,13 @@ pub const JSON_DEPTH_MAX: u32 = DEPTH_MAX + ENVELOPE_DEPTH;
 pub struct JsonError {
     /// The byte of the text where that shows.
     pub at: usize,
-    /// What is wrong.
     pub fault: Fault,
 }
 
-/// What is wrong with a text.
+/// Fault of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It ends in the middle of a value.
+    /// The text ends in the middle of a value.
     Truncated,
     /// A byte that cannot stand there.
     Unexpected,
@@ -65,11 +64,11 @@ pub enum Fault {
     Escape,
     /// A control character in a string.
     Control,
-    /// It nests deeper than [`JSON_DEPTH_MAX`].
+    /// The text nests deeper than [`JSON_DEPTH_MAX`].
     Depth,
-    /// It is not UTF-8.
+    /// The text is not UTF-8.
     NotUtf8,
-    /// It would take more than it may.
+    /// The value would be longer than it may be.
     TooLong,
 }
 

@@ -63,7 +63,7 @@ pub struct Parse {
     fields: Option<Fields>,
 }
 
-/// What comes next.
+/// Part of the text that comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// The look whether the text is UTF-8.
@@ -75,7 +75,7 @@ enum State {
     FirstKey,
     Key,
     Colon,
-    /// What follows a value: a comma or an end.
+    /// The end of a value: a comma or a bracket.
     Behind,
     /// More of a string whose head is here in the output.
     Long {
@@ -150,7 +150,7 @@ impl Parse {
             let goes_on = self.check(text, bytes.saturating_mul(CHECKED_PER_READ));
             match goes_on {
                 Err(at) => Err(JsonError { at, fault: Fault::NotUtf8 }),
-                // One that is read at once goes on at once.
+                // Read a short text in the same call as its check.
                 Ok(true) if bytes >= text.len() => self.read(text, out, usize::MAX),
                 Ok(_) => Ok(false),
             }
@@ -279,7 +279,7 @@ impl Reading<'_, '_> {
         next
     }
 
-    /// What it means that another byte was hoped for here.
+    /// Fault of a text where another byte was expected.
     #[cold]
     fn unexpected(&self) -> Fault {
         if self.parse.at < self.text.len() { Fault::Unexpected } else { Fault::Truncated }
@@ -312,7 +312,7 @@ impl Reading<'_, '_> {
         Ok(())
     }
 
-    /// What follows a value. True if that is the end of the text.
+    /// Reads what stands behind a value. True at the end of the text.
     #[inline]
     fn behind(&mut self, next: Option<u8>) -> Result<bool, Fault> {
         let Some(open) = self.parse.open.last_mut() else {

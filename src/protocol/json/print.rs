@@ -29,9 +29,9 @@ pub const TEXT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX as usize * EXPANSION_MAX + (
 /// Why a value is not shown as JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unshown {
-    /// It is none.
+    /// The bytes are no value.
     Malformed(Malformed),
-    /// Its text would be longer than it may be.
+    /// The text would be longer than it may be.
     TooLong,
 }
 
@@ -144,11 +144,11 @@ pub struct Print {
     end: usize,
 }
 
-/// What comes next.
+/// Part of the value that comes next.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Value(Origin),
-    /// What follows a value, or the beginning of a list or map.
+    /// The end of a value, or the beginning of a list or map.
     Behind,
     /// More of a long text that ends there.
     Text {
@@ -161,7 +161,7 @@ enum State {
         end: usize,
         is_key: bool,
     },
-    /// So many values more of a key that is a list or map, which begins there.
+    /// A key that is a list or map, which begins at `from`: `left` of its values are still to be measured.
     Measure {
         from: usize,
         left: usize,
@@ -184,7 +184,8 @@ impl Print {
         Self::new(Origin::Reply, out_bytes, bytes_max)
     }
 
-    /// The same of what a client gave. See [`from_msgpack`].
+    /// Shows a value of a client in at most `bytes_max` of text, behind so many bytes that the output has. See
+    /// [`from_msgpack`].
     pub fn value(out_bytes: usize, bytes_max: usize) -> Self {
         Self::new(Origin::Client, out_bytes, bytes_max)
     }
@@ -284,7 +285,7 @@ impl<'v> Printing<'v, '_> {
         Ok(())
     }
 
-    /// What follows a value. True if that is the end.
+    /// Goes on behind a value. True at the end of the whole.
     #[inline]
     fn behind(&mut self) -> Result<bool, Unshown> {
         let Some(open) = self.print.open.last_mut() else {
@@ -344,7 +345,7 @@ impl<'v> Printing<'v, '_> {
         self.print.state = State::Behind;
         if is_key {
             self.out.push(b':');
-            // So long a key names no field of the server's own.
+            // A key as long as this names no field of the server's own.
             let origin = self.print.open.last().map_or(Origin::Client, |open| open.origin);
             self.print.state = State::Value(origin.of(""));
         }
@@ -375,7 +376,7 @@ impl<'v> Printing<'v, '_> {
             return Err(Malformed::Truncated.into());
         }
         if has_type && self.value[at - 1] == 0 {
-            // What counts as absent is short, however long it is.
+            // An absent value is shown as null, however many bytes it has.
             return Ok(false);
         }
         if is_text {

@@ -55,9 +55,9 @@ impl fmt::Display for Malformed {
 /// bound excludes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Number {
-    /// A whole one.
+    /// A whole number.
     Whole(i64),
-    /// One that came as a float.
+    /// A number that came as a float.
     Float(f64),
 }
 
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// The bytes that have not been read.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         Ok(Some(count))
     }
 
-    /// The same of a map of which some entries may not have come.
+    /// As [`Self::map`], for a map of which some entries may not have come.
     #[inline]
     pub fn map_begun(&mut self) -> Result<Option<usize>, Malformed> {
         let (marker, behind) = self.marker()?;
@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 Ok(Some(value))
             }
-            // It seems to end too early because it was cut.
+            // The value seems to end too early only because `within` was cut.
             Err(Malformed::Truncated | Malformed::Count) if within.len() < self.rest.len() => {
                 Ok(None)
             }

@@ -117,7 +117,7 @@ mod tests {
     use crate::protocol::json;
     use crate::protocol::msgpack::Reader;
 
-    /// What the check says of the value at the front, by slices of so many steps.
+    /// Length of the value at the front, or its fault, as a check in slices of `slice` steps finds it.
     fn scanned(bytes: &[u8], slice: usize) -> Result<usize, Malformed> {
         let mut scan = Scan::at(0);
         while !scan.go_on(bytes, &mut slice.clone())? {}

@@ -1,4 +1,4 @@
-//! One step through `MessagePack`: the next scalar, or how many values the next container holds.
+//! A step through `MessagePack`: the next scalar, or how many values the next container holds.
 //!
 //! For code that shows values of clients: every type is distinguished, and nothing is lost of
 //! a number. Readers of commands know what they look for and ask [`Reader`] for that.
@@ -7,7 +7,7 @@ use rmp::Marker;
 
 use super::{Malformed, Reader};
 
-/// What stands at one place.
+/// A scalar, or the head of a container.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step<'a> {
     /// The value nil.

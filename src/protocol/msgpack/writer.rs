@@ -228,7 +228,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// The same of a text that was checked before, of which only the bytes are known.
+    /// As [`Self::str_or_nil`], for a text that was checked before, of which only the bytes are known.
     pub fn checked_str_or_nil(&mut self, text: Option<&[u8]>) {
         let Some(text) = text else { return self.nil() };
         self.str_head(text.len());

@@ -108,7 +108,7 @@ impl ShardServer {
         if !self.audit.is_on() || !self.access.is_on() {
             return;
         }
-        // What the connection may do already is not what is shown now.
+        // Take the rights from the token shown now, not from what the connection may do already.
         let (role, token) = access.map_or((None, None), |access| {
             (Some(access.grant.role), self.access.name_of(access.shown, self.now_ms))
         });
@@ -151,7 +151,7 @@ impl ShardServer {
     }
 }
 
-/// What an answer tells.
+/// Facts that the answer to a command tells.
 struct Told<'a> {
     outcome: &'static str,
     count: Option<u64>,

@@ -1,5 +1,5 @@
-//! What of the work of a shard has entries in the audit log: commands once they are answered, logins, and clients that are not let
-//! in. Writing is done elsewhere: [`crate::audit`].
+//! Entries in the audit log for the work of a shard: commands once they are answered, logins, and clients that are not
+//! let in. Writing is done elsewhere: [`crate::audit`].
 //!
 //! | file | responsibility |
 //! |---|---|

@@ -1,6 +1,6 @@
-//! What a client may do again and again without being let in: a wrong token, a command that is not for its role. The first within
-//! a minute has an entry; the others are counted, and told by one entry at the end of the minute. Clients that come from
-//! many addresses have no more entries than one: what is new is counted, too, once there was so much of it.
+//! Refusals that a client can cause again and again: a wrong token, a command that is not for its role. The first of a
+//! kind within a minute has an entry; the others are counted, and summed up in one entry at the end of the minute.
+//! After [`DIFFERENT_MAX`] different ones, as from many addresses, new ones are only counted, too.
 //!
 //! A ground type: of the server it imports nothing.
 
@@ -9,7 +9,7 @@ use crate::audit::names::TokenName;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// How long it is counted.
+/// Time for which refusals are counted.
 const SPAN_MS: u64 = 60 * 1000;
 
 /// Entries that differ, within that time, on one shard.
@@ -18,7 +18,7 @@ pub const DIFFERENT_MAX: usize = 60;
 /// The entry of what had none of its own: it counts these.
 const OTHERS: &str = "EntriesLeftOut";
 
-/// What counts as the same.
+/// Attributes of entries that count as the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key {
     face: Face,
@@ -39,15 +39,15 @@ impl Key {
     }
 }
 
-/// What came within a minute.
+/// Refusals of the current minute.
 #[derive(Debug, Default)]
 pub struct Repeats {
     /// When the minute ends, if one has begun.
     ends_ms: Option<u64>,
     known: BTreeMap<Key, Entry>,
-    /// What came when there was too much that differs.
+    /// Entries that came when there were too many different ones.
     others: u64,
-    /// Those without an entry of their own, since the start.
+    /// Entries that were counted instead of written, since the start.
     pub left_out: u64,
 }
 
@@ -75,7 +75,7 @@ impl Repeats {
         self.ends_ms.unwrap_or(u64::MAX)
     }
 
-    /// What was counted, once the minute is over, or at once for the end.
+    /// Takes the sums once the minute is over, or at once at the end.
     pub fn take(&mut self, now_ms: u64) -> Vec<Entry> {
         if self.ends_ms.is_none_or(|ends_ms| now_ms < ends_ms) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What a shard keeps for the audit log.
+//! State of a shard for the audit log.
 //!
 //! A ground type: of the server it imports the envelope and the ground types beside it only.
 
@@ -13,14 +13,14 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Reads of the log that may be under way at a time.
 pub const READERS_MAX: usize = 16;
 
-/// One who waits for entries.
+/// A client that waits for entries of the log.
 pub struct Reader {
     pub origin: Origin,
     pub req_id: Option<Box<[u8]>>,
     pub answer: Answer,
 }
 
-/// What a shard keeps.
+/// State of a shard for the audit log.
 pub struct AuditState {
     /// The way to the log; none if there is none.
     pub log: Option<AuditLog>,
@@ -104,7 +104,7 @@ impl Drop for AuditState {
             self.note(entry.ended(UNKNOWN));
         }
         for entry in self.repeats.take(u64::MAX) {
-            // Its time is none that has been.
+            // Replace `u64::MAX`, which only ended the minute.
             let at_ms = crate::audit::writer::now_ms();
             self.note(Entry { at_ms, ..entry });
         }

@@ -16,7 +16,7 @@ const WAIT_MS: u64 = 60 * 60 * 1000;
 /// How often it is looked which have waited so long.
 const LOOK_MS: u64 = 60 * 1000;
 
-/// One entry.
+/// An entry whose command is under way.
 #[derive(Debug)]
 struct Waiting {
     conn: ConnId,
@@ -24,7 +24,7 @@ struct Waiting {
     entry: Box<Entry>,
 }
 
-/// Those of a shard.
+/// Entries of a shard whose commands are under way.
 #[derive(Debug, Default)]
 pub struct Tickets {
     places: Vec<Option<Waiting>>,
@@ -65,7 +65,7 @@ impl Tickets {
         Some(*waiting.entry)
     }
 
-    /// Those that have waited too long.
+    /// Takes the entries that have waited too long.
     pub fn take_late(&mut self, now_ms: u64) -> Vec<Entry> {
         if self.len() == 0 || now_ms < self.look_ms {
             return Vec::new();

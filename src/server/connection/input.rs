@@ -243,7 +243,7 @@ impl ShardServer {
     /// Input that waits for nothing but bytes is the beginning of a request whose end will not come.
     fn finish_if_answered(&mut self, conns: &mut Connections, conn: ConnId) {
         self.leave_if_due(conns, conn);
-        // What it has given up with that is answered before it is said goodbye to.
+        // Answer commands that were given up when the client stopped sending, before the connection ends.
         if self.sessions.get(conn).is_some_and(|session| session.half_closed) {
             self.answer_dropped(conns, conn);
         }
@@ -284,7 +284,7 @@ impl ShardServer {
         }
     }
 
-    /// What a connection holds goes back, here and elsewhere; behind a long command that still needs it.
+    /// Gives back what a connection holds, here and elsewhere; behind a long command that still needs it.
     pub(crate) fn give_back(&mut self, conns: &mut Connections, conn: ConnId, leave: Leave) {
         // Locks outlive the stop, so that their workers can come back for their jobs.
         if self.stopping || self.long_commands.defers_leave(conn, leave) {

@@ -7,17 +7,17 @@ use crate::protocol::websocket::{self, Closing};
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 
-/// What of a message is looked at first: nearly all name their command there.
+/// Bytes of a message that are looked at first: nearly all messages name their command there.
 const FRONT_BYTES: usize = 512;
 
-/// What is known of a message of which more is to come.
+/// Judgement of a message of which more is to come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judged {
-    /// Its command, if it is long at all.
+    /// The message is not long, or its command is not known yet.
     NotYet,
-    /// It may be as long as it is.
+    /// The command may be as long as the message is.
     MayBe,
-    /// It may not, and its connection is closed.
+    /// The command may not be as long, and the connection is closed.
     Refused,
 }
 

@@ -42,7 +42,7 @@ impl ShardAffinity {
         self.commands = self.commands.saturating_add(1);
     }
 
-    /// It goes to another shard.
+    /// Counts a command that goes to another shard.
     #[inline]
     pub fn note_forwarded(&mut self, dest: usize) {
         if usize::from(self.dest) != dest {
@@ -218,7 +218,7 @@ impl ShardServer {
         session.paused = false;
         self.sessions.take_in(session);
         self.set_alarm_again(conn);
-        // Its token may have changed while it was on its way.
+        // The right of the token may have changed while the connection was on its way.
         self.look_again(conns, conn);
         self.go_on(conns, conn);
     }

@@ -1,4 +1,4 @@
-//! One connection: bytes in, frames, replies out.
+//! Connections: bytes in, frames, replies out.
 //!
 //! | file | responsibility |
 //! |---|---|

@@ -1,15 +1,15 @@
-//! What a connection speaks.
+//! Protocols of connections.
 //!
 //! A ground type: it imports nothing of the server.
 
-/// What a connection speaks.
+/// Protocol of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// MessagePack frames.
     Frames,
     /// Requests of HTTP/1.1.
     Http,
-    /// Nothing: it listens to events, as an HTTP response without an end.
+    /// None: the client listens to events, as an HTTP response without an end.
     Events,
     /// WebSocket messages.
     WebSocket,

@@ -29,7 +29,7 @@ pub struct TagsPlace {
 }
 
 impl Placeholder {
-    /// The same where what was written begins `start` bytes later.
+    /// Moves the placeholder to the front by `start` bytes, which were cut off.
     pub fn cut_off(&mut self, start: usize) {
         self.at -= start;
         if let Some(TagsPlace { count_at, at }) = &mut self.tags {

@@ -1,4 +1,4 @@
-//! What the server remembers of one connection, and the table of them.
+//! State of a connection, and the table of all connections of a shard.
 
 use super::migration::ShardAffinity;
 use super::protocol::Protocol;
@@ -31,7 +31,8 @@ pub const UNAUTHENTICATED_FRAME_BYTES_MAX: usize = 64 * 1024;
 /// bytes may ask for many megabytes.
 pub const CHOKING_BYTES: usize = 8 << 20;
 
-/// The same of a connection that has not shown its token, or has lost its right: replies that say so are all it gets.
+/// As [`CHOKING_BYTES`], for a connection that has not shown its token, or has lost its right: replies that say so are
+/// all it gets.
 pub const UNAUTHENTICATED_CHOKING_BYTES: usize = 64 << 10;
 
 /// Unsent replies of one connection on top of which there comes no other: it is closed instead. Only
@@ -69,7 +70,7 @@ impl Backlog {
         self.bytes.capacity()
     }
 
-    /// What is left.
+    /// The bytes that have not been handled.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.handled..]
     }
@@ -83,7 +84,7 @@ impl Backlog {
     pub fn take_front(&mut self, bytes: usize) -> (Vec<u8>, usize) {
         let rest = self.bytes.split_off(self.handled + bytes);
         let mut front = std::mem::replace(&mut self.bytes, rest);
-        // What it was given to grow into is not kept.
+        // Give back spare memory, into which the bytes were to grow.
         front.shrink_to_fit();
         self.searched = 0;
         (front, std::mem::take(&mut self.handled))
@@ -117,8 +118,8 @@ impl Backlog {
         passing
     }
 
-    /// So many have been handled. With the last of them the memory goes; those that are left move to the front
-    /// once they are no more than the others, so that no more bytes are moved than are handled.
+    /// Takes so many handled bytes off the front. With the last of them the memory goes; bytes that are left move to
+    /// the front once they are no more than the others, so that no more bytes are moved than are handled.
     pub fn consume(&mut self, bytes: usize) {
         self.handled += bytes;
         if self.handled == self.bytes.len() {
@@ -131,34 +132,33 @@ impl Backlog {
     }
 }
 
-/// One connection.
+/// State of a connection.
 #[derive(Debug)]
 pub struct Session {
-    /// Its id with the reactor.
+    /// The id with the reactor.
     pub conn: ConnId,
-    /// Its name with the engine, wherever it goes.
+    /// The name with the engine, wherever the connection goes.
     pub client: ClientId,
-    /// What it speaks.
     pub protocol: Protocol,
-    /// Which version of the protocol.
+    /// The version of the protocol.
     pub spoken: Spoken,
     /// Whether it came through a unix socket.
     pub through_path: bool,
     /// Received and not yet handled.
     pub pending: Backlog,
-    /// What it holds of a frame or message that is not there yet, as it is counted.
+    /// Memory of an incomplete frame or message, as it was last counted.
     pub received_bytes: ReceivedBytes,
-    /// What is still to come of a frame that was refused.
+    /// Bytes that are still to come of a frame that was refused.
     pub refused_bytes: usize,
-    /// What is known of the long frame at the front of [`Session::pending`].
+    /// Judgement of the long frame at the front of [`Session::pending`].
     pub front_verdict: Verdict,
-    /// Its next command, whose large payload has been checked: it goes before [`Session::pending`].
+    /// The next command, whose large payload has been checked: it goes before [`Session::pending`].
     pub checked: Option<Arc<LargeFrame>>,
-    /// Its request that is being read in slices.
+    /// The request that is being read in slices.
     pub transcoding: Transcoding,
     /// Whether it may give commands.
     pub trusted: bool,
-    /// What it may do, by what it has shown.
+    /// Rights by the credentials that were shown.
     pub access: Access,
     /// Commands that are not answered yet.
     pub in_flight: u32,
@@ -170,7 +170,7 @@ pub struct Session {
     pub seen_elsewhere: bool,
     /// Whether [`Session::pending`] waits for its turn rather than for bytes.
     pub blocked: bool,
-    /// What it has had of this turn.
+    /// The connection's use of this turn.
     pub quota: TurnQuota,
     /// Whether it is blocked because it has not read its answers.
     pub choked: bool,
@@ -184,17 +184,17 @@ pub struct Session {
     pub has_worker: bool,
     /// When the shards of those workers had the last report that it lives.
     pub seen_reported_ms: u64,
-    /// Its key among the streams of events, if it is one.
+    /// The key among the streams of events, if the connection is one.
     pub stream: Option<u32>,
-    /// Its place among the viewers, if it is one.
+    /// The place among the viewers, if the connection is one.
     pub watch: Option<u32>,
-    /// Its place there as one that subscribes to snapshots.
+    /// The place among the viewers as a subscriber to snapshots.
     pub snapshots: Option<u32>,
     /// Where its commands go.
     pub affinity: ShardAffinity,
     /// When something of it was last received.
     pub last_seen_ms: u64,
-    /// What is under way, if it speaks HTTP.
+    /// The request under way, if the connection speaks HTTP.
     pub http: HttpConnection,
     /// The frames it has sent lately, where that is limited.
     pub window: Window,
@@ -328,7 +328,7 @@ impl Sessions {
         Some(closed)
     }
 
-    /// What a connection speaks that is still there.
+    /// The protocol of a connection that is still there.
     #[inline]
     pub fn protocol(&self, conn: ConnId) -> Option<Protocol> {
         let session = self.places.get(conn.index as usize)?.as_ref();
@@ -370,7 +370,7 @@ impl Sessions {
         &self.places[some.start.min(self.places.len())..some.end.min(self.places.len())]
     }
 
-    /// The same, to look at.
+    /// The connections that are there, to look at.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.places.iter().flatten()
     }

@@ -42,12 +42,12 @@ const WAITING_BYTES_MAX: usize = OUTPUT_BYTES_MAX / 2;
 /// Who wait for one text and learn of it in a turn.
 const SENT_PER_TURN: usize = 500;
 
-/// What a session knows of its request that is being read.
+/// A session's note of its request that is being read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Transcoding {
-    /// Tells it from others; 0 is none.
+    /// Number that tells the request from others; 0 is none.
     serial: u64,
-    /// Memory that it takes.
+    /// Memory of the request.
     pub(crate) bytes: usize,
 }
 
@@ -93,7 +93,7 @@ struct Writing {
 }
 
 impl Writing {
-    /// What its text may take.
+    /// Upper bound of the text's bytes.
     fn expected_bytes(&self) -> usize {
         self.reply.bytes().len() * EXPANSION_MAX
     }
@@ -124,21 +124,21 @@ pub struct Transcodings {
     readings: VecDeque<Reading>,
     /// Replies that take turns.
     writings: VecDeque<Writing>,
-    /// What their texts may take.
+    /// Upper bound of the bytes of the texts in `writings`.
     begun_bytes: usize,
-    /// Those behind them.
+    /// Replies that wait until there is room in `writings`.
     line: VecDeque<Writing>,
-    /// Bytes of those that wait.
+    /// Bytes of the replies in `line`.
     line_bytes: usize,
     /// Requests so far.
     serial: u64,
     /// Of replies and their texts that are being written.
     writing_bytes: usize,
-    /// What all those texts may take.
+    /// Upper bound of the bytes of all texts, in `writings` and `line`.
     expected_bytes: usize,
     /// Large answers that other shards have sent while so much was being written that they shall send no more for now.
     withheld: Vec<(u16, usize)>,
-    /// Those who wait for texts that are made.
+    /// Clients that wait for texts that are made.
     text_waiters: VecDeque<Vec<ConnId>>,
     /// Slices so far.
     slices: u64,
@@ -197,7 +197,7 @@ impl Transcodings {
         }
     }
 
-    /// One that took turns is over.
+    /// Takes a finished reply out of the sums, and begins the next.
     fn end(&mut self, writing: &Writing) {
         self.writing_bytes -= writing.reply.bytes().len() + writing.text.len();
         self.expected_bytes -= writing.expected_bytes();
@@ -250,7 +250,8 @@ impl ShardServer {
         let Some(session) = self.sessions.get(conn) else { return };
         session.transcoding = Transcoding { serial, bytes: text.capacity() };
         let mut frame = frame;
-        // It is nearly always shorter. Memory that is not written to costs nothing, and moving it would.
+        // The frame is nearly always shorter than the text. Memory that is not written to costs nothing, and moving it
+        // would.
         frame.reserve(text.len());
         let origin = self.origin(conn);
         self.deferred(origin);
@@ -282,7 +283,7 @@ impl ShardServer {
         self.transcodings.begin(tally, tally.share(frame), print, Due::Message(origin));
     }
 
-    /// The same as the answer to a request over HTTP.
+    /// Begins to write the frame of a reply as the answer to a request over HTTP.
     pub(crate) fn answer_in_slices(
         &mut self,
         conns: &Connections,
@@ -344,7 +345,7 @@ impl ShardServer {
     fn read_on_in_turn(&mut self, conns: &mut Connections) {
         while let Some(mut reading) = self.transcodings.readings.pop_front() {
             let conn = reading.conn;
-            // One that is gone or given up costs nothing.
+            // Skip a request whose connection is gone, or that was given up.
             let Some(session) = self.sessions.get(conn) else { continue };
             if session.transcoding.serial != reading.serial {
                 continue;
@@ -450,7 +451,7 @@ impl ShardServer {
         // From here on it counts as what it becomes.
         writing.counted.set(0);
         let mut text = std::mem::take(&mut writing.text);
-        // What was not needed of its room goes back without a copy.
+        // Give back spare memory: no copy is made for it.
         text.shrink_to_fit();
         match writing.due {
             Due::SharedReply(value, waiting) => {

@@ -56,7 +56,7 @@ impl ShardServer {
             let Some(subscriber) = self.subscribers.subscriber(key) else { return bytes.len() };
             let open = subscriber.incoming.as_ref().map(|incoming| incoming.bytes.len());
             if let Some(begun) = subscriber.incoming.as_ref().and_then(|incoming| incoming.begun) {
-                // Its last bytes wait as a whole frame would.
+                // The last bytes of a frame wait as a whole frame would.
                 if begun.left <= bytes.len() - used && self.is_blocked(conns, conn, false) {
                     return used;
                 }
@@ -101,9 +101,9 @@ impl ShardServer {
         let busy = self.must_stall();
         let Some(session) = self.sessions.get(conn) else { return false };
         let choked = session.note_unread(conns.untaken(conn), is_tight(conns));
-        // What a message asks for is known only once it is taken, so all wait for a list.
+        // Hold any message back while a list is under way: the command is known only once the message is taken.
         let waits = session.in_flight >= IN_FLIGHT_MAX || session.lists > 0 || busy;
-        // What comes behind a message that is still being read keeps its place.
+        // Messages behind one that is still being read keep their place.
         let waits = waits || session.transcoding.goes_on();
         session.blocked = choked || waits && !is_control;
         session.blocked
@@ -346,7 +346,7 @@ impl ShardServer {
         match written {
             Ok(()) => {}
             Err(Unshown::TooLong) => write_too_large(reply, &mut text),
-            // It was written here, and values in it were checked when they came.
+            // The reply was written here, and the values in it were checked when they came.
             Err(Unshown::Malformed(_)) => {
                 debug_assert!(false, "a reply is a value");
                 return;
@@ -359,7 +359,7 @@ impl ShardServer {
             text.shrink_to(KEPT_BYTES_MAX);
             self.scratch.reply = text;
         } else {
-            // It goes from where it is: another copy would take as much again.
+            // Send the text from where it is: another copy would take as much memory again.
             let text = conns.tally().share(text);
             conns.append_shared(conn, &text);
         }

@@ -1,5 +1,5 @@
-//! What a client has chosen of the events: of which queues, types and jobs, and of how many. A choice is a value:
-//! clients that choose the same share it, with all that is made for it.
+//! A client's choice of events: of which queues, types and jobs, and of how many. A choice is a value: clients that
+//! choose the same share it, with all that is made for it.
 //!
 //! A choice is bounded when it is made ([`EVENT_NAMES_MAX`](crate::api::limits::EVENT_NAMES_MAX) of each, one star in a
 //! pattern), so that asking it costs a few comparisons, whatever its client has written.
@@ -42,7 +42,7 @@ impl Ord for Limits {
     }
 }
 
-/// What an event is for a choice.
+/// Verdict of a choice on an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Not asked for.
@@ -52,7 +52,7 @@ pub enum Verdict {
     Wanted,
 }
 
-/// What one client wants to hear.
+/// Choice of a client among events.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Choice {
     pub kinds: Kinds,
@@ -62,7 +62,7 @@ pub struct Choice {
     patterns: Vec<Box<str>>,
     /// Ids as JSON, in their order. All jobs, if there are none.
     jobs: Vec<Box<[u8]>>,
-    /// One of so many jobs is heard.
+    /// Events of one of this many jobs are heard.
     pub sample: u32,
     limits: Limits,
 }
@@ -107,7 +107,7 @@ impl Choice {
         self
     }
 
-    /// The same within what a client may hear.
+    /// The choice, restricted to what a client may hear.
     #[must_use]
     pub fn within(&self, grant: Grant) -> Self {
         if !grant.has(Permission::Read) {
@@ -121,7 +121,7 @@ impl Choice {
         self.limits == Limits(scope)
     }
 
-    /// Its names and patterns of queues, as a client gave them.
+    /// The names and patterns of queues, as a client gave them.
     pub fn queues(&self) -> impl Iterator<Item = &str> {
         self.names.iter().chain(&self.patterns).map(|queue| &**queue)
     }
@@ -142,7 +142,7 @@ impl Choice {
         texts.map(|length| length + ITEM_BYTES).sum()
     }
 
-    /// What it concerns: an event that it wants is of one of these.
+    /// The targets of the choice: an event that it wants is of one of these.
     pub fn targets(&self) -> Vec<Target> {
         if self.kinds == Kinds::NONE {
             return Vec::new();
@@ -184,7 +184,7 @@ impl Choice {
     }
 }
 
-/// What an item takes beside its text.
+/// Memory of an item beside its text, about.
 const ITEM_BYTES: usize = 64;
 
 /// An id as it stands in the text of an event.

@@ -106,7 +106,7 @@ const FOREIGN: &[&str] = &[
     "config:dlq-changed",
 ];
 
-/// What a name or pattern asks for.
+/// Events that a name or pattern asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Meaning {
     pub kinds: Kinds,
@@ -150,7 +150,7 @@ pub fn kind_of_extra(extra: Extra) -> u8 {
     EVENT_TYPES.len() as u8 + place
 }
 
-/// What a name or pattern asks for; nothing if it is none.
+/// The events that a name or pattern asks for; `None` if it is neither.
 pub fn meaning(asked: &str) -> Option<Meaning> {
     if asked == "*" {
         return Some(Meaning { kinds: Kinds::ALL_NAMES, snapshots: true });

@@ -133,7 +133,7 @@ impl ShardServer {
             subscriber.behind = true;
             topic.behind += 1;
             if subscriber.replaying.is_some() && self.subscribers.kept_left == 0 {
-                // It has perhaps nothing to take yet.
+                // Feed again in a later turn: the output may be empty, and would not notify.
                 self.subscribers.feed_in_turn(key);
             } else {
                 conns.notify_when_drained(conn);
@@ -253,7 +253,7 @@ impl ShardServer {
         }
         match form.carrier {
             Carrier::Sse => {
-                // One that has something to send needs no other sign.
+                // Unsent output is sign enough.
                 if conns.unsent(conn) == 0
                     && let Some(out) = conns.output(conn)
                 {
@@ -264,7 +264,7 @@ impl ShardServer {
                     self.touch(conn);
                 }
             }
-            // Its own pings tell it that it is connected.
+            // A TCP client sees by its own pings that it is connected.
             Carrier::Frames => {}
             // The time is a beat's: a little less is meant as a ping's.
             Carrier::WebSocket if now_ms + ping_ms / 4 < subscriber.pinged_at_ms + ping_ms => {}
@@ -297,9 +297,9 @@ impl ShardServer {
         for (conn, carrier, behind) in keys {
             match carrier {
                 Carrier::Sse => self.finish_connection(conns, conn),
-                // It does not read: the end must not wait for it.
+                // End a connection that does not read at once: the end must not wait for it.
                 Carrier::WebSocket | Carrier::Frames if behind => self.ended(conns, conn),
-                // Its commands are answered, as those of any other.
+                // Leave a TCP connection to the usual end, which answers its commands.
                 Carrier::Frames => {}
                 Carrier::WebSocket => self.say_goodbye_if_answered(conns, conn),
             }

@@ -1,33 +1,33 @@
-//! What a client waits for when its stream begins: the shards that have to know of it, and what it is sent then.
+//! Opening of a stream: the shards that have to know of its client, and the message that the client gets then.
 
 use super::position::Position;
 use super::replaying::Owed;
 
-/// What a client is sent once all shards know of it.
+/// Message to a client once all shards know of it.
 #[derive(Debug)]
 pub(super) enum Hello {
     /// The head of a response whose body are its events.
     Response(Vec<u8>),
-    /// The answer to its handshake.
+    /// The answer to a WebSocket handshake.
     Switch(Vec<u8>),
-    /// The reply to its command.
+    /// The reply to a command.
     Reply {
         req_id: Option<Box<[u8]>>,
-        /// What it has asked for, if the reply says so.
+        /// Lists for the reply, if it has any.
         told: Option<Box<Told>>,
     },
-    /// What it hears has changed without its doing.
+    /// The events that the client may hear have changed without its doing.
     Changed,
 }
 
-/// What a reply says of what a client has asked for.
+/// Lists in the reply to `Subscribe`.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) subscribed: Vec<Box<str>>,
     pub(super) never: Vec<Box<str>>,
 }
 
-/// What a client that comes back brings and gets.
+/// State of a client that comes back: where it was, and the events that it is owed.
 #[derive(Debug)]
 pub(super) struct Return {
     /// Where it was, if that can be known.
@@ -50,7 +50,7 @@ impl Return {
     }
 }
 
-/// What an opening waits for.
+/// Condition that an opening waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Awaited {
     /// Shards that do not know of the client, or have not said what they have kept.

@@ -21,7 +21,7 @@ const LINGERING_MAX: usize = 10_000;
 /// Targets forgotten with one event.
 const FORGOTTEN_AT_ONCE: usize = 32;
 
-/// What is kept of a target.
+/// Kept events of a target.
 #[derive(Debug)]
 struct Keep {
     kinds: Kinds,
@@ -32,7 +32,7 @@ struct Keep {
     lingers_until_ms: Option<u64>,
 }
 
-/// What is known of a target.
+/// Shards that hear a target, and what is kept of it.
 #[derive(Debug, Default)]
 struct Hearing {
     /// Shards with clients, each once.
@@ -57,7 +57,7 @@ impl Hearers {
     }
 }
 
-/// What a client that comes back wants of a shard.
+/// Request for the events that a client has missed.
 #[derive(Clone, Debug)]
 pub struct Resume {
     /// The last event of the shard that it knows of.
@@ -68,7 +68,7 @@ pub struct Resume {
     pub wanted: Wanted,
 }
 
-/// What a client gets that comes back.
+/// Events that a client has missed.
 #[derive(Debug)]
 pub struct Replay {
     /// Whether nothing is missing between.
@@ -210,8 +210,8 @@ impl Interest {
         steps
     }
 
-    /// What a client gets that comes back. Its shard may have said before what it wants from now on: what is kept only since
-    /// then is not taken for remembered.
+    /// The kept events that a client has missed. Its shard may have announced its targets just before: a target that is
+    /// kept only since then does not count as remembered.
     pub fn replay(&self, resume: &Resume) -> Replay {
         let Resume { number, upto, targets, wanted } = resume;
         let is_remembered = |target: &Target| {
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(resume(&interest, "other", 2), (false, 1), "it was not listened to");
         interest.forget_due(10 + LINGERING_MS - 1);
         assert_eq!(resume(&interest, "q", 2), (true, 1));
-        // One that is there again is not forgotten.
+        // A target that is wanted again is not forgotten.
         interest.set(20, 2, &queue("q"), ALL);
         interest.forget_due(10 + LINGERING_MS);
         assert_eq!(resume(&interest, "q", 2), (true, 1));

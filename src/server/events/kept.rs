@@ -12,10 +12,10 @@ use std::sync::Arc;
 /// Bytes of the texts of kept events beyond which the oldest go.
 pub const KEPT_BYTES_MAX: usize = 8 << 20;
 
-/// What an event takes beside its text and the name of its queue.
+/// Memory of an event beside its text and the name of its queue.
 const EVENT_BYTES: usize = 128;
 
-/// One event. Those who come back share it.
+/// A kept event, shared by the clients that come back.
 #[derive(Debug)]
 pub struct Kept {
     pub number: u64,

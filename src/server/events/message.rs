@@ -1,4 +1,4 @@
-//! What the shards tell each other about events.
+//! Messages between shards about events.
 
 use super::interest::{Replay, Resume};
 use super::targets::{Target, Wanted};
@@ -9,10 +9,10 @@ use corq_io::net::ConnId;
 /// A connection that never exists: for work that has no client.
 pub(crate) const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
 
-/// What the shards tell each other about events.
+/// Messages between shards about events.
 #[derive(Debug)]
 pub enum EventMessage {
-    /// What the clients of the sender want from now on.
+    /// Announces what the clients of the sender want from now on.
     Wants(Box<Wants>),
     /// The sender knows what a client of the receiver wants.
     Heard(Box<Heard>),
@@ -29,7 +29,7 @@ pub enum EventMessage {
     },
 }
 
-/// What the clients of a shard want from now on, of some targets.
+/// Events that the clients of a shard want from now on, of some targets.
 #[derive(Debug)]
 pub struct Wants {
     pub(super) shard: u16,

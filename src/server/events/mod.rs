@@ -305,7 +305,7 @@ fn send(batch: &mut Batch, (shard, number): (u16, u64), queue: &str, event: &Eve
     batch.messages.push(Message::Events(EventMessage::News { shard, number, queue, text, layout }));
 }
 
-/// What stands for records that shall not be read.
+/// Absent values in the place of records that shall not be read.
 fn missing(event: &Event) -> Vec<Fetched> {
     let shown = Part::All.shown(event);
     let mut all: Vec<Fetched> = shown.map(|stored| Fetched { stored, bytes: None }).collect();

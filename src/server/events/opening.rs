@@ -123,7 +123,7 @@ impl ShardServer {
         self.subscribers.returns.wait(time, key, looks);
     }
 
-    /// So many more have to be heard before a stream begins.
+    /// Has the stream of a client wait for so many more shards.
     fn hold(&mut self, key: u32, unheard: usize) {
         if let Some(opening) = self.opening_of(key) {
             opening.unheard += unheard;
@@ -183,7 +183,7 @@ impl ShardServer {
         match carrier {
             Carrier::Sse => self.sessions.change_protocol(conn, Protocol::Events),
             Carrier::WebSocket => self.sessions.change_protocol(conn, Protocol::WebSocket),
-            // It goes on giving commands.
+            // A TCP connection goes on giving commands.
             Carrier::Frames => {}
         }
     }
@@ -294,11 +294,11 @@ impl ShardServer {
         let missed = back.map(|back| self.come_back(key, *back, keeps_place));
         self.say_hello(conns, key, conn, hello, missed);
         if self.sessions.protocol(conn) == Some(Protocol::WebSocket) {
-            // What it has sent meanwhile.
+            // Read on: the client may have sent commands meanwhile.
             self.unblocked.push(conn);
         }
         self.subscribers.feed_in_turn(key);
-        // What it may hear has perhaps changed meanwhile.
+        // Rights may have changed while the stream was opening.
         self.follow_stream(conns, conn);
     }
 
@@ -387,7 +387,7 @@ impl ShardServer {
                             reply.key("id").str(id);
                         }
                         drop(reply);
-                        // It is short.
+                        // The frame is short enough: finishing cannot fail.
                         let _ = start.finish(&mut frame);
                     }
                 }
@@ -398,7 +398,7 @@ impl ShardServer {
         }
     }
 
-    /// What a client hears has changed without its doing: one that counts on ids has perhaps missed what happened meanwhile.
+    /// Notifies a client with ids that it may have missed events: its choice has changed without its doing.
     fn tell_of_gap(&mut self, conns: &mut Connections, conn: ConnId, form: Form) {
         if form.ids
             && let Some(out) = conns.output(conn)
@@ -408,8 +408,8 @@ impl ShardServer {
         }
     }
 
-    /// What a connection may hear may have changed. A stream that is nothing else ends, so that its client comes back
-    /// with what it may hear by now; any other goes on with that.
+    /// Follows a change of what a connection may hear. An SSE stream ends, so that its client comes back with its new
+    /// rights; any other stream goes on with these.
     pub(crate) fn follow_stream(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let (grant, Some(key)) = (session.access.grant, session.stream) else { return };

@@ -1,5 +1,5 @@
-//! What a client gets that came back: first its events are looked for among all that the shards have kept, then they are
-//! written for it. Both go on in slices, whose bounds are those of a turn and of all such clients of a shard together.
+//! Replays events to a client that came back: first they are looked for among all that the shards have kept, then they
+//! are written. Both go on in slices, whose bounds are those of a turn and of all such clients of a shard together.
 //!
 //! A ground type: it knows choices and kept events.
 
@@ -69,8 +69,9 @@ const OWED_BYTES_MAX: usize = 64 << 20;
 const WAIT_MS: u64 = 30_000;
 const STALLED_MS: u64 = 2_000;
 
-/// What all clients of a shard that came back have yet to get. Once it is much, the next one waits until those have taken
-/// some of it: what it has missed would not find room, and be left out. Those who do not read hold it up for a bounded time.
+/// Bytes that all clients of a shard that came back have yet to get. When these are many, the next client waits until
+/// some are taken: its own would not find room, and be left out. Clients that do not read hold it up for a bounded
+/// time.
 #[derive(Debug, Default)]
 pub(super) struct OwedBytes {
     bytes: usize,
@@ -149,7 +150,7 @@ mod tests {
             }
             owed.take(shard, kept.between(10, 90));
         }
-        // The same slices, whatever they find: a look and a comparison with each of two patterns.
+        // A slice costs the same whatever it finds: a look and a comparison with each of two patterns.
         let choice = Choice::all().of_queues(["m*", "x*"].into_iter());
         let of_one = 1 + choice.comparisons();
         let mut slices = 0;

@@ -16,20 +16,20 @@ const LOOKS_MAX: usize = 50_000;
 pub(super) struct Returns {
     /// Each with its place in the table of clients, and its looks.
     waiting: BTreeMap<u64, (u32, usize)>,
-    /// Those whose events the shards have been asked for, with their looks.
+    /// Clients whose events the shards have been asked for, with their looks.
     asked: BTreeMap<u64, usize>,
-    /// Their sum.
+    /// Sum of the looks in `asked`.
     looks: usize,
-    /// Those of them for whom all shards have said what they have kept, and since when they wait to be looked for.
+    /// Clients for whom all shards have answered, and since when they wait to be looked for.
     heard: VecDeque<Heard>,
 }
 
 /// A client whose events are known, but not which of them it is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Heard {
-    /// The number of its subscription.
+    /// The number of the client's subscription.
     pub(super) time: u64,
-    /// Its place in the table of clients.
+    /// The client's place in the table of clients.
     pub(super) key: u32,
     pub(super) since_ms: u64,
 }

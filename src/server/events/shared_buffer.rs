@@ -1,5 +1,5 @@
-//! What the clients of one kind that listen to the same have yet to be sent: each event once, in the
-//! form that goes out, however many listen.
+//! Events that the clients of a topic have yet to be sent: each event once, in the form that goes out, however many
+//! listen.
 //!
 //! A shared buffer knows positions and events, and no connection: who has how much is what its [`Place`]s say.
 //! While all clients have all events it holds no memory. By its place a client finds out what was dropped.
@@ -16,7 +16,7 @@ pub const BUFFER_BYTES_MAX: usize = 16 << 20;
 /// Bytes of all shared buffers of a shard beyond which the oldest events of all go.
 pub const BUFFERS_BYTES_MAX: usize = 64 << 20;
 
-/// What an event takes in a shared buffer beside its bytes.
+/// Memory of an event in a shared buffer beside its bytes.
 pub const EVENT_BYTES: usize = 128;
 
 /// A shared buffer that has been emptied gives memory for more events than this back.
@@ -132,7 +132,7 @@ pub struct SharedBuffer {
     events: VecDeque<Entry>,
     /// The number of the first of them.
     first: u64,
-    /// What they take.
+    /// Memory of the events.
     bytes: usize,
 }
 

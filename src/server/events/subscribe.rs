@@ -149,7 +149,7 @@ impl ShardServer {
         subscriber.map(|subscriber| subscriber.names.clone()).unwrap_or_default()
     }
 
-    /// What a connection has asked for.
+    /// The request that the stream of a connection follows.
     fn asked_of(&mut self, conn: ConnId) -> Option<Asked> {
         let key = self.sessions.get(conn)?.stream?;
         let subscriber = self.subscribers.clients.get(key)?;
@@ -159,7 +159,7 @@ impl ShardServer {
         Some(Asked { choice, named, data, ids, chosen, names, ..Asked::plain(None) })
     }
 
-    /// What the reply says of what a client asks for.
+    /// Lists for the reply to a request.
     fn told(&mut self, conn: ConnId, asked: &Asked) -> Told {
         let mut never = asked.never.clone();
         let sees_all = self.sessions.get(conn).is_some_and(|it| it.access.scope().is_none());

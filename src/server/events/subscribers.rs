@@ -24,12 +24,12 @@ pub(super) const BEATS: usize = 15;
 /// An empty line of clients to be fed gives memory for more than these back.
 const HUNGRY_KEPT_MAX: usize = 1024;
 
-/// One client.
+/// A client that listens to events.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(super) conn: ConnId,
     pub(super) topic: u32,
-    /// Its index among the listeners of its topic.
+    /// Index among the listeners of its topic.
     pub(super) index: u32,
     pub(super) place: Place,
     /// Whether it is one of those behind, to be fed when its output has been taken.
@@ -38,7 +38,7 @@ pub(crate) struct Subscriber {
     pub(super) hungry: bool,
     /// Until other shards know of it: how many do not, and what it is sent then.
     pub(super) opening: Option<Box<Opening>>,
-    /// What it asked for, whatever it may hear.
+    /// The choice that the client asked for, whatever it may hear.
     pub(super) asked: Arc<Choice>,
     /// The names of dashboards that it asked for.
     pub(super) names: Vec<Box<str>>,
@@ -67,7 +67,7 @@ pub struct SubscriberCounts {
     pub framed: u64,
     /// Clients that came back.
     pub resumed: u64,
-    /// Those of them that may have missed something.
+    /// Clients that came back and may have missed something.
     pub gaps: u64,
 }
 
@@ -164,7 +164,7 @@ impl Subscribers {
         topic.map_or(Form::plain(Carrier::Frames), |topic| topic.key.form)
     }
 
-    /// What a client hears.
+    /// The choice that a client hears.
     pub(super) fn choice_of(&self, key: u32) -> Option<&Choice> {
         let topic = self.topics.get(self.clients.get(key)?.topic)?;
         Some(&topic.key.choice)
@@ -178,7 +178,7 @@ impl Subscribers {
         (topic.key.form.ids && has_all).then(|| self.position.text())
     }
 
-    /// What has come of a message whose last part is missing.
+    /// Memory of a message whose last part is missing.
     pub(crate) fn incoming_bytes(&self, key: u32) -> usize {
         let subscriber = self.clients.get(key);
         let incoming = subscriber.and_then(|subscriber| subscriber.incoming.as_ref());
@@ -341,7 +341,7 @@ impl Subscribers {
         !self.hungry.is_empty()
     }
 
-    /// It is the turn of a client that came back: from now on it has a place in the events of its topic.
+    /// Gives a client that came back, and whose turn it is, a place in the events of its topic.
     pub(super) fn hold_place(&mut self, key: u32) {
         let Some(subscriber) = self.clients.get_mut(key) else { return };
         let topic = &mut self.topics[subscriber.topic];

@@ -1,18 +1,18 @@
-//! What choices of events concern, and who is found by an event: by its queue, by a beginning of the queue's name, or by
-//! its job. Finding costs a look for each length of beginnings in use, not one for each choice.
+//! Targets of choices, and how an event finds them: by its queue, by a beginning of the queue's name, or by its job.
+//! Finding costs a look for each length of beginnings in use, not one for each choice.
 
 use super::kinds::Kinds;
 use super::text::About;
 use std::collections::BTreeMap;
 
-/// What a choice concerns.
+/// Queues or a job that a choice concerns.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Target {
     /// All queues whose names begin so.
     Under(Box<str>),
-    /// One queue.
+    /// A single queue.
     Queue(Box<str>),
-    /// One job, by its id as JSON.
+    /// A single job, by its id as JSON.
     Job(Box<[u8]>),
 }
 
@@ -26,7 +26,7 @@ impl Target {
     }
 }
 
-/// What is wanted of a target.
+/// Types of events that are wanted of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
     /// Which types of events.

@@ -6,7 +6,7 @@ use crate::protocol::{json, uuid_text};
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
 
-/// What an event is about, for those who choose.
+/// Attributes of an event that clients choose by.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'e> {
     pub queue: &'e str,
@@ -34,7 +34,7 @@ pub struct Layout {
     pub(super) data: Place,
 }
 
-/// What of an event is shown.
+/// Parts of an event to be shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shown<'s> {
     /// By the name that dashboards have for it.

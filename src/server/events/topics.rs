@@ -34,7 +34,7 @@ pub(super) const PATTERNS_MAX: usize = 5000;
 /// Most bytes of all choices of a shard.
 const CHOICES_BYTES_MAX: usize = 16 << 20;
 
-/// What clients listen to, and in which form.
+/// The choice of a topic's clients, and the form of their events.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct TopicKey {
     pub(super) form: Form,
@@ -103,11 +103,11 @@ impl Topic {
 #[derive(Debug, Default)]
 pub(super) struct Listening {
     topics: Vec<u32>,
-    /// What the shards know that they want.
+    /// The last `Wanted` that the shards were sent.
     told: Wanted,
 }
 
-/// What an event has taken.
+/// Cost of handing out an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Taken {
     /// Topics that were looked at, and comparisons with their patterns.
@@ -116,7 +116,7 @@ pub(crate) struct Taken {
     pub(super) bytes: usize,
 }
 
-/// What the shards have to learn.
+/// Targets with the new `Wanted` that the shards have to learn.
 pub(super) type Changes = Vec<(Target, Wanted)>;
 
 /// A topic whose clients are being fed, from the last to the first: a client that leaves gives its place to the
@@ -147,7 +147,7 @@ pub(super) struct Topics {
     found: Vec<u32>,
     /// Topics with new events, with their serials.
     pub(super) dirty: Vec<(u32, u64)>,
-    /// What is being fed.
+    /// Topics whose clients are being fed.
     pub(super) rounds: VecDeque<Round>,
     /// Buffers with events, by the stamp of their oldest.
     oldest: BTreeMap<u64, u32>,
@@ -345,7 +345,7 @@ impl Topics {
         topic
     }
 
-    /// What the shards have to learn of these targets.
+    /// The changes of these targets that the shards have to learn; forgets targets without topics.
     pub(super) fn changes(&mut self, targets: &[Target]) -> Changes {
         let mut changes = Vec::new();
         for target in targets {

@@ -1,4 +1,4 @@
-//! What a client asks for when it subscribes: the fields of a command or of a query, and what they mean.
+//! A client's request to subscribe: the fields of a command or of a query, and what they mean.
 //!
 //! A ground type: of the server it imports what is said about choices only.
 
@@ -13,7 +13,7 @@ use crate::protocol::msgpack::{Reader, Texts};
 
 const _: () = assert!(EVENT_TYPES.len() <= 32, "a bit for each");
 
-/// What a client asks for.
+/// A client's request for events, understood.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Whatever it may hear.
@@ -25,7 +25,7 @@ pub struct Asked {
     pub chosen: bool,
     /// The names of dashboards by which it asked.
     pub names: Vec<Box<str>>,
-    /// Those of them that never come.
+    /// The names among these whose events never come.
     pub never: Vec<Box<str>>,
     pub snapshots: bool,
     /// The last id that it has had.
@@ -72,7 +72,7 @@ pub struct Wish<'a> {
 }
 
 impl<'a> Wish<'a> {
-    /// What a command wishes, if it is `Subscribe`.
+    /// The fields of a command, if it is `Subscribe`.
     pub fn of(body: &Body<'a>) -> Option<Self> {
         let Body::Subscribe { queues, types, events, jobs, sample, data, named, ids, last_id } =
             *body
@@ -82,7 +82,7 @@ impl<'a> Wish<'a> {
         Some(Self { queues, types, events, jobs, sample, data, named, ids, last_id })
     }
 
-    /// What it asks for, over this carrier; what it cannot mean is refused.
+    /// Understands the fields for this carrier; refuses what makes no sense.
     pub fn read(&self, carrier: Carrier) -> Result<Asked, Error> {
         let by_names = !self.events.is_empty();
         if by_names && self.types.is_some() {
@@ -135,7 +135,7 @@ pub(super) fn names_nothing(frame: &[u8]) -> bool {
     false
 }
 
-/// What names mean together.
+/// The meaning of several names together.
 pub(super) fn meaning_of(names: &[Box<str>]) -> Result<Meaning, Error> {
     let mut all = Meaning::default();
     let mut wrong = Vec::new();

@@ -157,7 +157,7 @@ fn write_data(
     place.0 = out.len() as u32;
     out.extend_from_slice(b",\"data\":");
     let room = EVENT_BYTES_MAX.saturating_sub(out.len());
-    // It was checked when it came: only a damaged record is no value, but one may be too long.
+    // The payload was checked when it came: an error means a damaged record, or a text that is too long.
     json::from_msgpack_within(value, out, room).map_err(|_| Absent::Damaged)?;
     place.1 = out.len() as u32;
     Ok(())

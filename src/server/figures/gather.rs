@@ -21,7 +21,8 @@ const LOOKS_PER_STEP: usize = corq_shards::query::LOOKS_PER_STEP as usize;
 const POINT_BYTES: usize = 256;
 
 impl Shows {
-    /// What the answers of so many shards count before they have come: many may ask at once, in a few bytes each.
+    /// Bytes that count for the answers of so many shards before these have come: many clients may ask at once, in a
+    /// few bytes each.
     fn reserve_bytes(self, shards: usize) -> usize {
         match self {
             Self::History(span, _) | Self::Heatmap(span, _) => {
@@ -40,7 +41,7 @@ impl Shows {
 }
 
 impl FiguresMessage {
-    /// What it counts as.
+    /// Kind of work that the message counts as.
     pub(crate) fn work(&self) -> Work {
         match self {
             Self::Ask { question: Question::History(_), .. }

@@ -16,7 +16,7 @@ const LATELY_MS: u64 = 30_000;
 pub struct LongTurn {
     /// How long, in microseconds.
     pub length_us: u64,
-    /// What took most of it.
+    /// The work that took most of the turn.
     pub work: &'static str,
 }
 
@@ -25,7 +25,7 @@ pub struct LongTurn {
 pub struct Load {
     busy_us: u64,
     turns: u64,
-    /// What these were at the beginning of recent seconds.
+    /// The time, `busy_us` and `turns` at the beginning of recent seconds.
     samples: VecDeque<(u64, u64, u64)>,
     /// The longest of this half minute, and of the one before.
     longest: [LongTurn; 2],

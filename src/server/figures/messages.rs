@@ -1,4 +1,4 @@
-//! What shards say to each other about figures, and what is kept of a question to all of them: data only.
+//! Messages between shards about figures, and the state of a question to all shards: data only.
 //!
 //! A ground type: of the server it imports the envelope and the samples only.
 
@@ -10,25 +10,25 @@ use corq_shards::stats::history::share::Share;
 use corq_shards::stats::history::span::Span;
 use std::sync::Arc;
 
-/// What a shard is asked for.
+/// Question to a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Question {
-    /// What happened in a span.
+    /// The history of a span.
     History(Span),
-    /// What it does.
+    /// The shard's row of `Shards`.
     Row,
 }
 
 /// The answer of a shard.
 #[derive(Debug)]
 pub enum Part {
-    /// What happened.
+    /// The history of the span.
     History(Share),
-    /// What it does, as the row of a reply.
+    /// The shard's row, encoded for a reply.
     Row(Box<[u8]>),
 }
 
-/// What is made of the answers.
+/// Reply that is made of the answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shows {
     /// `History`, with the series of this mask.
@@ -46,19 +46,19 @@ pub struct FiguresTask {
     pub origin: Origin,
     /// The client's name for the request.
     pub req_id: Option<Box<[u8]>>,
-    /// What is made of the answers.
+    /// The reply that is made of the answers.
     pub shows: Shows,
     /// Answers that are still to come.
     pub left: usize,
-    /// Those that came, with their shards.
+    /// Answers that came, with their shards.
     pub parts: Vec<(u16, Part)>,
-    /// Their bytes.
+    /// Bytes of the answers that came.
     pub bytes: usize,
-    /// What is reserved for them from the beginning on.
+    /// Bytes reserved for the answers from the beginning on.
     pub reserved_bytes: usize,
 }
 
-/// What viewers want, of one shard or of all together.
+/// Wishes of viewers, of one shard or of all together.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
     /// The shortest time between two samples; 0 if there is no viewer.
@@ -93,38 +93,38 @@ impl Wanted {
     }
 }
 
-/// What a shard adds to a sample.
+/// A shard's part of a sample.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Jobs by state, totals and rates.
     pub census: Census,
-    /// What it does, as the row of a reply.
+    /// The shard's row, encoded for a reply.
     pub row: Box<[u8]>,
-    /// Its busiest queues, the busiest first.
+    /// The busiest queues of the shard, the busiest first.
     pub queues: Vec<BusyRow>,
-    /// The same of the queues of each token that is asked for.
+    /// The busiest queues among those of each token that is asked for.
     pub scoped: Vec<Vec<BusyRow>>,
-    /// What snapshots have beside the figures of the server.
+    /// The shard's part of a snapshot.
     pub snapshot: SnapshotPart,
 }
 
 /// A queue: how busy it is, and its row.
 pub type BusyRow = (f64, Box<[u8]>);
 
-/// What a shard adds to a snapshot for dashboards.
+/// A shard's part of a snapshot for dashboards.
 #[derive(Debug, Default)]
 pub struct SnapshotPart {
-    /// Its busiest queues, as entries of an object of JSON.
+    /// The busiest queues of the shard, as entries of an object of JSON.
     pub queues: Vec<BusyRow>,
     /// Registered workers.
     pub workers: u64,
-    /// Those of them that have been heard of lately.
+    /// Registered workers that have been heard of lately.
     pub attending: u64,
     /// How many schedules there are.
     pub crons: u64,
 }
 
-/// What shards say to each other.
+/// Messages between shards about figures.
 #[derive(Debug)]
 pub enum FiguresMessage {
     /// Asks for figures.
@@ -140,11 +140,11 @@ pub enum FiguresMessage {
         from: u16,
         part: Part,
     },
-    /// What the viewers of the sender want.
+    /// Announces what the viewers of the sender want.
     Interest {
         shard: u16,
         wanted: Wanted,
-        /// One of them has just come.
+        /// Whether a viewer has just come.
         is_new: bool,
     },
     /// Asks for a part of a sample, for the viewers of all shards.

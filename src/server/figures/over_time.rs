@@ -25,7 +25,7 @@ type Asked = (u64, u32, Option<u64>);
 /// All series, as a mask.
 const ALL_SERIES: u32 = (1 << SERIES.len()) - 1;
 
-/// What a point has, in the order of [`SERIES`].
+/// The values of a point, in the order of [`SERIES`].
 fn values(sums: &Sums) -> [Option<u64>; SERIES.len()] {
     [
         Some(sums.pushed),
@@ -39,7 +39,7 @@ fn values(sums: &Sums) -> [Option<u64>; SERIES.len()] {
     ]
 }
 
-/// What an answer says of its points: whose they are, whether there is a history, and their times.
+/// Writes the head of an answer: its queue or shard, whether there is a history, and the times of the points.
 fn write_head(
     data: &mut MapWriter<'_>,
     (queue, shard): (Option<&str>, Option<u16>),

@@ -1,5 +1,5 @@
-//! What viewers are sent. A sample is made once; a viewer gets the parts that it watches, as bytes that are copied together
-//! for it: nothing is encoded per viewer.
+//! Samples for viewers. A sample is made once; a viewer gets the parts that it watches, as bytes that are copied
+//! together for it: nothing is encoded per viewer.
 //!
 //! A ground type: it imports nothing of the server.
 
@@ -53,7 +53,7 @@ impl Rows {
         self.push(row);
     }
 
-    /// The same rows as JSON, each with a comma in front but for the first.
+    /// The rows as JSON, each with a comma in front but for the first.
     fn texts(&self) -> Self {
         let mut texts = Self::default();
         for row in self.iter() {
@@ -74,7 +74,7 @@ impl Rows {
 pub struct Sample {
     /// When it was taken.
     pub at_ms: u64,
-    /// What it is about, as a mask, and how many queues it may have.
+    /// Parts of the sample, as a mask, and how many queues it may have.
     pub what: u32,
     pub top: u32,
     /// Figures of the server, one value.
@@ -85,11 +85,11 @@ pub struct Sample {
     pub shards: Rows,
     /// The busiest queues of those that tokens are limited to.
     pub scoped: Vec<(&'static QueuePatterns, Rows)>,
-    /// What snapshots have beside the figures of the server.
+    /// Figures of snapshots beside those of the server.
     pub snapshot: Snapshot,
 }
 
-/// What a snapshot for dashboards has beside the figures of the server.
+/// Figures of a snapshot for dashboards, beside those of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The busiest queues, as entries of an object of JSON.
@@ -109,7 +109,7 @@ impl Snapshot {
 }
 
 impl Sample {
-    /// The same for viewers over WebSocket.
+    /// The sample with its rows as JSON, for subscribers to snapshots and viewers over WebSocket.
     pub fn as_text(&self) -> Self {
         Self {
             at_ms: self.at_ms,

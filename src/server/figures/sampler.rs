@@ -1,4 +1,4 @@
-//! What the shard knows that gathers samples: what the viewers of each shard want, and how far the sample under way is.
+//! State of the shard that gathers samples: what the viewers of each shard want, and how far the sample under way is.
 //!
 //! A ground type: of the server it imports what is said about figures only.
 
@@ -18,11 +18,11 @@ pub const SNAPSHOT_QUEUES_MAX: usize = 1000;
 /// Gathers samples.
 #[derive(Debug, Default)]
 pub struct Sampler {
-    /// What the viewers of each shard want.
+    /// Wishes of the viewers of each shard.
     of_shards: Vec<Wanted>,
-    /// What all of them want.
+    /// Wishes of all viewers together.
     wanted: Wanted,
-    /// What the sample under way is about, which may be less than all of them want by now.
+    /// Wishes that the sample under way serves, which may be fewer than there are by now.
     asked: Wanted,
     /// Where the lists of queues of the next one begin.
     next_scope: usize,

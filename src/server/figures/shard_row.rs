@@ -1,4 +1,4 @@
-//! What one shard does, as a row of `Shards` and of samples.
+//! A shard's load and contents, as a row of `Shards` and of samples.
 
 use crate::protocol::msgpack::writer::MapWriter;
 use crate::server::shard_server::ShardServer;

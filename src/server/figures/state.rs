@@ -1,4 +1,4 @@
-//! What a shard keeps for figures.
+//! State of a shard for figures.
 //!
 //! A ground type: of the server it imports the other ground types of figures only.
 

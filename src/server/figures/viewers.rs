@@ -9,11 +9,11 @@ use crate::api::access::Scope;
 use corq_io::net::ConnId;
 use std::sync::Arc;
 
-/// One viewer.
+/// A connection that gets samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Viewer {
     pub conn: ConnId,
-    /// What it watches, as a mask.
+    /// Parts that the viewer watches, as a mask.
     pub what: u32,
     pub every_ms: u64,
     /// Most queues that it gets.
@@ -37,7 +37,7 @@ impl Viewer {
 
     fn add_to(&self, wanted: &mut Wanted) {
         let (every_ms, top, scopes) = (self.every_ms, self.top, Vec::new());
-        // What it sees of its queues is not what the others see.
+        // A viewer of some queues gets parts of its own, and none that the others see.
         let what = if self.scope.is_some() { 0 } else { self.what };
         wanted.add(&Wanted { every_ms, what, top, scopes });
         if let Some(queues) = self.scope {
@@ -50,11 +50,11 @@ impl Viewer {
 #[derive(Debug)]
 pub struct Feeding {
     pub sample: Arc<Sample>,
-    /// The same for viewers over WebSocket, if there is one.
+    /// The sample with its rows as JSON, once a viewer needs that.
     pub text: Option<Sample>,
     /// Viewers that have not been offered it.
     pub left: usize,
-    /// What those want that have.
+    /// Wishes of the viewers that have been offered the sample.
     wanted: Wanted,
 }
 
@@ -65,7 +65,7 @@ pub struct Viewers {
     pub feeding: Option<Feeding>,
     /// The viewer whose turn is next.
     next: usize,
-    /// What the sampler knows that they want.
+    /// Wishes that the sampler was last sent.
     pub told: Wanted,
     /// Samples that were sent.
     pub sent: u64,
@@ -133,7 +133,7 @@ impl Viewers {
     /// All have been offered the sample. Says what they want if that is less than the sampler knows.
     pub fn end(&mut self) -> Option<Wanted> {
         let wanted = self.feeding.take().map_or(Wanted::default(), |feeding| feeding.wanted);
-        // One that came to the place of another was passed over: its turn comes with the next sample.
+        // A viewer that was moved to the place of another was passed over: its turn comes with the next sample.
         if wanted.every_ms == 0 && !self.all.is_empty() {
             return None;
         }

@@ -36,7 +36,7 @@ const TURN_BYTES_MAX: usize = 2 << 20;
 /// How often those who subscribe to snapshots get one.
 const SNAPSHOT_MS: u64 = 5000;
 
-/// What clients ask for.
+/// Requests of clients.
 impl ShardServer {
     /// Answers `Watch`.
     pub(crate) fn watch(
@@ -146,7 +146,7 @@ fn is_behind(conns: &Connections, viewer: &Viewer) -> bool {
     read_upto < viewer.sent_upto
 }
 
-/// What time brings.
+/// Work that falls due with time.
 impl ShardServer {
     /// Ends the step of the history that is over, before anything of the next one is counted.
     pub(crate) fn end_history_step(&mut self) {
@@ -199,7 +199,7 @@ impl ShardServer {
     fn feed_viewer(&mut self, conns: &mut Connections, viewer: Viewer) -> usize {
         let conn = viewer.conn;
         let Some(session) = self.sessions.get(conn) else { return 0 };
-        // What it was let see when it asked it may have lost since.
+        // Rights that the viewer had when it asked may have gone since.
         let grant = session.access.grant;
         let is_own = grant.queues.is_none_or(|own| viewer.scope.is_some_and(|it| ptr::eq(it, own)));
         if !session.trusted || !grant.has(Op::Watch.needs()) || !is_own {
@@ -216,7 +216,8 @@ impl ShardServer {
             *skipped += 1;
             return 0;
         }
-        // One that came while it was under way waits for the next, and those of too many lists of queues take turns.
+        // A viewer that came while the sample was under way waits for the next; viewers with too many lists of queues
+        // take turns.
         if !viewer.is_served_by(&feeding.sample) {
             return 0;
         }
@@ -294,7 +295,7 @@ impl ShardServer {
         rows
     }
 
-    /// What this shard adds to a snapshot for dashboards.
+    /// This shard's part of a snapshot for dashboards.
     fn part_of_snapshot(&mut self) -> SnapshotPart {
         let shard = &self.engine.shard;
         let busiest = shard.by_pace(self.now_ms, SNAPSHOT_QUEUES_MAX);

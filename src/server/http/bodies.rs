@@ -33,7 +33,7 @@ impl ShardServer {
         }
     }
 
-    /// What has come of a head makes room for others.
+    /// Ends a connection whose unfinished head takes memory that others need.
     pub(crate) fn crowd_out_head(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         if session.http.exchange.is_some() {

@@ -1,4 +1,4 @@
-//! One connection that speaks HTTP: from its bytes to requests, each carried out once it is whole.
+//! A connection that speaks HTTP: from its bytes to requests, each carried out once it is whole.
 
 use super::credentials::{self, Seen};
 use super::page;
@@ -39,7 +39,7 @@ fn last_id(head: &Head<'_>, in_query: Option<Box<str>>) -> Option<Box<str>> {
     in_header.and_then(|id| std::str::from_utf8(id).ok()).map(Into::into).or(in_query)
 }
 
-/// What is remembered of a connection that speaks HTTP.
+/// State of a connection that speaks HTTP.
 #[derive(Debug, Default)]
 pub struct HttpConnection {
     /// How much of the next head has been looked through in vain.
@@ -81,7 +81,7 @@ pub struct Reading {
 /// How far a request of more than one command is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Its only command is under way.
+    /// The only command is under way.
     Only,
     /// This job is to be cancelled.
     Cancelling(Box<str>),
@@ -104,10 +104,10 @@ pub struct Plan<'a> {
     pub(super) route: &'static Route,
     /// The queue, job or the like in its path.
     pub(super) values: Values<'a>,
-    /// What may say fields of its command, as it came.
+    /// The query, as it came, which may give fields of the command.
     pub(super) query: Cow<'a, str>,
     manner: Manner,
-    /// What it gets, if it is for the dashboard.
+    /// The answer, if the request is for the dashboard.
     page: Option<Box<PageAnswer>>,
     /// The trace of a push.
     trace: Option<Box<TraceHeaders>>,
@@ -135,13 +135,13 @@ impl HttpError {
 
 /// How far a piece of input has brought a connection.
 pub enum Progress {
-    /// So many bytes are done with.
+    /// This many bytes are done with.
     Took(usize),
-    /// So many bytes are no part of any request.
+    /// This many bytes are no part of any request.
     Skipped(usize),
     /// More bytes are needed, or an answer first.
     Wants,
-    /// The connection is.
+    /// The connection is over.
     Over,
 }
 
@@ -180,7 +180,7 @@ impl ShardServer {
             return Progress::Over;
         }
         if session.protocol != Protocol::Http {
-            // What follows is no HTTP.
+            // The connection has become a stream: the bytes behind the request are no HTTP.
             return Progress::Wants;
         }
         session.note_unread(conns.untaken(conn), is_tight(conns));
@@ -300,7 +300,7 @@ impl ShardServer {
             ) => {
                 let queue = of_queue.then_some(&*name);
                 if whole.is_none() {
-                    // What follows the head of such a request is the stream.
+                    // Refuse a body: the bytes behind the head are the stream's.
                     return self.give_up(conns, conn, ErrorKind::StreamBody);
                 }
                 match query::read_stream(&query, queue, *upgrade) {
@@ -353,7 +353,7 @@ impl ShardServer {
         session.http.has_shown = seen.access.is_some();
         session.http.of_page = credentials::is_of_page(head);
         session.http.of_https = head.origin.is_some_and(|origin| origin.starts_with(b"https://"));
-        // What is open to all is not closed to those who show a token of few rights.
+        // Ignore a token where all may ask: one of few rights must not close what is open.
         let counts = endpoint
             .is_some_and(|it| it.is_guarded(metrics_are_guarded) || it == Endpoint::Logout)
             || !self.access.is_on();
@@ -572,7 +572,7 @@ impl ShardServer {
             | Endpoint::Metrics
             | Endpoint::Prometheus
             | Endpoint::Command => self.command(conns, conn, plan, body),
-            // Its connection became a stream instead.
+            // The connection became a stream instead.
             Endpoint::Stream { .. } | Endpoint::PageSocket => {}
         }
     }

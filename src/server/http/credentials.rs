@@ -1,4 +1,4 @@
-//! What a request has shown: a token in its header, among the protocols of a WebSocket, or the cookie of a session.
+//! Credentials of a request: a token in its header, among the protocols of a WebSocket, or the cookie of a session.
 //!
 //! A browser sends a cookie along with whatever a page asks for, so it counts only for pages that may ask:
 //! [`Rules::judge_page`](super::cross_origin::Rules::judge_page). A token counts wherever it comes from, because a page that
@@ -20,14 +20,14 @@ const COOKIES_MAX: usize = 4;
 const PROTOCOL: &str = "corq";
 const TOKEN_PROTOCOL: &str = "token.";
 
-/// What a request has shown.
+/// Credentials that a request has shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// What it may do with that, if it counts.
+    /// Rights by these credentials, if they count.
     pub(super) access: Option<Access>,
-    /// Whether it was a cookie.
+    /// Whether the credentials were a cookie.
     pub(super) by_cookie: bool,
-    /// Whether it was something that does not count.
+    /// Whether something was shown that does not count.
     pub(super) is_wrong: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn chosen_protocol(head: &Head<'_>) -> Option<&'static str> {
 fn token_of_protocols(head: &Head<'_>) -> Option<String> {
     let word = protocols(head).find_map(|word| word.strip_prefix(TOKEN_PROTOCOL))?;
     let bytes = data_encoding::BASE64URL_NOPAD.decode(word.trim_end_matches('=').as_bytes());
-    // What is no text is no token, either.
+    // Bytes that are no text are no token, either.
     Some(bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default())
 }
 
@@ -73,7 +73,7 @@ pub(super) fn is_of_page(head: &Head<'_>) -> bool {
     head.origin.is_some() || head.fetch_site.is_some()
 }
 
-/// What a request has shown, and what it may do with that.
+/// Finds the credentials of a request, and its rights by them.
 pub(super) fn seen(
     access: &ShardAccess,
     head: &Head<'_>,

@@ -18,7 +18,7 @@ use crate::protocol::http1::head::Head;
 use crate::protocol::http1::target::Target;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What the settings say.
+/// Settings for requests from web pages.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// Whether there are tokens, so that nothing is judged here.
@@ -72,7 +72,7 @@ impl Rules {
         endpoint: Option<Endpoint>,
         through_path: bool,
     ) -> Result<(), ErrorKind> {
-        // What follows a preflight is judged by itself.
+        // A preflight tells nothing, and the request that follows is judged by itself.
         if self.has_tokens || endpoint == Some(Endpoint::Preflight) {
             return Ok(());
         }
@@ -189,7 +189,7 @@ mod tests {
         Rules { has_tokens: false, origins: owned(origins), hosts: owned(hosts) }
     }
 
-    /// What is said about a request to `endpoint` with these header lines, over a port.
+    /// The judgement of a request to `endpoint` with these header lines, over a port.
     fn judged(rules: &Rules, endpoint: Endpoint, lines: &[&str]) -> Result<(), ErrorKind> {
         let text = format!("GET / HTTP/1.1\r\n{}\r\n\r\n", lines.join("\r\n"));
         let head = head::read(text.as_bytes(), &mut 0).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! What only HTTP asks for: how the server is, whether it can take jobs, what it holds in memory. Each
-//! shard adds its figures, the one that was asked writes the sum.
+//! Answers that only HTTP gives: how the server is, whether it can take jobs, its objects in memory. Each shard adds
+//! its figures, the one that was asked writes the sum.
 
 use crate::api::error::ErrorKind;
 use crate::protocol::msgpack::writer::MapWriter;
@@ -27,7 +27,7 @@ pub enum Trouble {
     DiskBehind,
     /// The files of the log are not where the next start looks for them.
     Gone,
-    /// It ends.
+    /// The server stops.
     Stopping,
 }
 
@@ -75,7 +75,7 @@ const TYPES: [&str; 20] = [
     "LogCacheMegabyte",
 ];
 
-/// Those that something outside of the server holds on to: workers and clients.
+/// Types of objects that are held from outside of the server: by workers and clients.
 const HELD: [&str; 7] = [
     "Lease",
     "WaitingPull",
@@ -98,7 +98,7 @@ pub struct Figures {
     pub(super) lacking_since_ms: Option<u64>,
 }
 
-/// What is known of the whole server beside them.
+/// Facts about the whole server, beside the figures of its shards.
 pub struct OfServer<'a> {
     /// Jobs by state, totals and rates.
     pub census: &'a Census,

@@ -1,4 +1,4 @@
-//! What a shard counts for `/health` and `/heapstats`.
+//! Figures of a shard for `/health` and `/heapstats`.
 
 use super::health::{Figures, Trouble};
 use super::rate_limit::Limiter;
@@ -44,7 +44,7 @@ impl ShardServer {
         ];
         let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));
         let objects = objects.map(|count| count as u64);
-        // What began in this very turn has not been noted yet.
+        // A lack that began in this very turn has not been noted yet.
         let lacks = trouble.is_some_and(Trouble::is_of_storage);
         let noted_ms = self.disk_full_notice.lacking_since_ms();
         let lacking_since_ms = noted_ms.or(lacks.then_some(self.now_ms));

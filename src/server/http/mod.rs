@@ -88,7 +88,7 @@ pub struct Settings {
     pub ui: Option<Arc<ui::settings::Settings>>,
 }
 
-/// What has been done, for metrics.
+/// Counts of the work so far, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpCounters {
     /// Requests whose head was understood.
@@ -105,7 +105,7 @@ pub struct HttpCounters {
     pub crowded_out: u64,
 }
 
-/// What a shard needs for its HTTP connections, beside their sessions.
+/// State of a shard for its HTTP connections, beside their sessions.
 pub struct HttpState {
     pub settings: Settings,
     pub counters: HttpCounters,

@@ -13,14 +13,14 @@ pub(super) const NO_QUEUE: &str = "";
 /// Where the routes of logins are, wherever the page is.
 const OWN_PATH: &str = "/ui";
 
-/// What the page asks for below its path.
+/// Path below the page for the WebSocket of the page.
 const SOCKET: &str = "ws";
 const POSTED: [(&str, &str); 2] = [("login", "/ui/login"), ("logout", "/ui/logout")];
 
 /// All of the page that is read.
 static PAGE_ROUTE: Route = route(Method::Get, &[], Endpoint::Page);
 
-/// Its WebSocket.
+/// The route of the page's WebSocket.
 static SOCKET_ROUTE: Route = route(Method::Get, &[], Endpoint::PageSocket);
 
 type Found<'a> = Result<(&'static Route, Values<'a>), Miss>;
@@ -55,7 +55,7 @@ pub(super) fn allowed(ui: Option<&Settings>, path: &str) -> String {
     format!("Allow: GET, HEAD, {posted}OPTIONS\r\n")
 }
 
-/// What a request gets that is for the page or a file of it.
+/// The answer to a request for the page or a file of it; `None` for any other request.
 pub(super) fn answer(
     ui: Option<&Settings>,
     route: &Route,

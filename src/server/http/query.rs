@@ -46,7 +46,7 @@ pub(super) fn check(route: &Route, query: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a stream of events is asked for by its query; a choice is that of `Subscribe`.
+/// Parameters that the query of an event stream may have; a choice has those of `Subscribe`.
 static STREAM: Route = command(
     Method::Get,
     &[],
@@ -60,7 +60,7 @@ static STREAM: Route = command(
     ]),
 );
 
-/// What the query of a stream asks for, of the queue in its path if there is one. One that says nothing of that asks for
+/// Reads the query of an event stream, for the queue in its path if there is one. A query that chooses nothing asks for
 /// all events.
 pub(super) fn read_stream(query: &str, queue: Option<&str>, upgrade: bool) -> Result<Asked, Error> {
     check(&STREAM, query)?;

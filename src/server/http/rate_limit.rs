@@ -83,7 +83,7 @@ pub struct Limiter {
     key: HashKey,
     clients: Clients,
     earlier: Clients,
-    /// Those that are forgotten, and still take memory.
+    /// Windows of forgotten clients, which still take memory.
     forgotten: VecDeque<Clients>,
 }
 
@@ -183,7 +183,7 @@ mod tests {
         for client in 0..3 * CLIENTS_MAX as u64 {
             assert!(limiter.admit(1_000, &client.to_be_bytes()).is_ok());
             assert!(limiter.len() <= 2 * CLIENTS_MAX);
-            // What is forgotten goes faster than others come, and never at once.
+            // Forgotten clients are freed faster than others come, and never at once.
             let kept: usize = limiter.forgotten.iter().map(Table::len).sum();
             assert!(kept <= CLIENTS_MAX, "{kept}");
         }

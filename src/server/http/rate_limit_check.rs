@@ -17,12 +17,12 @@ const NAME_BYTES_MAX: usize = 64;
 /// Whether the next request of a connection may pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RateLimitCheck {
-    /// It has not been counted.
+    /// The request has not been counted.
     #[default]
     Due,
     /// The shard that counts has been asked.
     Asked,
-    /// It has answered.
+    /// The shard that counts has answered.
     Answered(Result<(), TooMany>),
 }
 

@@ -101,7 +101,7 @@ fn has_key(map: &[u8], name: &str) -> bool {
     keys(map).any(|key| key == name.as_bytes())
 }
 
-/// What came of reading a body whose fields join a frame.
+/// Checks the result of reading a body whose fields join a frame.
 fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), Error> {
     unreadable(read)?;
     if !parse.is_object() {
@@ -169,7 +169,7 @@ impl ShardServer {
         plan: &Plan<'_>,
         body: Cow<'_, [u8]>,
     ) {
-        // What is no command has been answered before.
+        // A route without a command has been answered before.
         let Some(asks) = &plan.route.asks else { return };
         let mut scratch = std::mem::take(&mut self.http.frame);
         let mut entries = begin(&mut scratch, plan.route, asks, &plan.values);

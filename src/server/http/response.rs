@@ -29,7 +29,7 @@ const NOT_READY: u16 = 503;
 /// The answer to a pull that found nothing, or was never made.
 const NO_JOB: &[u8] = br#"{"ok":true,"job":null,"token":null}"#;
 
-/// The same to a pull of several.
+/// The answer to a pull of several that found nothing, or was never made.
 const NO_JOBS: &[u8] = br#"{"ok":true,"jobs":[],"tokens":[]}"#;
 
 /// The answer to a wait for the end of a job that was given up.
@@ -80,7 +80,7 @@ impl ShardServer {
         }
     }
 
-    /// The same of a frame that is no longer needed; a long one becomes an answer over several turns.
+    /// As [`Self::answer_http`], for a frame that is no longer needed; a long one becomes an answer over several turns.
     pub(crate) fn answer_http_or_begin(
         &mut self,
         conns: &mut Connections,
@@ -111,7 +111,7 @@ impl ShardServer {
     ) {
         match written {
             Ok(()) => {
-                // It goes from where it is: another copy would take as much again.
+                // Send the text from where it is: another copy would take as much memory again.
                 let text = conns.tally().share(text);
                 let body = text.bytes();
                 let answer = Answer { status, kind: JSON, extra: "", body };
@@ -148,7 +148,7 @@ impl ShardServer {
         kind: &'static str,
         body: &[u8],
     ) {
-        // What is lacking may be there again at any time.
+        // Have the client try again: the resource that is lacking may be there at any time.
         let extra = if status == 503 { "Retry-After: 1\r\n" } else { "" };
         self.conclude_with(conns, conn, &Answer { status, kind, extra, body }, None);
     }
@@ -293,7 +293,7 @@ impl ShardServer {
 }
 
 impl super::HttpState {
-    /// What every answer says, and the date, which is made once a second.
+    /// The headers that every answer has, and the date, which is made once a second.
     pub fn standing_at(&mut self, now_ms: u64) -> (&Standing, &str) {
         let now_s = now_ms / 1000;
         if now_s != self.date_of_s {

@@ -1,5 +1,5 @@
-//! What a route is: a method and a path, and what is asked for by them: a command, with where its fields come from, or
-//! something that only HTTP has.
+//! Routes: a method and a path, and what they ask for: a command, with where its fields come from, or something that
+//! only HTTP has.
 
 use crate::api::commands::{FieldSpec, Kind, Op};
 use crate::api::spelling;
@@ -9,7 +9,7 @@ use crate::protocol::http1::head::Method;
 use crate::protocol::json::{FieldFate, FieldNames};
 use std::borrow::Cow;
 
-/// One row of the table of endpoints.
+/// A row of the table of endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Endpoint {
     /// `POST /queues/:queue/jobs`.
@@ -63,14 +63,14 @@ pub enum Endpoint {
     PageSocket,
 }
 
-/// One row of a table of routes.
+/// A row of a table of routes.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub(super) method: Method,
     /// The segments of the path. One that begins with a colon stands for the value of that field.
     pub(super) path: &'static [&'static str],
     pub(super) endpoint: Endpoint,
-    /// The command that it stands for.
+    /// The command that the route stands for.
     pub(super) asks: Option<Asks>,
 }
 
@@ -182,7 +182,7 @@ pub enum Given {
     Number(u64),
 }
 
-/// What a route asks of the server: a command, and where its fields come from.
+/// Command that a route asks for, and where its fields come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Asks {
     pub op: Op,
@@ -356,7 +356,7 @@ impl Endpoint {
             | Self::Stats
             | Self::PageSocket
             | Self::Stream { .. } => USUAL,
-            // What watches the server has to see it while it is busy above all.
+            // Leave Prometheus without a limit: a busy server has to be seen above all.
             Self::Prometheus => Traits { guard: Guard::AsMetrics, limited: false, ..USUAL },
             Self::Login | Self::Logout | Self::Gc | Self::Heap => open,
             Self::Health => Traits { vital: true, ..open },

@@ -1,5 +1,5 @@
-//! What can be asked for over HTTP: method and path to route (`docs/protocol.md`, "HTTP"). The routes that are no more
-//! than commands are in [`super::aliases`], and each command has one by its name.
+//! Routes by method and path (`docs/protocol.md`, "HTTP"). The routes that are no more than commands are in
+//! [`super::aliases`], and each command has one by its name.
 
 use super::aliases::ALIASES;
 use super::route::{Asks, Endpoint, Input, Route, Values, command, route};

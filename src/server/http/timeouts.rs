@@ -29,7 +29,7 @@ impl Alarms {
         self.leapt_ms += by_ms;
     }
 
-    /// What the clock would show if it had never leapt.
+    /// The time that the clock would show if it had never leapt.
     pub(crate) fn steady_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.leapt_ms)
     }
@@ -44,10 +44,10 @@ impl Alarms {
 const STEPS_MAX: u64 = 1000;
 const STEPS_PER_END: usize = 2;
 
-/// What a connection is waited for.
+/// Event that a connection is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Phase {
-    /// Nothing: it waits for the server.
+    /// None: the client waits for the server.
     #[default]
     Answering,
     /// The first request of all.
@@ -68,7 +68,7 @@ pub struct Patience {
     pub(crate) known_by_ms: u64,
     /// The alarm that counts; others that ring are stale.
     alarm_ms: u64,
-    /// What was unsent when its time was over the last time.
+    /// Bytes that were unsent when the time was over last.
     unsent: usize,
 }
 
@@ -85,7 +85,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// What is waited for, and until when.
+    /// The event that is waited for, and until when.
     pub(crate) fn what(&self) -> (Phase, u64) {
         (self.phase, self.due_ms)
     }

@@ -8,7 +8,7 @@ use crate::protocol::http1::head::Head;
 use crate::protocol::msgpack::writer::Writer;
 use corq_shards::job::trace::{TraceParent, is_trace_state};
 
-/// What the headers of a push say of its trace.
+/// Trace of a push, as its headers give it.
 #[derive(Clone, Debug)]
 pub struct TraceHeaders {
     parent: TraceParent,
@@ -16,7 +16,7 @@ pub struct TraceHeaders {
 }
 
 impl TraceHeaders {
-    /// Those of a request, if it is a push and has them. One `traceparent` counts; several are none.
+    /// Reads the headers of a request, if it is a push and has them. One `traceparent` counts; several are none.
     pub fn of(route: &Route, head: &Head<'_>) -> Option<Box<Self>> {
         let is_push = |asks: &Asks| matches!(asks.op, Op::Push | Op::PushBatch | Op::PushFlow);
         if !route.asks.as_ref().is_some_and(is_push) {

@@ -428,7 +428,7 @@ pub(crate) const CLOCK_SET_BACK: &str = "clock_set_back_seconds";
 /// A kind of duration: a histogram and a summary of quantiles for Prometheus, and a field of `Metrics`.
 pub(crate) struct Timed {
     pub(crate) family: &'static str,
-    /// Its entry in `durations`.
+    /// The name of the entry in `durations`.
     pub(crate) field: &'static str,
     pub(crate) help: &'static str,
 }
@@ -439,7 +439,7 @@ impl Timed {
         self.family.replace("_ms", "_quantiles_ms")
     }
 
-    /// The same families in seconds.
+    /// The names of both families in seconds.
     pub(crate) fn in_seconds(&self) -> [String; 2] {
         ["_seconds", "_quantiles_seconds"].map(|unit| self.family.replace("_ms", unit))
     }

@@ -81,7 +81,7 @@ pub struct MetricsText {
     tail: String,
     /// Which queues are listed.
     pub choice: Arc<QueueChoice>,
-    /// Those with the most jobs, if only they are.
+    /// Queues with the most jobs, if only such are listed.
     longest: LongestQueues,
     /// Whether there are so few queues that each says how long its jobs have waited.
     few_queues: bool,
@@ -98,7 +98,7 @@ impl MetricsText {
         self.few_queues || *self.choice != QueueChoice::All
     }
 
-    /// The same text about these queues.
+    /// Chooses the queues that the text lists.
     #[must_use]
     pub fn of_queues(mut self, choice: Arc<QueueChoice>) -> Self {
         self.choice = choice;
@@ -113,7 +113,7 @@ impl MetricsText {
         self.longest.bytes().saturating_sub(before)
     }
 
-    /// The same text, and all of it again under this prefix.
+    /// Has all of the text come again under this prefix, if there is one.
     #[must_use]
     pub fn with(mut self, prefix: Option<Arc<str>>) -> Self {
         self.second = prefix.map(|prefix| (prefix, QueuePieces::default()));
@@ -182,7 +182,7 @@ struct TurnRow {
 pub struct Metrics {
     turns: Vec<TurnRow>,
     numbers: [u64; FAMILIES.len()],
-    /// The same of single shards.
+    /// Numbers of single shards.
     shards: Vec<(usize, Box<[u64; FAMILIES.len()]>)>,
     timings: [Timing; HISTOGRAMS.len()],
 }
@@ -207,7 +207,7 @@ impl Metrics {
         self.shards.extend_from_slice(&other.shards);
     }
 
-    /// What a family without labels is, by its name without the prefix.
+    /// The value of a family without labels, by the family's name without the prefix.
     pub fn figure(&self, family: &str) -> Option<f64> {
         let seconds = |ms: u64| Some(ms as f64 / 1000.0);
         match family {
@@ -420,7 +420,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// So many microseconds in this unit.
+    /// Writes so many microseconds in this unit.
     fn of_us(self, us: u64) -> String {
         match self {
             Self::Milliseconds => decimal(us),

@@ -16,14 +16,14 @@ pub enum QueueChoice {
     All,
     /// None: the sums say enough.
     Nothing,
-    /// So many, those with the most jobs that wait, are delayed or active.
+    /// This many queues: those with the most jobs that wait, are delayed or active.
     Top(usize),
-    /// Those whose names begin so.
+    /// Queues whose names begin so.
     Prefix(Box<str>),
 }
 
 impl QueueChoice {
-    /// What the field says.
+    /// Reads the field `queues`.
     pub fn parse(text: Option<&str>) -> Result<Self, Error> {
         let Some(text) = text else { return Ok(Self::All) };
         let wrong = || {

@@ -5,7 +5,7 @@ use corq_shards::queue::Queue;
 use corq_shards::stats::queue_times::{EDGES_MS, QueueTimes};
 use std::fmt::Write;
 
-/// What a family says of a queue.
+/// Value that a family has for a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OfQueue {
     /// How many of its jobs are in this state.

@@ -1,10 +1,10 @@
-//! The same metrics under a second prefix: for dashboards and alarms that know the families by the names that another server
-//! gives them. Knows lines of text only.
+//! Repeats metrics under a second prefix: for dashboards and alarms that know the families by the names that another
+//! server gives them. Knows lines of text only.
 
 /// The prefix that all names have.
 const PREFIX: &str = "corq_";
 
-/// What stands before a name in the lines about a family.
+/// Beginnings of the lines about a family, before its name.
 const ABOUT: [&str; 2] = ["# HELP ", "# TYPE "];
 
 /// Whole lines again, with the other prefix in front of each name.

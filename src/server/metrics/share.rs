@@ -17,7 +17,7 @@ impl ShardServer {
         let (totals, held) = (shard.totals(), shard.holdings());
         let (net, log) = (self.net, self.engine.journal.log.counters());
         let (segments, spares) = self.engine.journal.log.segments();
-        // One shard speaks for all.
+        // Numbers of the process are counted by the first shard only.
         let of_process = |number: u64| if self.me == 0 { number } else { 0 };
         let live = shard.needed_bytes();
         let remembered = shard.remembered_attempts();

@@ -1,4 +1,4 @@
-//! What people see of the deliveries of a webhook: a sample that is posted when they ask for it, and the last posts.
+//! Views of a webhook's deliveries: a sample that is posted on request, and the last posts.
 //!
 //! A sample is posted by the threads that deliver, and its outcome found by looking for it now and then: what waits for
 //! receivers never wakes a shard. So many may be under way; the next are refused.
@@ -21,10 +21,10 @@ const PAUSE_MS: u64 = 20;
 /// The event of a sample. No job brings it about.
 const TEST_EVENT: &str = "webhook.test";
 
-/// What a sample says of its job, and of its queue if its webhook is about all.
+/// Job that a sample is about, and queue if the webhook is about all.
 const TEST_JOB: &str = "test";
 
-/// What a sample takes in memory beside the name of its queue, about.
+/// Memory of a sample beside the name of its queue, about.
 const TEST_BYTES: usize = 256;
 
 impl Webhooks {

@@ -1,10 +1,10 @@
-//! What the shards tell each other about webhooks, and the command that waits for it: data only.
+//! Messages between shards about webhooks, and the command that waits for them: data only.
 
 use crate::server::shard_mail::envelope::{Origin, Step};
 use corq_io::webhook::Hook;
 use std::sync::Arc;
 
-/// What the shards tell each other about webhooks.
+/// Messages between shards about webhooks.
 #[derive(Debug)]
 pub enum WebhookMessage {
     /// There is a webhook.

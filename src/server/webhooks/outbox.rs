@@ -25,7 +25,7 @@ use std::sync::Arc;
 const WAITING_MAX: usize = 65_536;
 /// And their payloads together. One event is always taken.
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// What an event takes in memory beside its payload, about.
+/// Memory of an event beside its payload, about.
 const EVENT_BYTES: usize = 512;
 
 /// A connection that never exists: for reads that have no client.
@@ -34,20 +34,20 @@ const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
 /// `MessagePack` for nothing.
 const NIL: &[u8] = &[0xc0];
 
-/// What a post says.
+/// Content of a post.
 struct Post {
     trigger: Trigger,
     at_ms: u64,
     job: Box<str>,
     queue: Arc<str>,
-    /// One `MessagePack` value.
+    /// The payload as a `MessagePack` value.
     data: Box<[u8]>,
     more: More,
     /// The trace that the job belongs to.
     trace: Option<Box<Trace>>,
 }
 
-/// What a post says beyond what all of them say.
+/// Further content, which only posts about some events have.
 enum More {
     Nothing,
     Error(Box<str>),
@@ -62,7 +62,7 @@ struct Waiting {
     post: Post,
     /// Whether the payload has yet to be read from the disk.
     cold: bool,
-    /// What it takes in memory.
+    /// Memory of the event.
     bytes: usize,
 }
 
@@ -218,7 +218,7 @@ fn headers_of(trace: &Trace) -> Box<[Header]> {
 }
 
 impl Post {
-    /// What the body may take.
+    /// Upper bound of the body's bytes.
     fn body_bytes_max(&self) -> usize {
         let error = if let More::Error(error) = &self.more { error.len() } else { 0 };
         let value = self.data.len() + error + self.job.len() + self.queue.len() + EVENT_BYTES;
@@ -229,13 +229,13 @@ impl Post {
     fn body(&self) -> Vec<u8> {
         let value = self.value(&self.data);
         let mut text = Vec::with_capacity(value.len() + value.len() / 4);
-        // It was checked when it came: only a damaged record is no value.
+        // The payload was checked when it came: an error means a damaged record, and the post goes without it.
         if json::from_record(&value, &mut text).is_err() {
             text.clear();
             // All else was written right here.
             let _ = json::from_record(&self.value(NIL), &mut text);
         }
-        // It is counted by its memory, and was given room as it grew.
+        // Give back spare memory: the body counts by its capacity.
         text.shrink_to_fit();
         text
     }

@@ -1,4 +1,4 @@
-//! What a shard knows of webhooks: which there are, and which of its queues they watch.
+//! Webhooks as a shard knows them: which there are, and which of the shard's queues they watch.
 
 use super::outbox::WebhookOutbox;
 use super::trials::Trials;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 /// Webhooks that watch the same: one queue, or all.
 #[derive(Default)]
 pub(super) struct Watchers {
-    /// What any of them asks for.
+    /// Bits of the events that any of the webhooks asks for.
     pub(super) wants: u32,
     pub(super) hooks: Arc<[Arc<Hook>]>,
 }
 
-/// What a shard knows of webhooks.
+/// Webhooks as a shard knows them.
 pub struct Webhooks {
     /// The way to those who deliver.
     pub feed: Feed,
@@ -24,9 +24,9 @@ pub struct Webhooks {
     pub(super) trials: Trials,
     pub(super) allow_private: bool,
     pub(super) known: BTreeMap<u128, Known>,
-    /// Those that watch one queue of this shard.
+    /// Webhooks that watch one queue of this shard.
     pub(super) by_queue: BTreeMap<Box<str>, Watchers>,
-    /// Those that watch all queues.
+    /// Webhooks that watch all queues.
     pub(super) of_all: Watchers,
 }
 
@@ -63,8 +63,7 @@ impl Webhooks {
         self.of_all.wants != 0 || !self.by_queue.is_empty()
     }
 
-    /// Those that want to know of an event of `queue`, among others; none if no webhook does. `kind` is
-    /// the bit of the event.
+    /// Webhooks that may want an event of `queue`; `None` if none does. `kind` is the bit of the event.
     pub fn watching(&self, queue: &str, kind: u32) -> Option<Hooks> {
         let of_queue = self.by_queue.get(queue);
         let wants = self.of_all.wants | of_queue.map_or(0, |watchers| watchers.wants);
@@ -133,7 +132,7 @@ mod tests {
         assert!(webhooks.watching("b", 0b01).is_none());
         assert!(webhooks.watching("a", 0b100).is_none());
         assert_eq!(ids(&webhooks.watching("a", 0b10).unwrap()), [1, 2]);
-        // One that names no event asks for all.
+        // A webhook that names no event asks for all.
         know(&mut webhooks, 3, 0, None);
         assert_eq!(ids(&webhooks.watching("a", 0b100).unwrap()), [3, 1, 2]);
         assert_eq!(ids(&webhooks.watching("b", 0b1000).unwrap()), [3]);

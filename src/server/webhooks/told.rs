@@ -1,5 +1,5 @@
-//! What webhooks were told of one job, as far as they remember: for `GetJobDetail`. Any shard can tell, since all of them know
-//! all webhooks.
+//! Remembered posts of webhooks about one job: for `GetJobDetail`. Any shard can answer, since all of them know all
+//! webhooks.
 
 use super::looks::write_delivery;
 use super::registry::Webhooks;
@@ -9,7 +9,7 @@ use corq_io::webhook::Delivery;
 /// Webhooks whose last posts are looked through for one job.
 pub const HOOKS_LOOKED_AT: usize = 100;
 
-/// What the webhooks of a queue were told of a job, as far as they remember.
+/// Remembered posts of a queue's webhooks about a job.
 pub struct Told {
     /// The webhook of each post, newest first of each.
     pub posts: Vec<(u128, Delivery)>,
@@ -18,7 +18,7 @@ pub struct Told {
 }
 
 impl Webhooks {
-    /// What those that watch a queue were told of a job of it.
+    /// Collects the remembered posts about a job by the webhooks that watch its queue.
     pub fn told(&self, queue: &str, job: &str) -> Told {
         let watches = |watched: &Option<Box<str>>| watched.as_deref().is_none_or(|it| it == queue);
         let mut hooks = self.known.values().filter(|known| watches(&known.queue));
@@ -31,7 +31,7 @@ impl Webhooks {
     }
 }
 
-/// What webhooks were told of a job, each post with its webhook.
+/// Writes posts about a job, each with its webhook.
 pub fn write_deliveries(writer: &mut Writer<'_>, told: &Told) {
     writer.array(told.posts.len());
     for (hook, delivery) in &told.posts {

@@ -12,7 +12,7 @@ pub const TRIALS_MAX: usize = 16;
 #[derive(Default)]
 pub struct Trials(pub(super) Vec<Waiting>);
 
-/// One of them.
+/// A sample under way, and the client that waits for its outcome.
 pub(super) struct Waiting {
     pub(super) origin: Origin,
     pub(super) req_id: Option<Box<[u8]>>,

@@ -60,7 +60,7 @@ impl Batcher {
     }
 }
 
-/// What will become of a job that was given to a [`Batcher`].
+/// Outcome of one job that was given to a [`Batcher`].
 #[derive(Debug)]
 #[must_use]
 pub struct Receipt {

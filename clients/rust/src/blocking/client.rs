@@ -203,7 +203,7 @@ impl Events {
         self.runtime.wait(self.inner.next())
     }
 
-    /// What the server says that was missed, as [`crate::Events::missed`].
+    /// Events that the server skipped for this client, as [`crate::Events::missed`].
     pub fn missed(&self) -> crate::Missed {
         self.inner.missed()
     }

@@ -1,4 +1,4 @@
-//! One group of jobs of a queue.
+//! A group of jobs of a queue: blocking calls.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ pub struct Group {
 }
 
 impl Group {
-    /// Its id.
+    /// The id of the group within its queue.
     pub fn id(&self) -> &str {
         self.inner.id()
     }
 
-    /// The queue that it belongs to.
+    /// The queue that the group belongs to.
     pub fn queue(&self) -> &str {
         self.inner.queue()
     }

@@ -1,4 +1,4 @@
-//! One job, by its id.
+//! A job by its id: blocking calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct JobHandle {
 }
 
 impl JobHandle {
-    /// Its id.
+    /// The id of the job.
     pub fn id(&self) -> &str {
         self.inner.id()
     }

@@ -1,8 +1,8 @@
-//! The same client for threads: every call blocks until it has its answer.
+//! A client for threads: every call blocks until its answer is there.
 //!
-//! There is no thread behind it. A call works on the connections itself, on the thread that makes it, and calls
-//! of other threads go along; between calls nothing runs. Only a [`Batcher`], which has to send when time is up,
-//! has a thread of its own, and a [`Worker`] one for each job that it works on.
+//! No thread runs in the background. A call drives the connections itself, on the calling thread, and carries along the
+//! calls of other threads; between calls nothing runs. Only a [`Batcher`], which has to send when time is up, has a
+//! thread of its own, and a [`Worker`] has one for each job that it works on.
 //!
 //! ```no_run
 //! use corq_client::blocking::Client;

@@ -37,7 +37,7 @@ impl Deref for Pulled {
 }
 
 impl Pulled {
-    /// What proves that the job is held.
+    /// Lock token of the job: the server takes an outcome only together with this token.
     pub fn token(&self) -> &str {
         self.inner.token()
     }

@@ -1,4 +1,4 @@
-//! One queue, by its name.
+//! A queue by its name: blocking calls.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Its name.
+    /// The name of the queue.
     pub fn name(&self) -> &str {
         self.inner.name()
     }
@@ -48,7 +48,7 @@ impl Queue {
         Ok(pulled.map(|inner| Pulled { inner, runtime: self.runtime.clone() }).collect())
     }
 
-    /// One of its groups, by its id. Nothing is sent.
+    /// A group of this queue, by the group's id. Nothing is sent.
     pub fn group(&self, id: impl Into<String>) -> Group {
         Group { inner: self.inner.group(id), runtime: self.runtime.clone() }
     }

@@ -1,4 +1,4 @@
-//! What runs the client: whichever thread is waiting for it.
+//! The Tokio runtime behind the blocking client: driven by the threads that wait for an answer.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Runtime {
     }
 
     pub(super) fn wait<F: Future>(&self, work: F) -> F::Output {
-        // It is taken out only when nobody can come here any more.
+        // The runtime is taken out only in `drop` of the last clone, when no `&self` can exist any more.
         let tokio = self.0.0.as_ref().expect("a runtime that is in use is there");
         tokio.block_on(work)
     }

@@ -74,7 +74,8 @@ impl WorkerBuilder {
                 }));
                 match work.await {
                     Ok(outcome) => outcome,
-                    // It counts like the panic of an async handler.
+                    // Pass a panic of the handler's thread on, so that the worker counts and reports a panic as of an
+                    // async handler.
                     Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
                     Err(error) => Err(Failure::from(error)),
                 }
@@ -124,7 +125,7 @@ impl Worker {
         WorkerBuilder { inner, runtime: client.runtime.clone() }
     }
 
-    /// What makes it end.
+    /// A handle that stops the worker from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.shared.clone())
     }
@@ -152,7 +153,7 @@ impl Stopper {
         self.0.stop();
     }
 
-    /// What the worker has done so far.
+    /// Counts of the jobs that the worker has handled so far.
     pub fn summary(&self) -> Summary {
         self.0.summary()
     }
@@ -175,7 +176,7 @@ impl Deref for ActiveJob {
 }
 
 impl ActiveJob {
-    /// What proves that the job is held.
+    /// Lock token of the job: the server takes an outcome only together with this token.
     pub fn token(&self) -> &str {
         self.inner.token()
     }

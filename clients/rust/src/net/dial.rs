@@ -22,7 +22,7 @@ use crate::wire::request::Request;
 /// queues without their counts, say.
 const PROTOCOL_VERSION: u64 = 2;
 
-/// What every connection of a client is opened with.
+/// Settings of every connection of a client.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) address: Address,
@@ -37,11 +37,11 @@ pub(crate) struct Settings {
 }
 
 record! {
-    /// What the server says of itself when a connection is opened.
+    /// Name and versions of a server, from its greeting on a new connection.
     ServerInfo {
-        /// Its name.
+        /// Name of the server's software.
         server: String = "server",
-        /// Its version.
+        /// Version of the server's software.
         version: String = "version",
         /// The version of the protocol that is spoken.
         protocol_version: u64 = "protocolVersion",

@@ -144,7 +144,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                     return Poll::Ready(Err(io::Error::other("the server has closed it")));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                // What was written meanwhile has woken this task already; what waits for the network will.
+                // Requests written meanwhile have woken this task already; unsent bytes wake it when the network takes
+                // them.
                 Poll::Pending if all_sent && self.pipe.has_output() => {}
                 Poll::Pending => return Poll::Pending,
             }

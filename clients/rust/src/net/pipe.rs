@@ -1,5 +1,5 @@
-//! One connection as its callers see it: requests go in, each gets its own reply out, in whatever order the
-//! replies come. What moves the bytes is the driver; this is what both sides share.
+//! A connection as its callers see it: requests go in, and each gets its own reply, in whatever order the replies come.
+//! The driver moves the bytes; this module is the state that both sides share.
 //!
 //! Callers write into one buffer under a short lock, so that what many of them ask at the same time leaves
 //! in one send, and no request needs a channel or an allocation of its own.
@@ -105,7 +105,7 @@ struct State {
     events_lost: u64,
 }
 
-/// One connection.
+/// State of a connection that callers and its driver share.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     state: Mutex<State>,
@@ -118,7 +118,7 @@ pub(crate) struct Pipe {
     pub(crate) opened_at: Instant,
 }
 
-/// What the driver has to do next.
+/// Snapshot of what the driver has to do next.
 pub(crate) struct Orders {
     /// Whether the end of the stream is to be told.
     pub(crate) closing: bool,
@@ -342,7 +342,7 @@ impl Pipe {
                         strays.extend(arrived.stray);
                     }
                     Incoming::Event(event) => {
-                        // One that does not keep up loses what is newest, and can see how much.
+                        // A reader that does not keep up loses the newest events; `events_lost` lets it see how many.
                         let told =
                             state.events.as_ref().map(|events| events.try_send(event).is_ok());
                         state.events_lost += u64::from(told == Some(false));
@@ -363,7 +363,7 @@ impl Pipe {
     }
 }
 
-/// What an answer sets free.
+/// Permits and wakers that an answer sets free.
 struct Arrived {
     roomed: bool,
     waits: bool,
@@ -464,7 +464,7 @@ impl Drop for PendingReply {
             state.waiting -= 1;
             state.owed += usize::from(brings.is_some());
         }
-        // One that closes may have waited for nothing but this.
+        // A closing connection may have waited for this answer only: let its driver look again.
         let driver = if state.closing { state.driver.take() } else { None };
         drop(state);
         if let Some(driver) = driver {

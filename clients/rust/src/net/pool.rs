@@ -30,7 +30,7 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct Place {
     live: Mutex<Option<Arc<Pipe>>>,
-    /// Its holder opens the connection; the others wait for the outcome.
+    /// The holder of the lock opens the connection; the others wait for the outcome.
     dialer: TurnMutex<Dialer>,
     /// Why the last attempt failed.
     trouble: Mutex<Option<Error>>,
@@ -107,7 +107,7 @@ impl Pool {
         Self { settings, places, closed: false.into(), own: own.clone() }
     }
 
-    /// What takes jobs that nobody took. Only within a runtime.
+    /// Gives back the jobs of answers that no caller takes. Only within a runtime.
     pub(crate) fn returner(&self) -> Returner {
         Returner::new(&self.settings, &self.own)
     }
@@ -121,7 +121,7 @@ impl Pool {
         self.places[0].connect(self, false).await.map(drop)
     }
 
-    /// What the server said of itself.
+    /// The greeting of the server on the first connection, opened here if there is none.
     pub(crate) async fn info(&self) -> Result<ServerInfo, Error> {
         let place = &self.places[0];
         place.connect(self, false).await?;
@@ -134,7 +134,7 @@ impl Pool {
 
     /// The connection for a request: the one it prefers, or, if that one is busy, one with room.
     async fn connection(&self, lane: u64) -> Result<Arc<Pipe>, Error> {
-        // One that is not open yet has all its room.
+        // A connection that is not open yet has all its room.
         let room = |place: &Place| place.usable().map_or(IN_FLIGHT_MAX, |pipe| pipe.room());
         let mut place = self.preferred(lane);
         let mut pipe = place.connect(self, true).await?;
@@ -150,7 +150,8 @@ impl Pool {
         Ok(pipe)
     }
 
-    /// One attempt: a connection, the request, the answer. The way it went is known once it was sent.
+    /// Makes a single attempt: connects, sends the request, waits for the answer. Sets `way` once the request was sent,
+    /// so that a timeout knows the connection to suspect.
     async fn attempt(&self, request: &Request, way: &mut Option<Way>) -> Result<Reply, Error> {
         loop {
             let pipe = self.connection(request.lane).await?;

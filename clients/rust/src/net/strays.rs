@@ -15,9 +15,9 @@ use crate::wire::record::record;
 use crate::wire::reply::Reply;
 
 record! {
-    /// Of a job only what it takes to give it back.
+    /// The part of a pulled job that giving it back needs.
     Stray {
-        /// Its id.
+        /// The id of the job.
         id: String = "id",
     }
 }

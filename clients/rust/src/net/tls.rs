@@ -130,7 +130,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What makes TLS out of TCP; nothing where no address asks for it.
+/// Wraps a TCP connection in TLS; empty where no address asks for TLS.
 #[derive(Clone, Default)]
 pub(crate) struct Connector {
     connector: Option<TlsConnector>,

@@ -46,13 +46,13 @@ impl Producing {
         Self(span)
     }
 
-    /// What goes along with the job.
+    /// The trace context to send along with the job.
     pub(crate) fn context(&self) -> Option<TraceContext> {
         let context = self.0.span_context();
         context.is_valid().then(|| text_of(context))
     }
 
-    /// It went well, with the id of the job, or not. One that is dropped before that was broken off.
+    /// Ends the span with the id of the job, or with its error. A span that is dropped without `end` was broken off.
     pub(crate) fn end(mut self, outcome: Result<Option<&str>, &Error>) {
         match outcome {
             Ok(None) => {}
@@ -111,7 +111,7 @@ impl Consuming {
         Self(pushed.with_span(span))
     }
 
-    /// The same work, within the span.
+    /// Runs a future within the span.
     pub(crate) fn of<F: Future>(&self, work: F) -> WithContext<F> {
         work.with_context(self.0.clone())
     }
@@ -129,7 +129,7 @@ impl Consuming {
     }
 }
 
-/// The same work on another thread, in the context that is current here.
+/// Carries the context that is current here to the thread that runs the closure.
 #[cfg(feature = "blocking")]
 pub(crate) fn carried<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {
     let context = Context::current();

@@ -5,7 +5,7 @@ use crate::wire::record::record;
 record! {
     /// An entry of the audit log: who did what that changes more than a job, or was not let in.
     AuditEntry {
-        /// Its number.
+        /// The number of the entry.
         seq: u64 = "seq",
         /// When, as RFC 3339.
         time: String = "time",
@@ -21,7 +21,7 @@ record! {
         command: String = "command",
         /// The queue.
         queue: Option<String> = "queue",
-        /// What is worth knowing besides.
+        /// Further details.
         about: Option<String> = "about",
         /// How many jobs it was done to.
         count: Option<u64> = "count",
@@ -35,7 +35,7 @@ record! {
 record! {
     /// A page of the audit log, newest first.
     AuditPage {
-        /// Its entries.
+        /// The entries.
         entries: Vec<AuditEntry> = "entries",
         /// Where older ones begin, if there may be any.
         next: Option<u64> = "next",

@@ -10,13 +10,13 @@ use crate::wire::record::record;
 record! {
     /// Something that was looked at on a server or its machine.
     Finding {
-        /// What it is.
+        /// The subject of the finding.
         check: String = "check",
         /// `ok`, `warning` or `wrong`.
         verdict: String = "verdict",
-        /// How it was found.
+        /// The state that was found, in words.
         found: String = "found",
-        /// What to change; empty if nothing.
+        /// Advice what to change; empty if nothing.
         advice: String = "advice",
     }
 }
@@ -26,15 +26,15 @@ record! {
     Setting {
         /// The name of its variable.
         name: String = "name",
-        /// What counts; `(hidden)` for a secret that is set.
+        /// The value in force; `(hidden)` for a secret that is set.
         value: Option<String> = "value",
-        /// Where that comes from: `flag`, `environment`, `file` or `default`.
+        /// Where the value comes from: `flag`, `environment`, `file` or `default`.
         source: String = "source",
         /// The flag, the variable, or the file with its line.
         place: Option<String> = "place",
-        /// What counts if it is not given.
+        /// The value in force if the setting is not given.
         default: Option<String> = "default",
-        /// What it is counted in.
+        /// The unit of the value.
         unit: Option<String> = "unit",
     }
 }
@@ -44,9 +44,9 @@ record! {
     StorageStatus {
         /// Whether pushes are refused.
         disk_full: bool = "diskFull",
-        /// What is lacking.
+        /// Text for what is lacking: space on the disk, something else, or the data directory.
         error: Option<String> = "error",
-        /// Since when.
+        /// When the log first lacked something.
         since_ms: Option<u64> = "since",
     }
 }
@@ -90,11 +90,11 @@ record! {
 record! {
     /// Memory of the server, in megabytes.
     Memory {
-        /// Of it, what is in use.
+        /// Memory in use, in megabytes.
         heap_used_mb: f64 = "heapUsed",
-        /// What its allocator has.
+        /// Memory that the allocator holds, in megabytes.
         heap_total_mb: f64 = "heapTotal",
-        /// What the process has.
+        /// Resident memory of the process, in megabytes.
         rss_mb: f64 = "rss",
     }
 }
@@ -104,7 +104,7 @@ record! {
     WorkerOverview {
         /// How many there are.
         total: u64 = "total",
-        /// Those that have not gone silent.
+        /// Workers that have not gone silent.
         active: u64 = "active",
         /// All of them.
         list: Vec<WorkerInfo> = "list",
@@ -114,21 +114,21 @@ record! {
 record! {
     /// The whole server for a dashboard.
     Overview {
-        /// Its jobs.
+        /// Jobs of the server.
         stats: ServerStats = "stats",
-        /// Its pace.
+        /// Jobs per second.
         throughput: Throughput = "throughput",
         /// How long answers waited.
         latency: Latency = "latency",
-        /// Its memory.
+        /// Memory of the server.
         memory: Memory = "memory",
         /// How many things it holds, by kind.
         collections: BTreeMap<String, u64> = "collections",
-        /// Its workers.
+        /// Workers that are registered.
         workers: WorkerOverview = "workers",
-        /// Its schedules.
+        /// Schedules of the server.
         crons: Vec<Cron> = "crons",
-        /// Its disk.
+        /// State of the disk.
         storage: StorageStatus = "storage",
         /// When this was said.
         timestamp_ms: u64 = "timestamp",
@@ -138,11 +138,11 @@ record! {
 record! {
     /// A queue on a dashboard. Each waiting job counts once: as prioritized if its priority is above 0.
     QueueTile {
-        /// Its name.
+        /// The name of the queue.
         name: String = "name",
         /// Jobs that may be delivered, without a priority.
         waiting: u64 = "waiting",
-        /// The same with a priority.
+        /// Jobs that may be delivered, with a priority above 0.
         prioritized: u64 = "prioritized",
         /// Jobs that wait for their time.
         delayed: u64 = "delayed",
@@ -160,7 +160,7 @@ record! {
     LetterPreview {
         /// The id of the job.
         id: String = "id",
-        /// Its payload, unless that is large.
+        /// The payload, unless it is large.
         payload: Option<Raw> = "data",
         /// Attempts that have failed.
         attempts: u64 = "attempts",
@@ -172,7 +172,7 @@ record! {
 record! {
     /// A job on a dashboard.
     JobTile {
-        /// Its id.
+        /// The id of the job.
         id: String = "id",
         /// Higher is delivered sooner.
         priority: i64 = "priority",
@@ -188,9 +188,9 @@ record! {
 }
 
 record! {
-    /// One queue for a dashboard.
+    /// A queue in detail, for a dashboard.
     QueueBoard {
-        /// Its name.
+        /// The name of the queue.
         name: String = "name",
         /// How many jobs are in which state. Each counts once.
         counts: BTreeMap<String, u64> = "counts",
@@ -208,7 +208,7 @@ record! {
 }
 
 record! {
-    /// What the client's token is for.
+    /// Rights of the client's token.
     Whoami {
         /// `admin`, `read`, `push` or `work`.
         role: String = "role",

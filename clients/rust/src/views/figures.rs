@@ -25,7 +25,7 @@ record! {
 }
 
 record! {
-    /// What happened in a span of the last day.
+    /// Figures of a span of the last day.
     History {
         /// Whether there is a history: a queue that is not among the busiest has none.
         tracked: bool = "tracked",
@@ -35,7 +35,7 @@ record! {
         step_ms: u64 = "step",
         /// How many points there are.
         points: u64 = "points",
-        /// What there is of each point.
+        /// Figures for each point.
         series: Series = "series",
     }
 }
@@ -73,15 +73,15 @@ record! {
 record! {
     /// The write-ahead log of a shard.
     ShardLog {
-        /// Its size.
+        /// Size of the log's files.
         disk_bytes: u64 = "diskBytes",
-        /// What of it is needed.
+        /// Bytes of the log that are still needed.
         live_bytes: u64 = "liveBytes",
-        /// What waits to be written.
+        /// Bytes that are not written yet.
         unwritten_bytes: u64 = "unwrittenBytes",
-        /// Memory of its newest blocks.
+        /// Memory of the log's newest blocks.
         memory_bytes: u64 = "memoryBytes",
-        /// Its files.
+        /// Number of the log's files.
         segments: u64 = "segments",
         /// Whether it takes no more jobs.
         full: bool = "full",
@@ -91,7 +91,7 @@ record! {
 }
 
 record! {
-    /// What waits between shards.
+    /// Messages that wait between shards.
     ShardMail {
         /// Batches for a shard whose inbox is full.
         stuck_batches: u64 = "stuckBatches",
@@ -105,19 +105,19 @@ record! {
 }
 
 record! {
-    /// What a shard keeps of the last day.
+    /// Memory of a shard for the figures of the last day.
     ShardHistory {
         /// Queues that have a history.
         queues: u64 = "queues",
-        /// Its memory.
+        /// Memory in bytes.
         bytes: u64 = "bytes",
     }
 }
 
 record! {
-    /// One shard: a core of the server and what belongs to it.
+    /// A shard: a core of the server and what belongs to it.
     ShardInfo {
-        /// Its number, from 0.
+        /// The number of the shard, from 0.
         shard: u64 = "shard",
         /// The share of the last seconds in which it was busy, from 0 to 1.
         load: f64 = "load",
@@ -137,15 +137,15 @@ record! {
         push_per_sec: f64 = "pushPerSec",
         /// Jobs pulled in a second.
         pull_per_sec: f64 = "pullPerSec",
-        /// Its longest turn of the last minute.
+        /// The longest turn of the event loop in the last minute.
         longest_turn: Turn = "longestTurn",
-        /// Its longest turns since the start, by the work that they were.
+        /// The longest turns of the event loop since the start, by kind of work.
         longest_turns: Vec<Turn> = "longestTurns",
-        /// Its log.
+        /// The write-ahead log of the shard.
         log: ShardLog = "log",
-        /// What waits between it and others.
+        /// Messages that wait between this shard and others.
         mail: ShardMail = "mail",
-        /// What it keeps of the last day.
+        /// Memory for the figures of the last day.
         history: ShardHistory = "history",
         /// Connections that get samples from it.
         viewers: u64 = "viewers",
@@ -189,7 +189,7 @@ record! {
 record! {
     /// A busy queue in a sample.
     BusyQueue {
-        /// Its name.
+        /// The name of the queue.
         name: String = "name",
         /// Jobs that may be delivered.
         waiting: u64 = "waiting",

@@ -1,4 +1,4 @@
-//! One job in detail: its attempts, its flow, and why it does not run.
+//! A job in detail: its attempts, its flow, and why it does not run.
 
 use crate::records::{Job, JobState, LogLine};
 use crate::wire::read::{Read, Reader};
@@ -8,7 +8,7 @@ record! {
     /// A job in the view of a flow. Of one that is gone, only its id, its depth and its state are known; of one in a queue that
     /// is none of the token's, only its depth.
     FlowNode {
-        /// Its id.
+        /// The id of the job.
         id: String = "id",
         /// How many levels it lies below the job that was asked about.
         depth: u64 = "depth",
@@ -18,7 +18,7 @@ record! {
         state: JobState = "state",
         /// The queue it is in.
         queue: Option<String> = "queue",
-        /// What it is called.
+        /// The name of the job.
         name: Option<String> = "name",
         /// How far its worker is, from 0 to 100.
         progress: f64 = "progress",
@@ -84,11 +84,11 @@ record! {
     JobDetail {
         /// The job itself.
         job: Job = "job",
-        /// Its attempts, as far as they are known.
+        /// The attempts of the job, as far as the server knows them.
         attempts: Vec<Attempt> = "attempts",
-        /// Its log.
+        /// The log of the job.
         logs: Vec<LogLine> = "logs",
-        /// Its children.
+        /// The children of the job.
         children: Children = "children",
     }
 }
@@ -97,7 +97,7 @@ record! {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamedJob {
-    /// Its id.
+    /// The id of the job.
     pub id: String,
     /// Where it is in its life.
     pub state: JobState,
@@ -106,9 +106,9 @@ pub struct NamedJob {
 }
 
 record! {
-    /// The same as a map.
+    /// A named job in the form of a map.
     NamedJobFields {
-        /// Its id.
+        /// The id of the job.
         id: String = "id",
         /// Where it is in its life.
         state: JobState = "state",
@@ -132,11 +132,11 @@ impl FromWire for NamedJob {
 }
 
 record! {
-    /// One thing that keeps a job from running. Which fields it has, its code says; others are empty.
+    /// An obstacle that keeps a job from running. `code` decides which fields it has; others are empty.
     Reason {
-        /// What programs tell reasons by: `queue_paused`, `delayed`, `dependencies` and others.
+        /// The kind of obstacle, for programs: `queue_paused`, `delayed`, `dependencies` and others.
         code: String = "code",
-        /// The same for people.
+        /// The obstacle in words, for people.
         text: String = "text",
         /// Until when, if time ends it.
         until_ms: Option<u64> = "until",
@@ -170,7 +170,7 @@ record! {
 record! {
     /// Why a job does not run.
     Explanation {
-        /// Its id.
+        /// The id of the job.
         id: String = "id",
         /// The queue it is in.
         queue: String = "queue",

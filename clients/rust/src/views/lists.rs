@@ -7,7 +7,7 @@ use crate::wire::record::record;
 record! {
     /// A queue as a row of a list. What was not asked for is empty.
     QueueRow {
-        /// Its name.
+        /// The name of the queue.
         name: String = "name",
         /// Jobs that may be delivered.
         waiting: u64 = "waiting",
@@ -33,7 +33,7 @@ record! {
         oldest_waiting_ms: Option<u64> = "oldestWaiting",
         /// 99 of 100 jobs waited no longer than this, in milliseconds.
         wait_p99_ms: Option<u64> = "waitP99",
-        /// Its rate, if it has one.
+        /// The rate limit, if the queue has one.
         rate: Option<Rate> = "rateLimit",
         /// Jobs that may be active at a time.
         concurrency: Option<u64> = "concurrencyLimit",
@@ -45,7 +45,7 @@ record! {
 record! {
     /// A page of queues.
     QueuePage {
-        /// Its rows.
+        /// The queues.
         queues: Vec<QueueRow> = "queues",
         /// Where the next page begins, if there is one.
         next: Option<String> = "next",
@@ -55,11 +55,11 @@ record! {
 record! {
     /// A job as a row of a list. What was not asked for, or what the job does not have, is empty.
     JobRow {
-        /// Its id.
+        /// The id of the job.
         id: String = "id",
         /// The queue it is in.
         queue: String = "queue",
-        /// What it is called.
+        /// The name of the job.
         name: Option<String> = "name",
         /// Where it is in its life.
         state: JobState = "state",
@@ -85,7 +85,7 @@ record! {
         group_id: Option<String> = "groupId",
         /// The job that it is a child of.
         parent_id: Option<String> = "parentId",
-        /// Its deduplication key.
+        /// The deduplication key.
         unique_key: Option<String> = "uniqueKey",
         /// Newest first within its priority.
         lifo: bool = "lifo",
@@ -95,17 +95,17 @@ record! {
         children_completed: u64 = "childrenCompleted",
         /// The size of its payload.
         data_bytes: u64 = "dataBytes",
-        /// Its labels.
+        /// The labels of the job.
         tags: Vec<String> = "tags",
         /// Why it failed.
         failed_reason: Option<String> = "failedReason",
-        /// Its payload, if all of it was asked for.
+        /// The whole payload, if that was asked for.
         payload: Option<Raw> = "data",
         /// The beginning of its payload as JSON, if that was asked for.
         preview: Option<String> = "dataPreview",
         /// Whether the preview is not all of it.
         preview_cut: bool = "dataCut",
-        /// Its record could not be read.
+        /// Whether the stored record of the job cannot be read.
         damaged: bool = "damaged",
     }
 }
@@ -113,7 +113,7 @@ record! {
 record! {
     /// A page of jobs.
     JobPage {
-        /// Its rows; there may be fewer than asked for, or none, before the last page.
+        /// The jobs; there may be fewer than asked for, or none, before the last page.
         jobs: Vec<JobRow> = "jobs",
         /// Where the next page begins, if there is one.
         next: Option<String> = "next",
@@ -121,7 +121,7 @@ record! {
 }
 
 record! {
-    /// What a search has looked at.
+    /// Records and payloads that a search has looked at.
     Covered {
         /// Jobs that were looked at.
         jobs: u64 = "jobs",
@@ -147,7 +147,7 @@ record! {
         jobs: Vec<JobRow> = "jobs",
         /// Where the search goes on, if it is not over.
         next: Option<String> = "next",
-        /// What it has looked at for this page.
+        /// Records and payloads looked at for this page.
         covered: Covered = "covered",
     }
 }
@@ -155,7 +155,7 @@ record! {
 record! {
     /// A job that a worker has.
     HeldJob {
-        /// Its id.
+        /// The id of the job.
         id: String = "id",
         /// The queue it is in.
         queue: String = "queue",
@@ -165,9 +165,9 @@ record! {
 record! {
     /// A worker as a row of a list.
     WorkerRow {
-        /// Its id.
+        /// The id of the worker.
         id: String = "id",
-        /// Its name.
+        /// The name of the worker.
         name: String = "name",
         /// The queues it works on.
         queues: Vec<String> = "queues",
@@ -175,7 +175,7 @@ record! {
         concurrency: u64 = "concurrency",
         /// The machine it runs on.
         hostname: String = "hostname",
-        /// Its process.
+        /// The process id of the worker.
         pid: u64 = "pid",
         /// `active`, or `stale` if it has been silent.
         status: String = "status",
@@ -201,7 +201,7 @@ record! {
 record! {
     /// A page of workers.
     WorkerPage {
-        /// Its rows.
+        /// The workers.
         workers: Vec<WorkerRow> = "workers",
         /// Where the next page begins, if there is one.
         next: Option<String> = "next",

@@ -1,4 +1,4 @@
-//! What the server shows to pages and programs that look at it. Times are milliseconds since the Unix epoch.
+//! Answers of the server for pages and programs that display it. Times are milliseconds since the Unix epoch.
 
 mod audit;
 mod dashboard;

@@ -15,11 +15,11 @@ const ASIDE_BYTES_MIN: usize = 16 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
-    /// What belongs in between: before which byte, and what.
+    /// Large payloads, each with the offset in `bytes` before which it belongs.
     aside: Vec<(usize, Bytes)>,
 }
 
-/// What `rmp` says of a write into a vector.
+/// Unwraps the result of an `rmp` write into a vector, which cannot fail.
 #[allow(clippy::needless_pass_by_value)] // A result is there to be consumed.
 fn sure<T, E>(written: Result<T, E>) {
     assert!(written.is_ok(), "a vector takes every write");
@@ -118,7 +118,7 @@ impl Encoder {
         self.bytes[count_at..count_at + 2].copy_from_slice(&entries.to_be_bytes());
     }
 
-    /// What was written as one piece.
+    /// All written values as one piece.
     pub(crate) fn into_bytes(self) -> Bytes {
         if self.aside.is_empty() {
             return self.bytes.into();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::read::{Malformed, Number, Read, Reader};
 use crate::raw::Raw;
 
-/// What can be read out of a reply.
+/// Types that can be read out of a reply.
 pub(crate) trait FromWire: Sized {
     fn read(reader: &mut Reader<'_>) -> Read<Self>;
 }
@@ -69,7 +69,7 @@ impl<T: FromWire> FromWire for Option<T> {
 impl<T: FromWire> FromWire for Vec<T> {
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let items = reader.array()?;
-        // What a list says of its length is believed as far as it costs little.
+        // Reserve at most 1024 items: a list's stated length is not trusted with more memory.
         let mut list = Vec::with_capacity(items.min(1024));
         for _ in 0..items {
             list.push(T::read(reader)?);

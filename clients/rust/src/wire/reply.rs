@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::raw::{Raw, decode};
 use crate::refusal::Refusal;
 
-/// What a frame from the server is.
+/// A frame from the server, by kind.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// The answer to the request of this number.
@@ -53,9 +53,9 @@ impl Incoming {
     }
 }
 
-/// What the server answered to a command: its fields, read when they are asked for.
+/// The server's answer to a command: its fields, decoded when they are asked for.
 ///
-/// [`Client::call`](crate::Client::call) answers with one.
+/// [`Client::call`](crate::Client::call) answers with a `Reply`.
 ///
 /// ```no_run
 /// # async fn example(client: corq_client::Client) -> Result<(), corq_client::Error> {
@@ -81,7 +81,7 @@ impl Reply {
         said.map_or_else(|| "the server gave no reason".into(), Into::into)
     }
 
-    /// The same with its code.
+    /// Why the command was refused: the server's words with their code.
     pub(crate) fn refusal(&self) -> Refusal {
         let code = self.read::<Option<String>>("code").ok().flatten();
         Refusal::new(self.error(), code.as_deref())

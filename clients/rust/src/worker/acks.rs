@@ -63,7 +63,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut outcomes: mpsc::Receiver<Outcom
     let lanes = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     let mut under_way = JoinSet::new();
     loop {
-        // What comes while there is no room gathers by itself.
+        // Outcomes that come while all lanes are taken gather in the channel, and leave as one batch.
         let lane = lanes.clone().acquire_owned().await;
         let Some(first) = outcomes.recv().await else { break };
         let batch = gather(first, &mut outcomes, &shared).await;
@@ -149,7 +149,7 @@ async fn tell_many(shared: &Shared, mut batch: Vec<Outcome>) -> Vec<Outcome> {
                 }
                 wait(shared, batch.len(), error, &mut backoff).await;
             }
-            // One of them is refused, and with it all the others.
+            // The server refuses the whole batch for one bad outcome: tell each by itself.
             Err(_) => return batch,
         }
     }

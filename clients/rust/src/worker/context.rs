@@ -42,7 +42,7 @@ impl ActiveJob {
         Self { shared, held }
     }
 
-    /// What proves that the job is held.
+    /// Lock token of the job: the server takes an outcome only together with this token.
     pub fn token(&self) -> &str {
         &self.held.token
     }

@@ -1,4 +1,4 @@
-//! What a worker tells of itself.
+//! Events about a worker, for its owner.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ pub(crate) type OnEvent = Arc<dyn Fn(&WorkerEvent) + Send + Sync>;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WorkerEvent {
-    /// It is connected and registered.
+    /// The worker is connected and registered.
     Connected,
-    /// Its connection broke, or could not be opened. It tries again.
+    /// The connection broke, or could not be opened. The worker tries again.
     Disconnected {
         /// The reason.
         error: Error,
     },
-    /// The server gave out no jobs. It asks again.
+    /// The server gave out no jobs. The worker asks again.
     PullRefused {
         /// The reason.
         error: Error,
@@ -35,10 +35,10 @@ pub enum WorkerEvent {
     HandlerPanicked {
         /// Of which job.
         id: String,
-        /// What it said.
+        /// The message of the panic.
         message: String,
     },
-    /// Locks could not be renewed now. It tries again while they last.
+    /// Locks could not be renewed now. The worker tries again while they last.
     RenewalFailed {
         /// How many jobs are concerned.
         jobs: usize,
@@ -69,8 +69,8 @@ pub enum WorkerEvent {
         /// The reason.
         error: Error,
     },
-    /// What became of an outcome is not known: its answer was lost, and the server does not know the job any more, as
-    /// after an outcome that was taken of a job that is not kept.
+    /// The fate of an outcome is unknown: its answer was lost, and the server does not know the job any more, as after
+    /// an accepted outcome of a job that is not kept.
     OutcomeUnknown {
         /// Of which job.
         id: String,
@@ -129,7 +129,7 @@ impl fmt::Display for WorkerEvent {
     }
 }
 
-/// What a worker has done.
+/// Counts of what a worker has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {

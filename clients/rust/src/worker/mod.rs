@@ -87,13 +87,13 @@ impl WorkerBuilder {
         self
     }
 
-    /// What becomes of the jobs when the connection breaks.
+    /// Fate of the jobs when the connection breaks.
     pub fn hold(mut self, hold: Hold) -> Self {
         self.options.hold = hold;
         self
     }
 
-    /// What is minded of the groups of the queue.
+    /// Groups that jobs are taken from, and limits that count for them.
     pub fn groups(mut self, groups: GroupOptions) -> Self {
         self.options.groups = groups;
         self
@@ -268,7 +268,7 @@ impl Worker {
         self.shared.stop();
     }
 
-    /// What it has done so far.
+    /// Counts of what the worker has done so far.
     pub fn summary(&self) -> Summary {
         self.shared.summary()
     }
@@ -303,7 +303,7 @@ async fn supervise(shared: Arc<Shared>, handler: Handler) {
     shared.stop.wait().await;
     shared.begin_to_drain();
     if shared.options.hold == Hold::Connection {
-        // What was renewed from elsewhere stays when the connection goes.
+        // Renew over another connection: such locks outlive the one that the jobs were pulled on.
         locks::renew_all(&shared).await;
     }
     shared.stop_pulling();

@@ -22,7 +22,7 @@ use crate::telemetry::{Consuming, Worked};
 
 type Answer = Pin<Box<dyn Future<Output = Result<Raw, Failure>> + Send>>;
 
-/// What works on a job.
+/// A user's handler, without its types.
 pub(crate) type Handler = Arc<dyn Fn(ActiveJob) -> Answer + Send + Sync>;
 
 /// Any handler in the one form that is kept.
@@ -69,13 +69,13 @@ pub(crate) async fn run(
     let deadline = shared.deadline().unwrap_or_else(Instant::now);
     let mut finished = Box::pin(async move { while tasks.join_next().await.is_some() {} });
     if tokio::time::timeout_at(deadline.into(), &mut finished).await.is_err() {
-        // Those that are done, and wait for room to tell of it, do tell.
+        // Break off running handlers only: finished ones that wait for room still send their outcomes.
         shared.break_off.set();
         finished.await;
     }
 }
 
-/// One job, from its handler's first step to its outcome.
+/// Runs a job, from its handler's first step to its outcome.
 async fn work(
     shared: Arc<Shared>,
     held: Arc<Held>,
@@ -86,7 +86,7 @@ async fn work(
     let span = Consuming::begin(&shared.queue, &held.job);
     let work = span.of(caught(async move { handler(job).await }));
     let worked = shared.break_off.unless(work).await;
-    // One that was broken off is given back with what else is left.
+    // A job that was broken off is given back later, with what else is left.
     let Some(worked) = worked else { return };
     held.worked();
     span.end(&match &worked {
@@ -113,7 +113,7 @@ async fn work(
     shared.room.add_permits(1);
 }
 
-/// What a future comes to, or with which words it panicked, be it in what it leaves behind.
+/// Runs a future to its output, or to the message of its panic, also of a panic while it is dropped.
 async fn caught<F: Future + Send>(future: F) -> Result<F::Output, String> {
     let mut caught = Caught(Some(Box::pin(future)));
     std::future::poll_fn(move |context| {

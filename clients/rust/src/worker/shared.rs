@@ -1,4 +1,4 @@
-//! What the parts of a worker share: its jobs, its room, and the word that it is to end.
+//! State that the parts of a worker share: its jobs, its room, and the signal to end.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -70,7 +70,7 @@ pub(crate) struct Held {
     pub(crate) job: Job,
     pub(crate) token: String,
     lost: AtomicBool,
-    /// Its handler is done; what is left is to tell the outcome.
+    /// The handler has ended; the outcome is still to be sent.
     worked: AtomicBool,
     /// A renewal of its lock is under way.
     pub(crate) renewing: AtomicBool,
@@ -94,12 +94,12 @@ impl Held {
         *lock(&self.until)
     }
 
-    /// Its handler is done.
+    /// Notes that the handler has ended.
     pub(crate) fn worked(&self) {
         self.worked.store(true, Ordering::Release);
     }
 
-    /// Waits until it is not held here any more.
+    /// Waits until the job is not held here any more.
     pub(crate) async fn lost(&self) {
         loop {
             let mut told = pin!(self.told.notified());

@@ -26,7 +26,7 @@ pub(crate) fn map(fields: &[(&str, Value)]) -> Value {
     Value::Map(fields.iter().map(|(key, value)| (Value::from(*key), value.clone())).collect())
 }
 
-/// One request, with the means to answer it.
+/// A request, with the means to answer it.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) cmd: String,
@@ -43,7 +43,7 @@ impl Asked {
     }
 }
 
-/// One connection as the server has it.
+/// A connection as the server has it.
 pub(crate) struct Peer<S> {
     pub(crate) stream: S,
     /// Which connection it is, from 0.

@@ -20,16 +20,16 @@ pub(crate) enum Way {
     ToClient,
 }
 
-/// What happens to a frame.
+/// Fault that hits a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The connection ends before it.
+    /// The connection ends before the frame.
     Cut,
-    /// The connection ends in the midst of it.
+    /// The connection ends in the midst of the frame.
     CutWithin,
-    /// It comes late, with all behind it.
+    /// The frame comes late, with all behind it.
     Delay(Duration),
-    /// It and all behind it, both ways, never come, and nobody says so.
+    /// The frame and all behind it, both ways, never come, and neither side is notified.
     Swallow,
 }
 

@@ -170,7 +170,7 @@ fn whatever_comes_it_is_an_error_at_worst() {
         let spoils_at = dice.roll(5);
         'talk: for step in 0..6 {
             if step == 3 && !client.is_handshaking() {
-                // One that has found a fault takes no more.
+                // A client that has found a fault takes no more.
                 let _ = client.writer().write_all(&[7; 300]);
             }
             let mut bytes = written(&mut client);

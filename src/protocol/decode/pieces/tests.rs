@@ -11,7 +11,7 @@ fn packed(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// What becomes of a request in slices of so many values: its pieces, or what is wrong.
+/// Cuts a request in slices of `steps` values: returns its pieces, or its fault.
 fn cut(frame: &[u8], op: &str, steps: usize) -> Result<Vec<Vec<u8>>, Error> {
     let mut walk = Walk::new(CommandSpec::find(op.as_bytes()).unwrap());
     while !walk.go_on(frame, &mut steps.clone())? {}

@@ -13,26 +13,26 @@ const COMPARISONS_MAX: u16 = 256;
 /// Containers that are open, at most, where fields of the table are read: those of an option of a job of a flow.
 const WITHIN_MAX: usize = 6;
 
-/// What becomes of a field, by its name.
+/// Treatment of a field, by its name.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FieldFate {
-    /// It stays.
+    /// The field stays.
     Keep,
     /// The field stays. Names within the object that it holds, or within those of its list, are looked for in this table.
     KeepWith(&'static [FieldSpec]),
-    /// It is left out.
+    /// The field is left out.
     LeaveOut,
-    /// It stays under this name.
+    /// The field stays under this name.
     Rename(&'static str),
-    /// It stays, and it is remembered that it was there.
+    /// The field stays, and its presence is remembered.
     Noted,
-    /// It stays, though it is not known.
+    /// The field stays, and a known name that it seems to mean is looked for.
     Unknown,
 }
 
 /// Which fields an object may have.
 pub trait FieldNames: fmt::Debug + Sync {
-    /// What becomes of a field of the object.
+    /// The treatment of a field of the object.
     fn fate(&self, name: &[u8]) -> FieldFate;
 
     /// The name that an unknown one seems to mean.

@@ -85,7 +85,7 @@ impl<'t> Reading<'t, '_> {
             }
             self.digits()?;
         }
-        // What has the grammar of JSON is ASCII and has the grammar of Rust.
+        // A number in the grammar of JSON is ASCII, and fits the grammar of Rust.
         let text =
             std::str::from_utf8(&self.text[start..self.parse.at]).map_err(|_| Fault::NotUtf8)?;
         match text.parse::<f64>() {
@@ -100,7 +100,7 @@ impl<'t> Reading<'t, '_> {
         }
     }
 
-    /// One digit at least.
+    /// Reads at least one digit.
     #[inline]
     fn digits(&mut self) -> Result<&'t [u8], Fault> {
         let text = self.text;
