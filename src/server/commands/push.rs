@@ -37,7 +37,7 @@ impl ShardServer {
             }
             _ => return,
         };
-        // What a reply needs of the effects, not all ten lists of them: a push has one reply.
+        // Take one of the ten lists of effects: to move all of them costs more than the reply.
         let made = std::mem::take(&mut self.effects.pushed);
         let jobs = &made[pushed];
         self.respond(conns, ctx.origin, |_, sink| {
