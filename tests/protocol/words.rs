@@ -72,7 +72,7 @@ const BEGUN: &[(&str, usize)] = &[
     ("src/server/lifecycle", 0),
     ("src/server/metrics", 0),
     ("src/server/multi_shard", 155),
-    ("src/server/overload", 31),
+    ("src/server/overload", 0),
     ("src/server/scan", 14),
     ("src/server/shard_mail", 31),
     ("src/server/spans", 2),
