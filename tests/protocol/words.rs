@@ -46,7 +46,7 @@ const BEGUN: &[(&str, usize)] = &[
     ("io/src/s3", 0),
     ("io/src/webhook", 0),
     ("io/tests", 37),
-    ("shards/src", 193),
+    ("shards/src", 60),
     ("shards/tests", 57),
     ("src", 0),
     ("src/api", 0),
