@@ -72,11 +72,11 @@ pub struct AboutParent {
     pub queue: Box<str>,
     /// Id of the job, as its clients know it.
     pub known_as: Box<str>,
-    /// It names that child already.
+    /// The job names that child already.
     pub declared: bool,
-    /// It can have one more.
+    /// The job can have one more child.
     pub linkable: bool,
-    /// Its own parent, as its client calls it.
+    /// Parent of the job, as its client calls it.
     pub parent: Option<Box<str>>,
 }
 

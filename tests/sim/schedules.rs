@@ -16,7 +16,7 @@ pub enum Rhythm {
     Round(u64, &'static str),
 }
 
-/// One schedule.
+/// A schedule in the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
     pub queue: String,
