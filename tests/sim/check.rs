@@ -11,15 +11,15 @@ pub enum Check {
     Again,
     /// A job has one living lease at most.
     Lease,
-    /// A delay ends when it ends.
+    /// A delay does not end early.
     EarlyDelay,
-    /// The wait between two attempts ends when it ends,
+    /// The wait between two attempts does not end early.
     EarlyBackoff,
-    /// a lock,
+    /// A lock does not end early.
     EarlyLock,
-    /// the life of a job that waits,
+    /// The life of a job that waits does not end early.
     EarlyLife,
-    /// and the time of an attempt.
+    /// The time of an attempt does not end early.
     EarlyTimeout,
     /// Priority, then LIFO, then FIFO; pulls first come, first served.
     Order,

@@ -132,7 +132,7 @@ impl World {
                 let open = dependency.is_some_and(|other| !other.met && other.state != State::Gone);
                 let is_child = job.family.children.contains(&id);
                 let check = if is_child { Check::Family } else { Check::Dependency };
-                // The failed child has already reported to its parent.
+                // A child that has failed has reported to its parent, which waits for it no longer.
                 let since_ms = job.family.retried_at_ms;
                 let silent =
                     !is_child || dependency.is_none_or(|other| !other.tells_failure(since_ms));

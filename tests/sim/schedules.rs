@@ -10,7 +10,7 @@ use corq_shards::log_record::cron::CronRan;
 /// When a schedule is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rhythm {
-    /// So many milliseconds after the last time.
+    /// Each run is so many milliseconds after the last.
     Every(u64),
     /// Whenever the time is a multiple of so many milliseconds, by an expression that says so.
     Round(u64, &'static str),
