@@ -187,8 +187,8 @@ pub struct Effects {
     /// Ends of children for the shards of parents, each as a [`crate::command::Command::Report`]. The payloads have to
     /// be fetched before the next command.
     pub reports: Vec<Report>,
-    /// Steps of jobs and queues for listeners, in order; none while there are no listeners. As many as the jobs that one
-    /// call may touch, times the few steps it may take with each.
+    /// Steps of jobs and queues for listeners, in order; none while there are no listeners. As many as the jobs that
+    /// one call may touch, times the few steps it may take with each.
     pub events: Vec<Event>,
     /// Steps of sampled jobs, in order; nothing while none is sampled. As many as there are events, at most.
     pub traced: Vec<Traced>,
