@@ -1,6 +1,5 @@
 //! An entry of the audit log. It is written as a line of JSON in which no text of a client acts on a terminal, and read
-//! as it is
-//! written. Its size is bounded, whatever clients name.
+//! as it is written. Its size is bounded, whatever clients name.
 
 use super::names::TokenName;
 use crate::api::access::Role;
@@ -84,7 +83,7 @@ pub struct Entry {
     pub count: Option<u64>,
     /// [`OK`], the code of an error, or [`UNKNOWN`].
     pub outcome: &'static str,
-    /// Equal acts within the minute after this one, which have no entries of their own.
+    /// How many more times the same act came within the minute; those have no entries of their own.
     pub repeated: u64,
 }
 

@@ -1,6 +1,5 @@
 //! Judges facts about a machine and a server, as `corq doctor` and the dashboard show them: what was found, how bad
-//! that is,
-//! and what to change. Judges facts that it is given; only `machine` looks for some itself, which takes no time.
+//! that is, and what to change. The facts are given; only `machine` looks for some itself, which takes no time.
 //!
 //! | file | responsibility |
 //! |---|---|

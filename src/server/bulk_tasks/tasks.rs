@@ -36,7 +36,7 @@ impl Skip {
     const NAMES: [&'static str; 4] = ["notFound", "active", "state", "damaged"];
 }
 
-/// Numbers of a task so far.
+/// Progress of a task, in jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Jobs looked at.

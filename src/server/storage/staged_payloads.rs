@@ -28,8 +28,8 @@ struct One {
 /// Bytes that are copied, into memory that is new, in about the time of one step.
 pub const COPIED_PER_STEP: usize = 512;
 
-/// Bytes per step for a record copied at once with its payload. More than `COPIED_PER_STEP`: the fixed cost of an
-/// append is paid once.
+/// Bytes per step for a record copied at once with its payload: more than `COPIED_PER_STEP`, since slices have
+/// a fixed cost each.
 const UNSTAGED_PER_STEP: usize = 1024;
 
 /// The staged payloads of a shard.
