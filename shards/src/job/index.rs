@@ -191,7 +191,7 @@ mod tests {
             }
             for (&id, &job) in &model {
                 assert_eq!(index.find(id, &jobs), Some(job));
-                // Another id of the same run and slot, which differs in its random bits only, is not found.
+                // An id that differs in its random bits only is not found.
                 assert_eq!(index.find(JobId(id.0 ^ (1 << 20)), &jobs), None);
             }
             assert!(gone.iter().all(|&id| index.find(id, &jobs).is_none()));
