@@ -24,7 +24,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
-/// What events say beside their text, where they know it.
+/// Fields that events have beside their text, where they apply.
 pub const FIELDS: [&str; 6] = ["shard", "queue", "command", "code", "conn", "duration_ms"];
 
 /// Where the lowest severity is changed.
@@ -44,7 +44,7 @@ pub fn start(config: &Config) {
     let (level, handle) = reload::Layer::new(filter(config.log_level));
     // The program begins to log once.
     let _ = LEVEL.set(handle);
-    // What cannot be written would be complained of on standard error, where it cannot be written: a panic.
+    // An error of writing would be reported on standard error, which is what cannot be written to: that would panic.
     let lines = tracing_subscriber::fmt::layer().log_internal_errors(false);
     let lines = lines.with_writer(io::stderr);
     let registry = tracing_subscriber::registry().with(level);
@@ -70,7 +70,7 @@ pub fn start(config: &Config) {
 /// Changes the lowest severity that is logged.
 pub fn set_level(level: LogLevel) {
     if let Some(handle) = LEVEL.get() {
-        // It fails if nothing logs any more, and then changes nothing.
+        // An error means that nothing logs any more: the level does not matter then.
         let _ = handle.reload(filter(level));
     }
 }
@@ -110,11 +110,11 @@ pub fn asked_format(words: &[OsString]) -> LogFormat {
     if asked.as_deref() == Some("json") { LogFormat::Json } else { LogFormat::Text }
 }
 
-/// What an event says.
+/// The fields of an event.
 #[derive(Default)]
 struct Said {
     msg: String,
-    /// What [`FIELDS`] name, as JSON.
+    /// Values of the fields named in [`FIELDS`], as JSON.
     fields: Vec<(&'static str, String)>,
     /// All else.
     others: Vec<(&'static str, String)>,

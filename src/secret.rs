@@ -9,7 +9,7 @@ pub fn hash_key() -> HashKey {
     HashKey::new(uuid::Uuid::new_v4().as_u128())
 }
 
-/// What the lock tokens of one shard follow from.
+/// Makes a random key, from which the lock tokens of one shard are derived.
 pub fn token_key() -> SecretKey {
     let mut bytes = [0; 32];
     bytes[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());

@@ -15,7 +15,7 @@ fn ended(rig: &Rig, with: EndReason) -> bool {
     rig.seen.iter().any(|event| matches!(event, Event::Ended { reason, .. } if *reason == with))
 }
 
-/// What has come to a client by now.
+/// Bytes that a client has received by now.
 fn arrived(client: &mut TcpStream) -> Vec<u8> {
     client.set_nonblocking(true).unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
@@ -62,7 +62,7 @@ fn of_too_much_output_those_go_first_of_whom_nothing_has_been_taken_for_longest(
         let stuck = |rig: &mut Rig| rig.reactor.conns.unsent(conn) < BYTES;
         rig.until("the kernel has as much as it takes", stuck);
     }
-    // It takes something now and then, though never all of it.
+    // The reader takes something now and then, though never all of it.
     let mut buffer = vec![0; 1 << 20];
     reader.set_nonblocking(true).unwrap();
     rig.until("the other to be the first to go", |rig| {
@@ -218,7 +218,7 @@ fn a_paused_connection_is_not_read_and_a_resumed_one_loses_nothing() {
     });
     rig.until("some bytes", |rig| !rig.received.is_empty());
     rig.reactor.conns.pause_reading(conn);
-    // What the kernel had taken before it heard of the pause still comes: at most all buffers.
+    // Bytes that the kernel had taken before it heard of the pause still come: at most all buffers.
     let bound = rig.bytes_of(conn).len() + 256 * 16 * 1024;
     let (mut came, mut quiet_turns) = (0, 0);
     rig.until("quiet", |rig| {
@@ -292,7 +292,7 @@ fn whoever_asks_is_told_once_that_the_output_has_been_taken() {
         rig.until("drained", |rig| drained(rig) == round);
         assert_eq!(rig.reactor.conns.unsent(conn), 0);
         reading.join().unwrap().unwrap();
-        // What is sent now was not asked about; neither is it read less for that.
+        // Bytes sent now were not asked about, so no `Drained` follows; the connection is still read.
         rig.send(conn, b"more");
         client.write_all(b"x").unwrap();
         rig.until("bytes of the client", |rig| rig.bytes_of(conn).len() == round);

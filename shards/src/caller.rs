@@ -25,7 +25,7 @@ impl Token {
     pub const LACKING: Self = Self(1);
 }
 
-/// What one connection holds of this shard's jobs, and what became of others it pulled.
+/// Jobs of this shard that a connection holds, and counts of others that it pulled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Jobs it has now.

@@ -1,4 +1,4 @@
-//! What comes in: the mutations a shard understands, already decoded, bounded and routed.
+//! Commands of a shard: the mutations that it understands, already decoded, bounded and routed.
 //!
 //! Everything is borrowed from the bytes the command came in; a shard keeps what it needs. Texts of
 //! the protocol, reply shapes and routing are not known here.
@@ -40,11 +40,11 @@ pub struct Pull<'a> {
     pub detach: bool,
     /// The name of the worker, for those who ask who has a job.
     pub owner: Option<&'a str>,
-    /// What it says of groups.
+    /// Wishes about groups.
     pub group: Option<&'a GroupPull<'a>>,
 }
 
-/// What a pull says of groups.
+/// Wishes of a pull about groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupPull<'a> {
     /// Most active jobs of a group for which nothing else is set, at least 1.
@@ -58,16 +58,16 @@ pub struct GroupPull<'a> {
 /// Which jobs of a queue with groups a pull wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Only<'a> {
-    /// Those whose turn it is.
+    /// Any jobs, in their turn.
     #[default]
     Any,
-    /// Those without a group.
+    /// Jobs without a group.
     Ungrouped,
-    /// Those of this group.
+    /// Jobs of this group.
     Group(&'a str),
 }
 
-/// One thing that is set for a group.
+/// A limit or setting of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupLimit {
     /// Jobs that may leave in a span of time.
@@ -78,7 +78,7 @@ pub enum GroupLimit {
     Weight(u32),
     /// Whether it gives none.
     Paused(bool),
-    /// It gives none for so many milliseconds, at least 1.
+    /// The group gives none for so many milliseconds, at least 1.
     Hold(u64),
 }
 
@@ -89,7 +89,7 @@ pub struct Ack<'a> {
     pub job: JobId,
     /// The token that came with it, if any.
     pub token: Option<Token>,
-    /// One MessagePack value, or empty for none.
+    /// The result as a MessagePack value, or empty for none.
     pub result: &'a [u8],
     /// Forget job and result, whatever the job was pushed with.
     pub remove: bool,
@@ -102,7 +102,7 @@ pub struct Fail<'a> {
     pub job: JobId,
     /// The token that came with it, if any.
     pub token: Option<Token>,
-    /// What went wrong, empty if not said.
+    /// The error in words, empty if not said.
     pub error: &'a str,
     /// Where it went wrong.
     pub stack: Stack<'a>,
@@ -147,11 +147,11 @@ pub struct DlqScanRequest<'a> {
     pub offset: u64,
     /// And at most so many.
     pub limit: u64,
-    /// What becomes of them.
+    /// The action on the jobs found.
     pub purpose: DlqScanFor,
 }
 
-/// What a schedule keeps when it is set anew.
+/// State of a schedule that stays when it is set anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CronStanding {
     /// Runs so far.
@@ -160,7 +160,7 @@ pub struct CronStanding {
     pub version: u64,
     /// Whether it does not run for now.
     pub disabled: bool,
-    /// Its next run.
+    /// Time of the next run.
     pub next_run_ms: u64,
     /// Whether it runs at the times that are set now.
     pub same_times: bool,
@@ -173,7 +173,7 @@ pub struct CronStanding {
 /// Sets a schedule. The registry shard of schedules keeps the name unique on the server.
 #[derive(Clone, Copy, Debug)]
 pub struct SetCron<'a> {
-    /// Its name.
+    /// Name of the schedule.
     pub name: &'a str,
     /// Where its jobs go.
     pub queue: &'a str,
@@ -189,13 +189,13 @@ pub struct SetCron<'a> {
     pub priority: i32,
     /// Runs after which it ends.
     pub runs_max: Option<u64>,
-    /// What else its jobs are pushed with, beside payload and priority.
+    /// Fields that its jobs are pushed with beside payload and priority.
     pub job: Option<&'a NewJob<'a>>,
     /// By which rules it runs.
     pub rules: CronRules,
-    /// What expression, interval and zone come to.
+    /// The times by expression, interval and zone.
     pub plan: Plan,
-    /// What stays of the schedule it replaces, if that is on another shard.
+    /// State of the schedule that this one replaces, if that is on another shard.
     pub moved: Option<CronStanding>,
 }
 
@@ -206,7 +206,7 @@ pub struct AddWebhook<'a> {
     pub id: u128,
     /// Where to post.
     pub url: &'a str,
-    /// What it asks for; none means all.
+    /// Events that the webhook asks for; none means all.
     pub events: Triggers,
     /// Only events of this queue.
     pub queue: Option<&'a str>,
@@ -231,8 +231,8 @@ pub enum Command<'a> {
         /// The jobs, in order.
         jobs: &'a [NewJob<'a>],
     },
-    /// The same for a piece of a longer push: room has been kept for it, and what there is in groups was judged for all
-    /// of that push. Refused by nothing.
+    /// Pushes a piece of a longer push: room has been kept for it, and its groups were judged for all of that push.
+    /// Never refused.
     PushJudged {
         /// The queue.
         queue: &'a str,
@@ -251,8 +251,8 @@ pub enum Command<'a> {
         /// The completions.
         acks: &'a [Ack<'a>],
     },
-    /// The same for a piece of a longer command, all of which has been checked: what is not held any more is passed over
-    /// and told as too late.
+    /// Completes a piece of a longer command, all of which has been checked: jobs that are not held any more are passed
+    /// over and answered as too late.
     AckHeld {
         /// The completions.
         acks: &'a [Ack<'a>],
@@ -270,7 +270,7 @@ pub enum Command<'a> {
     Change {
         /// The job.
         job: JobId,
-        /// What is changed.
+        /// The change of the job.
         change: Change<'a>,
     },
     /// Waits for the end of a job.
@@ -300,14 +300,14 @@ pub enum Command<'a> {
         queue: &'a str,
         /// The group, 1 to 256 characters.
         group: &'a str,
-        /// What is set.
+        /// The limit or setting, and its value.
         limit: GroupLimit,
     },
     /// Changes a rule of a queue.
     Rule {
         /// The queue.
         queue: &'a str,
-        /// What of which.
+        /// The rule, and the fields that change.
         patch: RulePatch,
     },
     /// Looks through a dead-letter queue.
@@ -370,7 +370,7 @@ pub enum Command<'a> {
     },
     /// Removes old jobs.
     Clean(Clean<'a>),
-    /// The same, with the jobs of these views among the others.
+    /// Removes old jobs, those of some views among them.
     CleanViews {
         /// Which others.
         clean: Clean<'a>,
@@ -386,21 +386,21 @@ pub enum Command<'a> {
     SetCron(&'a SetCron<'a>),
     /// Stops a schedule for as long as it is on its way to another shard, or lets it go on.
     HoldCron {
-        /// Its name.
+        /// Name of the schedule.
         name: &'a str,
         /// Whether it stops.
         held: bool,
     },
     /// Lets a schedule run no more for now, or again.
     EnableCron {
-        /// Its name.
+        /// Name of the schedule.
         name: &'a str,
         /// Whether it runs.
         enabled: bool,
     },
     /// Ends a schedule.
     RemoveCron {
-        /// Its name.
+        /// Name of the schedule.
         name: &'a str,
     },
     /// The server is open: schedules run from now on, and what fell due before is passed over.
@@ -419,7 +419,7 @@ pub enum Command<'a> {
         /// The webhook.
         id: u128,
     },
-    /// What another shard tells of jobs that depend on each other. Nobody waits for an answer.
+    /// News of another shard about jobs that depend on each other. Has no reply.
     Notice(Notice),
     /// The custom ids of jobs are wanted for others: those whose queues are being obliterated go at once.
     GiveBackNames {
@@ -446,12 +446,12 @@ pub enum Command<'a> {
     Decide {
         /// The flow.
         flow: JobId,
-        /// What becomes of it.
+        /// The fate of the flow.
         fate: Fate,
         /// Whether that waits for the disk. It does wherever a part is durable.
         durable: bool,
     },
-    /// What another shard tells of the end of a child. Nobody waits for an answer.
+    /// Report of another shard on the end of a child. Has no reply.
     Report(&'a Reported<'a>),
     /// The caller's connection is gone.
     Disconnect,

@@ -33,7 +33,7 @@ pub struct UniqueKeys {
     holders: usize,
 }
 
-/// One key.
+/// A deduplication key with its holders.
 #[derive(Clone, Copy)]
 struct Key {
     /// The job that holds it for longest; it knows the text.
@@ -211,7 +211,7 @@ impl UniqueKeys {
     }
 }
 
-/// What a push finds under its key.
+/// The holder of a key that a push meets.
 pub(crate) enum Met {
     /// No holder: it can be pushed.
     Nobody,
@@ -232,7 +232,7 @@ impl Shard {
         dedup.is_none_or(|dedup| dedup.until_ms == 0 || dedup.until_ms > now_ms)
     }
 
-    /// What stands in the way of a push to `queue`. Costs no step per holder, however many there are.
+    /// The job that stands in the way of a push to `queue`. Costs no step per holder, however many there are.
     pub(crate) fn meet_holder<J: Journal>(
         &mut self,
         now_ms: u64,

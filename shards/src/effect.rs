@@ -1,4 +1,4 @@
-//! What goes out: the answers a shard gives, as ids and numbers.
+//! Effects of commands and of time: replies, deliveries and news, as ids and numbers.
 //!
 //! No job is named by its bare index: one command may make a job, and remove it, and make another at its
 //! place, before what it brought about is rendered. Where rendering needs the job itself, [`JobAt`] says
@@ -66,11 +66,11 @@ pub enum KnownAs {
 /// How a job came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// It was completed; the payload of this record is its result.
+    /// The job was completed; the payload of this record is its result.
     Completed(LogRef),
-    /// It went to the dead-letter queue; the payload of this record says why. No record: it went with its failure.
+    /// The job went to the dead-letter queue; the payload of this record says why. No record: it went with its failure.
     Failed(LogRef),
-    /// It was removed.
+    /// The job was removed.
     Removed,
 }
 
@@ -103,14 +103,14 @@ pub enum Reply {
     Count(u64),
     /// The job that was waited for has ended.
     Ended(Ending),
-    /// It has not ended in time.
+    /// The job that was waited for has not ended in time.
     Unended,
     /// The ids of the jobs removed, as clients know them, in the slices in which they went: what holds a million of them
     /// neither grows nor goes in one piece.
     Cleaned(Arc<Vec<Box<[KnownAs]>>>),
     /// Jobs of a dead-letter queue.
     Found(Box<[JobId]>),
-    /// What is in a dead-letter queue.
+    /// Counts of a dead-letter queue.
     FailedStats(Box<FailedStats>),
     /// The schedule that was meant, by an index that holds until the next call; none if there is no such
     /// schedule, or if it would never run.
@@ -131,7 +131,7 @@ pub enum Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JobAt {
     pub(crate) index: u32,
-    /// Its id.
+    /// Id of the job.
     pub id: JobId,
 }
 
@@ -139,7 +139,7 @@ pub struct JobAt {
 /// be gone already, if a later job of the same push has replaced it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PushedJob {
-    /// Its id.
+    /// Id of the job.
     pub id: JobId,
     /// The id that its client chose, by which clients know it.
     pub custom_id: Option<Box<str>>,
@@ -147,7 +147,7 @@ pub struct PushedJob {
     pub is_new: bool,
 }
 
-/// One job on its way to a worker.
+/// A job on its way to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// The job, which is active and stays so until the call has returned.
@@ -182,13 +182,13 @@ pub struct Effects {
     pub cron_ends: Vec<Box<str>>,
     /// Schedules that are due and wait for room from now on.
     pub crons_without_room: Vec<Box<str>>,
-    /// What the shards of other jobs have to learn, each as a [`crate::command::Command::Notice`].
+    /// News for the shards of other jobs, each as a [`crate::command::Command::Notice`].
     pub notices: Vec<Notice>,
-    /// What the shards of parents have to learn, each as a [`crate::command::Command::Report`]. The
-    /// payloads have to be fetched before the next command.
+    /// Ends of children for the shards of parents, each as a [`crate::command::Command::Report`]. The payloads have to
+    /// be fetched before the next command.
     pub reports: Vec<Report>,
-    /// What happened to which job, in order; nothing while nobody listens. As many as the jobs one call
-    /// may touch, times the few steps it may take with each.
+    /// Steps of jobs and queues for listeners, in order; none while there are no listeners. As many as the jobs that
+    /// one call may touch, times the few steps it may take with each.
     pub events: Vec<Event>,
     /// Steps of sampled jobs, in order; nothing while none is sampled. As many as there are events, at most.
     pub traced: Vec<Traced>,

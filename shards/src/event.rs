@@ -14,8 +14,8 @@ use crate::log_record::location::LogRef;
 use crate::shard::Shard;
 use std::sync::Arc;
 
-/// One step of a job, or of a queue. What is in the log has to be fetched before the next command:
-/// the job may be gone already, and then nothing keeps its records.
+/// A step of a job, or of a queue. Payloads in the log have to be fetched before the next command: the job may be gone
+/// already, and then nothing keeps its records.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event {
     /// When, in milliseconds since the epoch.
@@ -24,24 +24,24 @@ pub struct Event {
     pub queue: Arc<str>,
     /// The job; none if the step is that of a queue.
     pub job: Option<KnownAs>,
-    /// What its client calls it.
+    /// The name that the client gave to the job.
     pub name: Option<Box<str>>,
     /// The trace that it belongs to.
     pub trace: Option<Box<Trace>>,
     /// The record whose payload is the job's data. Empty without a job.
     pub data: LogRef,
-    /// What happened.
+    /// The step of the job or of the queue.
     pub step: Step,
 }
 
-/// What happened, with what events say of it. The names on the wire are in [`Step::name`].
+/// A step, with the fields that events have of it. The names on the wire are in [`Step::name`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step {
     /// The job came: from a client, from a schedule, or as the next run of a repeated one.
     Pushed,
     /// A worker has it.
     Pulled,
-    /// It is done.
+    /// The job is done.
     Completed {
         /// The record whose payload is the result, if there is one.
         result: LogRef,
@@ -53,36 +53,35 @@ pub enum Step {
         /// No other attempt follows by itself.
         terminal: bool,
     },
-    /// It will be tried again: after a failed attempt, or because a client asked for it.
+    /// The job will be tried again: after a failed attempt, or because a client asked for it.
     Retried {
         /// Where it stood; [`State::Failed`] after a failed attempt.
         prev: State,
     },
-    /// Its worker told how far it is, from 0 to 100.
+    /// The job's worker told how far it is, from 0 to 100.
     Progress(f64),
-    /// Its worker went silent. If that was once too often, [`Step::Failed`] follows; if not, the job
-    /// waits again.
+    /// The job's worker went silent. If that was once too often, [`Step::Failed`] follows; if not, the job waits again.
     Stalled,
     /// A client removed it, or its ttl has ended.
     Removed {
         /// Where it stood.
         prev: State,
     },
-    /// It is not to be delivered before its time: pushed so, put off, or done waiting for others
-    /// with a part of its delay left. The wait before another attempt is no such thing.
+    /// The job is not to be delivered before its time: pushed so, put off, or done waiting for others with a part of
+    /// its delay left. The wait before another attempt is no such thing.
     Delayed {
         /// How long from now on.
         delay_ms: u64,
     },
     /// A push brought nothing new because of this job, which has the same unique key.
     Duplicated,
-    /// It waits for other jobs.
+    /// The job waits for other jobs.
     WaitingChildren,
     /// A command to remove the waiting jobs of the queue was carried out, whatever it found.
     Drained,
     /// The queue gives no jobs to workers from now on.
     Paused,
-    /// It does again.
+    /// The queue gives jobs to workers again.
     Resumed,
     /// Something else, for subscribers that ask for it by its name.
     Extra(Extra),
@@ -135,7 +134,7 @@ pub enum Extra {
     },
     /// The queue has no rate any more.
     RateCleared,
-    /// So many jobs of the queue may be active.
+    /// At most so many jobs of the queue may be active.
     ConcurrencyLimited {
         /// How many.
         jobs: u32,
@@ -144,9 +143,9 @@ pub enum Extra {
     ConcurrencyCleared,
     /// There is a schedule of the queue with this name.
     CronCreated,
-    /// It is another from now on.
+    /// The schedule of this name was replaced.
     CronUpdated,
-    /// It is gone.
+    /// The schedule of this name is gone.
     CronDeleted,
 }
 

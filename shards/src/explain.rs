@@ -30,19 +30,19 @@ const ATTENDED_MS: u64 = 60_000;
 /// Why a job is delayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delay<'a> {
-    /// It was pushed, or put off, with a delay.
+    /// The job was pushed, or put off, with a delay.
     Asked,
-    /// It waits between two attempts.
+    /// The job waits between two attempts.
     Backoff {
         /// How many have failed.
         attempt: u16,
     },
-    /// It is the next run of a job that repeats.
+    /// The job is the next run of one that repeats.
     Repeat {
         /// How often.
         every_ms: u64,
     },
-    /// It is a run of a job that repeats by an expression, and the first one waits for its time as well.
+    /// The job is a run of one that repeats by an expression, and the first run waits for its time as well.
     Pattern {
         /// The expression.
         pattern: &'a str,
@@ -64,12 +64,12 @@ pub struct Before {
     pub groups: Option<u64>,
 }
 
-/// One thing that keeps a job from running, or that will end its life.
+/// A cause that keeps a job from running, or that will end its life.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reason<'a> {
-    /// Its queue is paused.
+    /// The job's queue is paused.
     QueuePaused,
-    /// Its group gives no job.
+    /// The job's group gives no job.
     Group {
         /// The group.
         name: &'a str,
@@ -78,7 +78,7 @@ pub enum Reason<'a> {
         /// How many of its jobs workers have.
         active: u64,
     },
-    /// Its queue has given as many jobs as its rate lets it.
+    /// The job's queue has given as many jobs as its rate lets it.
     Rate {
         /// How many.
         jobs: u32,
@@ -96,14 +96,14 @@ pub enum Reason<'a> {
         /// Some of these.
         jobs: Vec<JobId>,
     },
-    /// Its time has not come.
+    /// The job's time has not come.
     Delayed {
         /// When it comes.
         until_ms: u64,
         /// Why that is.
         why: Delay<'a>,
     },
-    /// It waits for other jobs.
+    /// The job waits for other jobs.
     Dependencies {
         /// For how many.
         count: usize,
@@ -127,17 +127,17 @@ pub enum Reason<'a> {
         /// When the attempt has lasted too long.
         timeout_at_ms: Option<u64>,
     },
-    /// It is removed at this time if it has not started by then.
+    /// The job is removed at this time if it has not started by then.
     Expires {
         /// When that is.
         at_ms: u64,
     },
-    /// It was completed.
+    /// The job was completed.
     Completed {
         /// When that is.
         at_ms: u64,
     },
-    /// It is in the dead-letter queue.
+    /// The job is in the dead-letter queue.
     Failed {
         /// Since when.
         at_ms: u64,
@@ -148,13 +148,13 @@ pub enum Reason<'a> {
         /// When it is removed by itself.
         expires_at_ms: Option<u64>,
     },
-    /// Its queue was obliterated, and it is yet to be removed.
+    /// The job's queue was obliterated, and the job is yet to be removed.
     Obliterated,
     /// Nothing is in its way: the next pull gets it.
     Next,
 }
 
-/// What is in the way of a job, and when it may start.
+/// All that is in the way of a job, and when it may start.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation<'a> {
     /// Where it stands.
@@ -232,7 +232,7 @@ impl Shard {
 
     fn unmet_of(&self, index: u32) -> Option<Reason<'_>> {
         let unmet = &self.jobs.options_of(index)?.unmet;
-        // Those that are met stay in the row, so few are looked at beyond those that are named.
+        // Dependencies that are met stay in the row, so few are looked at beyond those that are named.
         let mut jobs = Vec::new();
         let mut place = 0;
         while jobs.len() < NAMED_MAX
@@ -389,7 +389,7 @@ impl Shard {
         }
         let queue = &self.queues[job.queue];
         if job.state == State::Delayed {
-            // Those that wait now go first, but for those of lower priorities: few queues have any.
+            // Jobs that wait now go first, but for those of lower priorities: few queues have any.
             before = queue.count(State::Waiting);
         }
         let held_up = reasons.iter().any(|reason| {

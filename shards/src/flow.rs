@@ -59,25 +59,25 @@ impl Slice {
     }
 }
 
-/// What a staged job may come to take in the log.
+/// Log bytes that a staged job may come to take.
 pub fn staged_bytes(record: &[u8]) -> u64 {
     record.len() as u64 + JOB_BYTES
 }
 
-/// What becomes of a flow.
+/// The decision on a flow, or a step in carrying it out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It comes; other shards have parts of it that are still to be released.
+    /// The flow comes; other shards have parts of it that are still to be released.
     Committed,
-    /// It comes, and all of it is here.
+    /// The flow comes, and all of it is here.
     CommittedHere,
-    /// Its part here comes.
+    /// The part of the flow on this shard comes.
     Released,
-    /// It does not come.
+    /// The flow does not come.
     Dropped,
     /// All its parts have come.
     Done,
-    /// It comes, and the part of it that is here in slices: see [`Slice`].
+    /// The flow comes, and the part of it that is here in slices: see [`Slice`].
     CommittedInSlices,
 }
 
@@ -123,24 +123,24 @@ impl row::Part<'_> for Fate {
     }
 }
 
-/// One job that is staged: its record without the payload.
+/// A staged job: its record without the payload.
 struct Part {
     head: Box<[u8]>,
     stored: LogRef,
 }
 
-/// What becomes of a part, as far as it is decided.
+/// The direction in which a part goes, as far as it is decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Way {
     #[default]
     Undecided,
-    /// It comes in slices.
+    /// The part comes in slices.
     Comes,
-    /// It goes in slices.
+    /// The part goes in slices.
     Goes,
 }
 
-/// What of a flow is staged here.
+/// Jobs of a flow that are staged here.
 #[derive(Default)]
 struct Parts {
     jobs: BTreeMap<JobId, Part>,
@@ -155,9 +155,9 @@ pub(crate) struct Flows {
     staged: Map<JobId, Parts>,
     /// The flow of each staged job.
     of_job: Map<JobId, JobId>,
-    /// Those that this shard has given its word on, while others may not know.
+    /// Flows that this shard has committed as coordinator, with the record, until all parts have come.
     open: Map<JobId, LogRef>,
-    /// Those whose parts here come or go in slices.
+    /// Flows whose parts here come or go in slices.
     sliced: VecDeque<JobId>,
 }
 
@@ -484,7 +484,7 @@ impl Shard {
             self.record_fate(now_ms, (flow, Fate::Released, false), out);
         }
         if self.flows.staged_at(flow, job).is_some() {
-            // It comes in slices, and this one first.
+            // The part comes in slices, and this job is the first of them.
             self.record_slice(now_ms, Slice { flow, first: job, last: job, come: true }, out);
         }
     }
@@ -515,7 +515,7 @@ impl Shard {
         self.names_of_parts(|_| true)
     }
 
-    /// Those of jobs of which nothing is decided.
+    /// Custom ids of staged jobs whose flows are undecided.
     pub fn undecided_names(&self) -> Vec<Box<str>> {
         self.names_of_parts(|way| way == Way::Undecided)
     }

@@ -1,4 +1,4 @@
-//! What can be asked of a shard without changing it.
+//! Questions to a shard that change nothing.
 
 pub use crate::caller::Activity;
 use crate::caller::ClientId;
@@ -21,14 +21,14 @@ pub const LOOKS_PER_STEP: u64 = 16;
 /// Groups that are looked at for the job that waits for longest.
 const OLDEST_GROUPS_MAX: usize = 16;
 
-/// One job, seen whole.
+/// A job with all that memory has of it.
 #[derive(Clone, Copy)]
 pub struct JobView<'a> {
     /// The job.
     pub job: &'a Job,
     /// The record that holds its payload and the options that only records hold.
     pub data: LogRef,
-    /// Its rare options, if it has any.
+    /// Rare options of the job, if it has any.
     pub options: Option<&'a Options>,
     /// The hold on it, while active.
     pub lease: Option<&'a Lease>,
@@ -36,7 +36,7 @@ pub struct JobView<'a> {
     pub outcome: Option<&'a Outcome>,
     /// The name of its queue.
     pub queue: &'a str,
-    /// What its client calls it.
+    /// The name that the client gave to the job.
     pub name: Option<&'a str>,
     jobs: &'a Jobs,
     index: u32,
@@ -65,18 +65,18 @@ impl<'a> JobView<'a> {
     }
 }
 
-/// What is known of a job that is to have one more child.
+/// A job as the parent of one more child.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AboutParent {
-    /// Its queue.
+    /// Queue of the job.
     pub queue: Box<str>,
-    /// Its id, as its clients know it.
+    /// Id of the job, as its clients know it.
     pub known_as: Box<str>,
-    /// It names that child already.
+    /// The job names that child already.
     pub declared: bool,
-    /// It can have one more.
+    /// The job can have one more child.
     pub linkable: bool,
-    /// Its own parent, as its client calls it.
+    /// Parent of the job, as its client calls it.
     pub parent: Option<Box<str>>,
 }
 
@@ -124,12 +124,12 @@ pub struct Holdings {
     pub group_settings: u64,
     /// Children that are forgotten but for how they ended, which their parents have yet to hear.
     pub unreported: usize,
-    /// Those that were given up because there were too many.
+    /// Ends of such children that were given up because there were too many.
     pub unreported_dropped: u64,
 }
 
 impl Shard {
-    /// What a connection holds and has done.
+    /// Jobs that a connection holds, and counts of what it has done.
     pub fn activity_of(&self, client: ClientId) -> Activity {
         self.clients.get(client).map_or(Activity::default(), |held| held.activity)
     }
@@ -240,7 +240,7 @@ impl Shard {
         self.steps
     }
 
-    /// What has been done since the start.
+    /// Counts since the start.
     pub fn totals(&self) -> Totals {
         self.totals
     }

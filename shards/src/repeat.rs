@@ -20,7 +20,7 @@ use crate::log_record::{Ended, Journal, Pushed, Record};
 use crate::shard::{Out, Shard};
 use crate::traced::Settled;
 
-/// What a run has of the one before it and does not hold itself.
+/// Parts that a run takes over from the one before it, in borrowed form.
 struct Lent<'a> {
     queue: &'a str,
     name: Option<&'a str>,

@@ -55,18 +55,18 @@ use std::collections::{BTreeSet, VecDeque};
 /// Most that is done of one kind of work at a time, so that it never holds a turn for long.
 pub const SLICE: u64 = 500;
 
-/// What a record takes besides its texts, at most, with what it may come to take.
+/// Bytes of a job's record besides its texts, with its later growth, at most.
 pub(crate) const JOB_BYTES: u64 = 192 + JOB_FORECAST_BYTES;
 
-/// What a push may come to take in the log.
+/// Log bytes that a push may come to take.
 pub fn push_bytes(queue: &str, jobs: &[NewJob<'_>]) -> u64 {
     jobs.iter().map(|job| job.bytes() + queue.len() as u64 + JOB_BYTES).sum()
 }
 
-/// What ending a job takes in the log besides texts, at most: of a run, the next one is in it.
+/// Log bytes of a job's end besides texts, at most: of a run, the next one is in it.
 pub(crate) const END_BYTES: u64 = 1280;
 
-/// What the record of a queue's setting takes besides the queue's name.
+/// Bytes of the record of a queue's setting besides the queue's name.
 pub(crate) const SETTING_BYTES: u64 = 48;
 
 /// The answer to what the log has no room for.
@@ -81,8 +81,8 @@ pub(crate) const TOO_MANY_SETTINGS: Reply =
 pub struct Config {
     /// Completed jobs kept per queue.
     pub completed_max: u32,
-    /// The same for records of older releases, which do not say what was forgotten for them. Rather too
-    /// many than too few: a job that is forgotten too early is lost if it was run anew.
+    /// Completed jobs kept per queue by records of older releases, which do not say which were forgotten for them.
+    /// Rather too many than too few: a job that is forgotten too early is lost if it was run anew.
     pub unsaid_completed_max: u32,
     /// How long a completed job is kept.
     pub completed_retention_ms: u64,
@@ -96,14 +96,14 @@ pub struct Config {
     pub scheduled_per_second: u32,
     /// How long a job stays in a dead-letter queue that is older than the rule of its queue allows, in milliseconds.
     pub expired_kept_ms: u64,
-    /// What the records of failed attempts may take of the log, those of all jobs together. Beyond it, that another one
-    /// failed is written, but how is not remembered.
+    /// Most log bytes of the records of failed attempts of all jobs together. Beyond it, a failed attempt is counted,
+    /// but its details are not remembered.
     pub remembered_bytes_max: u64,
     /// Start of the chance in its ids. Must differ between starts and shards.
     pub seed: u64,
     /// The secret of its hash tables. Of it nothing may be seen from outside.
     pub hash_key: HashKey,
-    /// What its lock tokens follow from.
+    /// Key from which its lock tokens are derived.
     pub token_key: SecretKey,
 }
 
@@ -119,7 +119,7 @@ pub struct Shard {
     pub(crate) waiters: Slab<Waiter>,
     pub(crate) end_waiters: EndWaiters,
     pub(crate) clients: Clients,
-    /// Those that are gone and whose jobs go back in slices.
+    /// Clients that are gone and whose jobs go back in slices.
     pub(crate) leavers: VecDeque<ClientId>,
     pub(crate) unique: UniqueKeys,
     pub(crate) job_timers: Timers,
@@ -143,9 +143,9 @@ pub struct Shard {
     pub(crate) scheduled: Scheduled,
     pub(crate) worker_presence: WorkerPresence,
     pub(crate) shares: Shares,
-    /// What of the log is needed.
+    /// Live bytes per log span, for compaction.
     pub(crate) live: Live,
-    /// What the records will take that tell of forgotten completed jobs.
+    /// Bytes of the records that are to tell of forgotten completed jobs.
     pub(crate) unrecorded_evictions: u64,
     /// Ended jobs whose record does not say so, and ends whose record has never moved.
     pub(crate) ends_unkept: u64,
@@ -172,24 +172,24 @@ pub struct Shard {
     pub(crate) completed_ids: CompletedIds,
     pub(crate) log_clock: LogClock,
     pub(crate) expired_tokens: ExpiredTokens,
-    /// What shards of other jobs have to learn, since effects were last handed out.
+    /// News for shards of other jobs, since effects were last handed out.
     pub(crate) notices: Outbox,
     pub(crate) allowance: Allowance,
-    /// What the shards of parents have to learn of children here, since then.
+    /// Ends of children here for the shards of their parents, since effects were last handed out.
     pub(crate) reports: Vec<Report>,
     pub(crate) unreported: AllUnreported,
     /// Ends of children that their parents keep.
     pub(crate) child_ends: u64,
-    /// Those whose parents are gone.
+    /// Ends of children whose parents are gone, to be let go of in slices.
     pub(crate) orphaned: Orphaned,
     pub(crate) flows: Flows,
     /// Custom ids that came or went since effects were last handed out.
     pub(crate) names: Vec<NameChange>,
     /// Scratch for the pairs of one record.
     pub(crate) entries: Vec<u8>,
-    /// What has been done so far, see [`Shard::steps`].
+    /// Steps done so far, see [`Shard::steps`].
     pub(crate) steps: u64,
-    /// Those of the last slice of a long command.
+    /// Steps of the last slice of a long command, and the command.
     pub(crate) bulk_steps: Option<(RequestId, u64)>,
 }
 
@@ -452,7 +452,7 @@ impl Shard {
                 Met::Nobody => None,
                 Met::Goes(holder) => Some(holder),
                 Met::Stays(holder) => {
-                    // It stands for this one, which was to outlive a power loss.
+                    // The holder stands for this job, which was to outlive a power loss.
                     if job.durable {
                         out.journal.require_sync();
                     }

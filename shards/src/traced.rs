@@ -56,7 +56,7 @@ pub struct Traced {
     pub id: JobId,
     /// The id that its client chose.
     pub custom_id: Option<Box<str>>,
-    /// What its client calls it.
+    /// The name that the client gave to the job.
     pub name: Option<Box<str>>,
     /// The trace that it belongs to, if its client said so.
     pub trace: Option<Box<Trace>>,
@@ -66,11 +66,11 @@ pub struct Traced {
     pub again: u32,
     /// The worker that has it, as it calls itself.
     pub worker: Option<Box<str>>,
-    /// What happened.
+    /// The step of the job.
     pub what: What,
 }
 
-/// What happened.
+/// A step of a job, as traces show it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum What {
     /// The job came: from a client, from a schedule, or as the next run of a repeated one.
@@ -97,7 +97,7 @@ pub enum What {
 pub enum Settled {
     /// The job is done.
     Completed,
-    /// It failed.
+    /// The attempt failed.
     Failed {
         /// Why, in a word.
         cause: Cause,

@@ -32,9 +32,9 @@ pub enum Trigger {
     Delayed = 5,
     /// The worker of a job went silent.
     Stalled = 6,
-    /// The same as [`Self::Waiting`], by the name that version 3 of the protocol has for it.
+    /// A job came: [`Self::Waiting`] by the name that version 3 of the protocol has for it.
     Pushed = 7,
-    /// The same as [`Self::Active`], by the name that version 3 of the protocol has for it.
+    /// A worker has a job: [`Self::Active`] by the name that version 3 of the protocol has for it.
     Started = 8,
 }
 
@@ -67,7 +67,7 @@ impl Trigger {
         }
     }
 
-    /// What a step of a job triggers, if anything: by its name, and by a second one if it has two.
+    /// Events that a step of a job triggers: one by its name, and a second one if it has two names.
     pub fn of(step: Step) -> impl Iterator<Item = Self> {
         let (first, second) = match step {
             Step::Completed { .. } => (Some(Self::Completed), None),
@@ -93,7 +93,7 @@ impl Trigger {
 /// Beside the events that a webhook asks for: it gets none for now.
 const DISABLED: u32 = 1 << 31;
 
-/// What a webhook gets that names no event: every step once, by the first of its names.
+/// Events of a webhook that names none: every step once, by the first of its names.
 const UNNAMED: u32 = (1 << Trigger::Pushed as u8) - 1;
 
 /// A set of events.
@@ -112,7 +112,7 @@ impl Triggers {
         Self(bits)
     }
 
-    /// One bit for each event, by its number.
+    /// Bits of the set: one for each event, by its number, and one for a disabled webhook.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -130,7 +130,7 @@ impl Triggers {
         }
     }
 
-    /// The same events for a webhook that is enabled, or disabled.
+    /// The events of this set, for a webhook that is enabled, or disabled.
     #[must_use]
     fn enabled(self, enabled: bool) -> Self {
         Self(self.named_bits() | if enabled { 0 } else { DISABLED })
@@ -157,14 +157,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// One webhook.
+/// A webhook, as it was registered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Webhook {
-    /// Its id: a UUID.
+    /// Id of the webhook: a UUID.
     pub id: u128,
     /// Where to post, as given.
     pub url: Box<str>,
-    /// What it asks for; none means all.
+    /// Events that the webhook asks for; none means all.
     pub events: Triggers,
     /// Only events of this queue.
     pub queue: Option<Box<str>>,

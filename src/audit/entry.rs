@@ -1,5 +1,5 @@
-//! One entry of the audit log. It is written as a line of JSON in which no text of a client acts on a terminal, and read as it is
-//! written. Its size is bounded, whatever clients name.
+//! An entry of the audit log. It is written as a line of JSON in which no text of a client acts on a terminal, and read
+//! as it is written. Its size is bounded, whatever clients name.
 
 use super::names::TokenName;
 use crate::api::access::Role;
@@ -14,7 +14,7 @@ const ABOUT_BYTES_MAX: usize = 512;
 
 /// An entry whose command went through.
 pub const OK: &str = "ok";
-/// One whose answer never came: its connection or the server ended before, or too many waited.
+/// The outcome of an entry whose answer never came: its connection or the server ended before, or too many waited.
 pub const UNKNOWN: &str = "unknown";
 /// A signal had no effect.
 pub const FAILED: &str = "failed";
@@ -69,7 +69,7 @@ impl Who {
     pub const SERVER: Self = Self { face: Face::Server, peer: Peer::None, role: None, token: None };
 }
 
-/// One entry.
+/// An act by a client or by the server itself, and its outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub at_ms: u64,
@@ -77,18 +77,18 @@ pub struct Entry {
     /// The command, or what else it was.
     pub command: &'static str,
     pub queue: Option<Box<str>>,
-    /// What is worth knowing besides: a name, a limit, which jobs.
+    /// Details beside the queue: a name, a limit, which jobs.
     pub about: Option<Box<str>>,
     /// How many jobs or other things it was done to.
     pub count: Option<u64>,
     /// [`OK`], the code of an error, or [`UNKNOWN`].
     pub outcome: &'static str,
-    /// The same came so many times more within the minute, which have no entries of their own.
+    /// How many more times the same act came within the minute; those have no entries of their own.
     pub repeated: u64,
 }
 
 impl Entry {
-    /// One that says no more than what happened.
+    /// An entry without details, whose act went through.
     pub fn new(at_ms: u64, who: Who, command: &'static str) -> Self {
         let (queue, about, count) = (None, None, None);
         Self { at_ms, who, command, queue, about, count, outcome: OK, repeated: 0 }
@@ -120,7 +120,7 @@ impl Entry {
         let mut value = Vec::new();
         self.put(number, MapWriter::begin(&mut value));
         let mut line = Vec::new();
-        // What was just written is one value.
+        // The value was just written as one value of MessagePack.
         if json::from_msgpack(&value, &mut line).is_ok() {
             out.extend_from_slice(&escape::json(&line));
             out.push(b'\n');

@@ -27,7 +27,7 @@ impl fmt::Display for TokenName {
     }
 }
 
-/// What the names of a server follow from.
+/// Key of a server from which the short names of tokens are derived.
 #[derive(Clone, Debug)]
 pub struct NameKey(hmac::Key);
 

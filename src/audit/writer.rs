@@ -37,10 +37,10 @@ pub struct Page {
     pub next: Option<u64>,
 }
 
-/// What comes of a question; nothing if the entries cannot be read, which has been logged.
+/// The answer to a question, once it has come; without a page if the entries cannot be read, which has been logged.
 pub type Answer = Arc<OnceLock<Option<Page>>>;
 
-/// What has been done.
+/// Counters of the audit log since the start.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub written: AtomicU64,
@@ -107,7 +107,7 @@ impl AuditLog {
             }
         }
         let left = give_up.saturating_duration_since(Instant::now());
-        // One that does not come in time is held by the kernel.
+        // Entries that were written but not synced in time are in the kernel.
         let _ = is_done.recv_timeout(left);
     }
 }
@@ -135,7 +135,7 @@ impl Writer {
                 Ok(message) => {
                     if let Some(done) = self.take(message, receiver) {
                         self.sync();
-                        // It may have given up.
+                        // The end of the server may have given up waiting.
                         let _ = done.send(());
                         return;
                     }

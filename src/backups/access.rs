@@ -1,4 +1,4 @@
-//! What the settings say of the storage, and where credentials come from: the settings themselves, or a file as other programs
+//! The storage and its credentials, which come from the settings themselves, or from a file as other programs
 //! have it. They are read for every backup, so that new ones count without a restart.
 
 use super::objects::Objects;

@@ -16,7 +16,7 @@ const FILE_BYTES_MAX: u64 = 1 << 40;
 /// Behind the name of a backup.
 pub const SUFFIX: &str = ".manifest";
 
-/// What it says.
+/// The contents of a backup's manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     pub about: About,
@@ -105,7 +105,7 @@ fn file(line: &str, shards: u16) -> Option<(Segment, String)> {
     let mut words = line.split(' ');
     let shard = words.next()?.parse().ok().filter(|it| *it < shards)?;
     let file = words.next()?.to_owned();
-    // It becomes the name of a file.
+    // The text becomes the name of a file, so it must not lead elsewhere.
     if !is_segment(&file) {
         return None;
     }

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// So old is what has no manifest when it is taken for given up: no upload takes so long.
+/// Age from which an upload without a manifest is taken for given up: none takes so long.
 const GIVEN_UP_AFTER_MS: u64 = 24 * 3_600_000;
 /// Backups below one prefix, of all servers. Each takes its name in memory.
 const BACKUPS_MAX: usize = 100_000;
@@ -74,7 +74,7 @@ impl Objects {
         Ok(found.map(|(name, is_complete)| Found { name, bytes: None, is_complete }).collect())
     }
 
-    /// What a complete backup says of itself.
+    /// Reads the manifest of a complete backup.
     fn manifest(&self, name: Name) -> Result<Manifest, Fault> {
         let key = self.manifest_key(name);
         let text = self.client.get_small(&key, BYTES_MAX);

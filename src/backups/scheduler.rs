@@ -31,7 +31,7 @@ const CUT_WAIT_MAX: Duration = Duration::from_mins(1);
 const RETRY_MS: u64 = 5_000;
 const RETRY_MS_MAX: u64 = 3_600_000;
 
-/// What the thread is given.
+/// Handles that the thread gets from the server.
 pub struct Surroundings {
     /// The settings that count by now.
     pub config: Box<dyn Fn() -> Arc<Config> + Send>,
@@ -140,7 +140,7 @@ struct Work {
     timetable: Option<Timetable>,
     /// The settings that counted when it was looked last.
     settings: Option<Arc<Config>>,
-    /// What this process has begun to send and not finished.
+    /// Backups that this process has begun to send and not finished.
     unfinished: Vec<Name>,
 }
 
@@ -178,7 +178,7 @@ impl Work {
                     timetable.to,
                     made.files
                 );
-                // It is a backup, whatever becomes of old ones: made again, it would only take more room.
+                // The backup counts even if old ones stay: made again, it would only take more room.
                 if let Err(fault) = made.tidied {
                     counters.tidying_failures.fetch_add(1, Relaxed);
                     tracing::error!("old backups at {} are not all removed: {fault}", timetable.to);
@@ -211,7 +211,7 @@ impl Work {
         }
         self.settings = Some(Arc::clone(config));
         if let Some(timetable) = &mut self.timetable {
-            // What failed may be put right.
+            // The new settings may have put right what failed, so the next attempt need not wait.
             timetable.retry_ms = 0;
         }
         let known = self.timetable.as_ref().map(|it| (&*it.schedule, &*it.to));
@@ -227,7 +227,7 @@ impl Work {
             let counters = &self.surroundings.state.counters;
             counters.last_success_s.store(last_success_ms / 1000, Relaxed);
             let due_ms = match last_ms {
-                // One that was due while no server ran is made up for.
+                // A backup that was due while no server ran is made up for.
                 Ok(last_ms) => plan.next(last_ms.unwrap_or(now_ms), 0),
                 Err(fault) => {
                     tracing::warn!("the backups at {to} cannot be listed: {fault}");
@@ -353,7 +353,7 @@ fn tidy_bucket(objects: &Objects, newest: Name, keep: usize) -> Result<(), Fault
 
 /// Tools that root runs act as the user of a directory, which changes the rights of a whole process. A server cannot do that.
 fn is_of_process(path: &Path) -> Result<(), Fault> {
-    // What is not there yet is made with the rights to what it is in.
+    // A directory that does not exist is made with the rights of the nearest one above it that does.
     let there = path.ancestors().find(|it| it.exists()).unwrap_or(Path::new("."));
     if is_root() && !User::owning(there).map_err(at(there))?.is_root() {
         let path = path.display();
@@ -390,7 +390,7 @@ mod tests {
         assert!(!table.is_due(400 * DAY_MS));
         assert!(!table.is_due(10 * DAY_MS));
         assert_eq!(table.due_ms, Some(10 * DAY_MS + three_ms));
-        // One that is late stays late.
+        // A backup that is late stays due.
         assert!(table.is_due(11 * DAY_MS));
         table.failed(11 * DAY_MS);
         assert!(!table.is_due(9 * DAY_MS));

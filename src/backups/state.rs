@@ -1,4 +1,4 @@
-//! What shards and metrics know of the backups of a schedule. Shared: the thread that makes them writes, shards read; a cut goes
+//! State of the scheduled backups for shards and metrics: the thread that makes them writes, shards read; a cut goes
 //! the other way.
 
 use corq_io::log::Position;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What has been done.
+/// Counters of scheduled backups since the start.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Backups that are complete.
     pub made: AtomicU64,
     /// Attempts that failed.
     pub failures: AtomicU64,
-    /// Those of them since the last one that is complete.
+    /// Attempts that failed since the last complete backup.
     pub failures_in_a_row: AtomicU64,
     /// Backups after which old ones could not all be removed.
     pub tidying_failures: AtomicU64,
@@ -34,7 +34,7 @@ struct Cut {
     ends: Vec<Position>,
 }
 
-/// What both sides share.
+/// State shared by the thread that makes backups and by shards.
 #[derive(Debug, Default)]
 pub struct BackupState {
     /// The number of the last cut that was asked for.

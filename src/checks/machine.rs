@@ -12,7 +12,7 @@ const FILES_FEW: u64 = 16_384;
 /// Less room than this is soon filled.
 const FREE_FEW_BYTES: u64 = 2 << 30;
 
-/// What the kernel grants a process on this machine.
+/// Findings on the limits that the kernel grants a process on this machine.
 pub fn of_host(host: &Host) -> Vec<Finding> {
     let memlock = match host.memlock_bytes {
         u64::MAX => "no limit".to_owned(),

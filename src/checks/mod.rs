@@ -1,5 +1,5 @@
-//! What is worth a look on a machine and on a server, as `corq doctor` and the dashboard show it: what was found, how bad that is,
-//! and what to change. Judges facts that it is given; only `machine` looks for some itself, which takes no time.
+//! Judges facts about a machine and a server, as `corq doctor` and the dashboard show them: what was found, how bad
+//! that is, and what to change. The facts are given; only `machine` looks for some itself, which takes no time.
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -15,9 +15,9 @@ use crate::protocol::msgpack::writer::Writer;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     Good,
-    /// It works, and would work better otherwise.
+    /// The subject works, and would work better otherwise.
     Warning,
-    /// It does not work.
+    /// The subject does not work.
     Wrong,
 }
 
@@ -32,13 +32,13 @@ impl Verdict {
     }
 }
 
-/// One thing that was looked at.
+/// A subject that was looked at, with the verdict.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub verdict: Verdict,
     pub what: &'static str,
     pub found: String,
-    /// What to change; empty if nothing.
+    /// Advice on what to change; empty if nothing.
     pub advice: String,
 }
 

@@ -111,7 +111,7 @@ pub fn time_zones(version: &str, source: &str) -> Finding {
     Finding::good("time zones", format!("rules {version}, {source}"))
 }
 
-/// What its counters complain of.
+/// Findings on counters that should be zero, or that nothing is unusual.
 pub fn complaints(number: impl Fn(&str) -> Option<f64>) -> Vec<Finding> {
     let found = COMPLAINTS.iter().filter_map(|(family, what, advice)| {
         let count = number(family)?;

@@ -12,7 +12,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// What a reply guarantees about the job that it acknowledges.
+/// The guarantee that a reply gives for the job that it acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Durability {
     /// The kernel has it: no crash of the process loses it; a power loss may take the last

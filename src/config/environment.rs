@@ -17,7 +17,7 @@ const PREFIX: &str = "CORQ_";
 /// Where another server of this protocol keeps its data, for those who come from there.
 const OTHER_DATA_PATH: &str = "BUNQUEUE_DATA_PATH";
 
-/// What other programs call settings of the storage for backups, in order.
+/// Variables of other programs for the storage of backups, each with the setting that it gives, first come first.
 const OF_STORAGE: [(&str, &str); 8] = [
     ("backup_s3_endpoint", "AWS_ENDPOINT_URL_S3"),
     ("backup_s3_endpoint", "AWS_ENDPOINT_URL"),
@@ -32,7 +32,7 @@ const OF_STORAGE: [(&str, &str); 8] = [
 /// The file of settings.
 const FILE: &str = "CORQ_CONFIG";
 
-/// What the command line has of its own, which is no misspelling of a setting.
+/// Variables of the command line, which are no misspelling of a setting.
 const OF_COMMANDS: [&str; 9] = [
     FILE,
     "CORQ_HTTP_SOCKET",
@@ -183,7 +183,8 @@ fn of_storage(id: &str, value: &OsStr) -> Result<(), String> {
 /// Why a variable is another program's, if it is.
 fn passed_over(id: &str, name: &str, value: &OsStr) -> Option<String> {
     let shown = value.to_string_lossy();
-    // Its users mean other programs: what those take and this one does not must not keep a server from starting.
+    // Variables of the storage are meant for other programs: a value that those take and this one does not must not
+    // keep a server from starting.
     if OF_STORAGE.iter().any(|(_, other)| *other == name) {
         let why = of_storage(id, value).err()?;
         return Some(format!("{name} is passed over: {why}"));

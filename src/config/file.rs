@@ -51,7 +51,7 @@ fn text_of(path: &Path) -> Result<String, String> {
     })
 }
 
-/// What the values of a setting are in the file.
+/// The type of a setting's values in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Integer,
@@ -163,7 +163,7 @@ fn parse(path: &str, text: &str, arguments: &[Arg]) -> Result<SettingsFile, Vec<
                 let origin = Origin { source: Source::File, place, text: text.into() };
                 found.0.insert(key.get_ref().to_string(), origin);
             }
-            // What follows from a broken line may be no fault of its own.
+            // A finding behind a broken line may only follow from that line.
             Err(_) if !is_whole => {}
             Err(finding) => findings.push((at, finding)),
         }

@@ -1,5 +1,5 @@
-//! What `HOST` may be: an address, or `localhost`. Other names are refused, since what they mean may change between two
-//! starts, and a start would wait for a name server.
+//! The values of `HOST`: an address, or `localhost`. Other names are refused, since their address may change between
+//! two starts, and a start would wait for a name server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

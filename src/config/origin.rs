@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// What a value comes from. The first comes before the others.
+/// The source of a setting's value. If several give the setting, the one listed first counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Source {
     /// The command line.
@@ -42,7 +42,7 @@ pub(super) struct Origin {
 pub struct Origins {
     /// By the names of settings in lower case.
     pub(super) given: BTreeMap<String, Origin>,
-    /// What to say in the log about variables that were passed over.
+    /// Lines for the log about variables that were passed over.
     pub notes: Vec<String>,
 }
 

@@ -6,17 +6,17 @@ use super::origin::{Origin, Source};
 use clap::{Arg, Args};
 use std::fmt;
 
-/// One setting.
+/// A setting as people and programs are shown it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     /// As the environment writes it.
     pub name: String,
-    /// What counts, as text. Of a secret, that it is set; none, if it is not set and has no default.
+    /// The value in effect, as text. Of a secret, that it is set; none, if it is not set and has no default.
     pub value: Option<String>,
     pub source: Source,
     /// The flag, the variable, or the file and the line that the value comes from.
     pub place: Option<String>,
-    /// What counts if it is not given, in words where that depends on something.
+    /// The value without the setting, in words where it depends on something.
     pub default: Option<String>,
     pub unit: Option<&'static str>,
     /// Whether a change of it in the settings file counts without a restart.
@@ -28,7 +28,7 @@ pub struct Setting {
 /// In the place of a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 
-/// Those that a running server takes over from the settings file on SIGHUP.
+/// Settings that a running server takes over from the settings file on SIGHUP.
 const LIVE: &[&str] = &[
     "ALLOWED_HOSTS",
     "AUTH_TIMEOUT_MS",
@@ -98,7 +98,7 @@ pub(super) fn arguments() -> Vec<Arg> {
     all.map(|arg| arg.clone().env(clap::builder::Resettable::Reset)).collect()
 }
 
-/// Those of them whose values are never shown.
+/// Whether the value of the setting is never shown.
 pub(super) fn is_secret(arg: &Arg) -> bool {
     arg.is_hide_env_values_set()
 }
@@ -108,7 +108,7 @@ pub(super) fn name(arg: &Arg) -> String {
     arg.get_id().as_str().to_ascii_uppercase()
 }
 
-/// What the help says of a default that is no text of its own.
+/// The default in the words of the help, if it is no text of its own.
 fn default_in_words(arg: &Arg) -> Option<String> {
     let help = arg.get_help()?.to_string().replace('\n', " ");
     let (_, behind) = help.split_once("[default: ")?;
@@ -152,7 +152,7 @@ impl Config {
         }
     }
 
-    /// What counts of a setting that was not given.
+    /// The value in effect of a setting that was not given.
     fn unset(&self, arg: &Arg, name: &str) -> Option<String> {
         match name {
             "HOST" => self.listen_hosts().first().map(ToString::to_string),
@@ -188,7 +188,7 @@ pub struct Changed {
     pub after: Setting,
 }
 
-/// What has become of it, for people.
+/// The change in one line, for people.
 impl fmt::Display for Changed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |setting: &Setting| setting.value.clone().unwrap_or_else(|| "unset".into());

@@ -34,7 +34,7 @@ pub fn is_off(text: &OsStr) -> bool {
     ["false", "0", "no", "n", "off", "f"].contains(&&*text)
 }
 
-/// What is wrong with a text as the value of a setting; nothing, if it is one.
+/// The reason for which a text is no value of a setting; `None` if it is one.
 pub(super) fn reason(arg: &Arg, text: &OsStr) -> Option<String> {
     let error = read(arg, text).err()?;
     if let Some((least, most)) = bounds(arg) {
@@ -268,7 +268,7 @@ pub(super) fn s3_endpoint(text: &str) -> Result<String, String> {
     corq_io::s3::check_endpoint(&text.replace("{bucket}", "bucket")).map(|_| text.to_owned())
 }
 
-/// It becomes a part of a host's name.
+/// Checks that a region can be a part of a host's name.
 pub(super) fn s3_region(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if (1..=64).contains(&text.len()) && text.bytes().all(fits) {
@@ -278,7 +278,7 @@ pub(super) fn s3_region(text: &str) -> Result<String, String> {
     }
 }
 
-/// It goes into a header.
+/// Checks that a word can be in a header.
 pub(super) fn s3_word(text: &str) -> Result<String, String> {
     if text.len() <= 8192 && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(text.to_owned())

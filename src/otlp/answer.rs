@@ -1,4 +1,4 @@
-//! What a receiver says of a post that it has taken.
+//! Reads the answers of a receiver to posts that it has taken.
 
 use super::wire::{Fields, Value};
 
@@ -14,7 +14,7 @@ pub fn rejected(body: &[u8]) -> (u64, String) {
     let (mut spans, mut reason) = (0, String::new());
     for field in Fields(partial.unwrap_or_default()) {
         match field {
-            // It is signed there.
+            // The number of rejected spans is signed in the message.
             (1, Value::Varint(number)) => spans = u64::try_from(number as i64).unwrap_or(0),
             (2, Value::Bytes(text)) => reason = String::from_utf8_lossy(text).into_owned(),
             _ => {}

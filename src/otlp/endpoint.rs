@@ -3,7 +3,7 @@
 use corq_io::batch_post::Header;
 use corq_io::webhook::Target;
 
-/// What is added to an endpoint, unless it ends so.
+/// Path that is appended to an endpoint, unless it ends so.
 const PATH: &str = "/v1/traces";
 
 /// Bytes of the name and of the value of a header.

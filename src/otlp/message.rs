@@ -3,13 +3,13 @@
 use super::span::Step;
 use super::wire::Message;
 
-/// What a step takes as spans, about.
+/// Bytes of the spans of a step, about.
 const STEP_BYTES: usize = 600;
 
 /// The server as its spans tell of it.
 #[derive(Clone, Debug)]
 pub struct Resource {
-    /// What operators call it.
+    /// `OTLP_SERVICE_NAME`: the operators' name for this server.
     pub service_name: String,
     /// Tells this life of the server from all others.
     pub instance_id: String,

@@ -21,7 +21,6 @@ use corq_shards::traced::{Settled, Traced, What};
 /// A step of a sampled job that the log has.
 #[derive(Debug)]
 pub struct Step {
-    /// What happened.
     pub traced: Traced,
     /// Since when the log has it, in microseconds since the epoch.
     pub done_us: u64,
@@ -45,7 +44,7 @@ pub fn spans_of(traced: &Traced) -> u64 {
     }
 }
 
-/// What a step takes in memory, about.
+/// Bytes of a step in memory, about.
 pub fn bytes_of(traced: &Traced) -> usize {
     let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
     let trace = traced.trace.as_ref().map_or(0, |trace| size_of_val(&**trace) + trace.state.len());
@@ -72,7 +71,7 @@ const IS_REMOTE: u32 = 0x200;
 /// A status that says that something failed.
 const STATUS_ERROR: u64 = 2;
 
-/// One span, but for what all spans of a step have in common.
+/// A span without the fields that all spans of a step share.
 struct Span<'a> {
     operation: &'static str,
     /// As semantic conventions for messaging call it, if they know it.
@@ -256,7 +255,8 @@ fn write_outcome(span: &mut Message, how: &Settled) {
     }
 }
 
-/// What tells the spans of a job apart, beside the time at which a worker got it.
+/// The part of a job's way that a span is about. With the time at which a worker got the job, it tells the job's spans
+/// apart.
 #[derive(Clone, Copy)]
 enum Lap {
     Enqueue = 1,

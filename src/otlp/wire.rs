@@ -64,7 +64,7 @@ impl Message {
         write(self);
         let mut length = Self::default();
         length.varint((self.0.len() - at) as u64);
-        // What was written moves on by the few bytes of its length, which was not known before.
+        // The bytes written move on by those of their length, which was not known before.
         self.0.splice(at..at, length.0);
     }
 

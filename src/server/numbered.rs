@@ -1,5 +1,6 @@
-//! What a shard keeps for commands and connections under way, by number. Memory comes and goes a chunk at a time, so that
-//! no peak makes a turn long, and none stays behind it. A number is given again once its entry is removed.
+//! Slots by number for the commands and connections of a shard that are under way. Memory comes and goes a chunk at a
+//! time, so that no peak makes a turn long, and none stays behind it. A number is given again once its entry is
+//! removed.
 
 use corq_shards::Slab;
 
@@ -31,7 +32,7 @@ impl<T> Entries<T> {
         if number < self.slab.end() { self.slab.peek(number).as_ref() } else { None }
     }
 
-    /// The same, to change.
+    /// The entry of this number, to be changed; `None` if there is none.
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.get(number)?;
         self.slab[number].as_mut()

@@ -1,4 +1,4 @@
-//! One shard of the server without its sockets: the subsystems that it consists of, the clock of its turns, and how the
+//! A shard of the server without its sockets: the subsystems that it consists of, the clock of its turns, and how the
 //! effects of a command or of time reach those that they concern. Plain calls within a turn; nothing here waits.
 
 use super::about::state::About;
@@ -61,7 +61,7 @@ use corq_shards::stats::Rates;
 use corq_shards::{Caller, Out};
 use std::sync::Arc;
 
-/// What a shard consists of. Each subsystem owns its fields; what several share is here.
+/// The state of a shard. Each subsystem owns its fields; state of several is here.
 pub struct ShardServer {
     pub(super) me: usize,
     pub(super) now_ms: u64,
@@ -103,7 +103,7 @@ pub struct ShardServer {
     /// Whether there is no room for what is to be written, which has been said.
     pub(super) exhausted: bool,
     pub(super) disk_full_notice: DiskFullNotice,
-    /// What is lacking for it besides space, which has been said as well.
+    /// The cause other than space, logged last, for which the log gets no more files.
     pub(super) said_lack: Option<Lack>,
     /// Whether it has been said that a segment cannot be removed.
     pub(super) said_stuck: bool,
@@ -122,16 +122,16 @@ pub struct ShardServer {
     pub(super) frames_crowded_out: u64,
     /// Requests refused by their length before they had come.
     pub(super) long_refused: u64,
-    /// The same of clients that have not authenticated.
+    /// Memory of incomplete requests of clients that have not authenticated.
     pub(super) unauthenticated_memory: ReceiveMemory,
-    /// Those that were waited for in vain.
+    /// Counts of connections given up because they missed a deadline.
     pub(super) deadlines: Deadlines,
     pub(super) events: Events,
     pub(super) subscribers: Subscribers,
     pub(super) figures: FigureState,
     pub(super) scratch: Scratch,
     pub(super) shared_values: SharedValues,
-    /// What the reactor had done when this turn began.
+    /// Counters of the reactor at the beginning of this turn.
     pub(super) net: Counters,
     /// Connections with new output in this turn.
     pub(super) touched: Vec<ConnId>,
@@ -143,7 +143,7 @@ pub struct ShardServer {
     pub(super) unblocked: Vec<ConnId>,
     /// Connections about to move to another shard.
     pub(super) migrations: Migrations,
-    /// What is applied once time has brought what it brings in this turn.
+    /// Whether commands ran after this turn's step of time; if so, the next turn starts at once.
     pub(super) late: Late,
     /// Connections that have left too much unread and are to be closed.
     pub(super) slow_readers: Vec<ConnId>,
@@ -168,13 +168,13 @@ pub(super) enum Late {
     /// Time has not been stepped on in this turn.
     #[default]
     No,
-    /// It has, and nothing was applied since.
+    /// The step of time is done, and no command was applied after it.
     Stepped,
-    /// Something was.
+    /// A command was applied after the step of time.
     Applied,
 }
 
-/// What the settings say to a shard.
+/// Settings and shared handles that a shard starts with.
 pub struct ShardSettings {
     /// Which shard owns which queue.
     pub slots: Slots,
@@ -194,7 +194,7 @@ pub struct ShardSettings {
     pub certificates: Option<Arc<CertificateStore>>,
     /// Whether the files of the log are still there.
     pub data_presence: DataPresence,
-    /// What is known of the server and its machine.
+    /// Facts about the server and its machine.
     pub about: About,
     /// How many connections all shards may have.
     pub permits: Permits,
@@ -350,7 +350,7 @@ impl ShardServer {
             || self.fair_shares.waiting() > 0
             || !self.slow_readers.is_empty()
             || self.late == Late::Applied
-            // What the disk has brought may have been a slice of a list.
+            // A record that the disk has brought may have been a slice of a list.
             || !self.job_record_lists.is_empty()
             || !self.job_scans.is_empty() && !self.waits_for_readers()
             || self.has_bulk_turns() && !self.stopping && !self.saturated
@@ -413,7 +413,7 @@ impl ShardServer {
         }
     }
 
-    /// What a command or the time has brought about goes where it belongs.
+    /// Routes the effects of the last command or step of time: webhooks, events, replies, messages.
     pub(super) fn follow_up(&mut self, conns: &mut Connections) {
         self.trigger_webhooks();
         self.publish_events();

@@ -1,5 +1,5 @@
-//! What waits for its turn, of many clients. The oldest is next, and what a client has there is found without a look at what
-//! others have: thousands of connections that end together would otherwise each go over the work of all.
+//! A queue of work of many clients. The oldest entry is next, and the entries of a client are found without a look at
+//! what others have: thousands of connections that end together would otherwise each go over the work of all.
 //!
 //! A ground type: it imports nothing of the server.
 

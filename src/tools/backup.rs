@@ -34,11 +34,11 @@ use super::target::Target;
 /// How often a backup begins again because the log was given up faster than it could be pinned.
 const TRIES_MAX: u32 = 10;
 
-/// What a backup holds.
+/// Size of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub segments: u64,
-    /// Those of them that are the server's own files under a second name.
+    /// Segments that are the server's own files under a second name.
     pub linked: u64,
     /// Bytes of all.
     pub bytes: u64,
@@ -118,7 +118,7 @@ pub struct Ready {
     pub about: About,
     /// Where the log of each shard ends.
     pub ends: Vec<u64>,
-    /// Its files, in order.
+    /// Files of the draft, by shard and in the order of the log.
     pub segments: Vec<Segment>,
 }
 
@@ -249,7 +249,7 @@ impl<'a> Making<'a> {
                 let path = from.join(&name);
                 match self.pin_file(&path, &pins.join(&name)) {
                     Ok(()) => {}
-                    // It has been given up since it was listed, or is pinned already.
+                    // The file was given up since it was listed, or is pinned already.
                     Err(error)
                         if matches!(
                             error.kind(),
@@ -297,7 +297,7 @@ impl<'a> Making<'a> {
         Ok(summary)
     }
 
-    /// The same, of one that is to be sent elsewhere.
+    /// Does as `finish`, but leaves the copy in its draft, from which it is sent elsewhere.
     pub fn ready(
         self,
         cuts: Option<&[Position]>,
@@ -330,7 +330,7 @@ impl<'a> Making<'a> {
             let (inspection, needed) = self.look(shard, cut, progress)?;
             self.take(shard, &inspection, &needed, &mut summary)?;
             let end = if needed.is_empty() { Position(0) } else { inspection.end };
-            // What has an end must be there.
+            // A start from the copy demands the logs of all shards only if each has records.
             is_begun &= end != Position(0);
             marker.ends.push(end.0);
         }
@@ -343,8 +343,8 @@ impl<'a> Making<'a> {
         Ok((summary, marker.ends))
     }
 
-    /// What is pinned of a shard's log: whether all of it before the cut is there and sound, and the
-    /// numbers of the segments that are needed.
+    /// Inspects the pinned files of a shard: whether all of its log before the cut is there and sound, and which
+    /// segments are needed, by number.
     fn look(
         &self,
         shard: u16,

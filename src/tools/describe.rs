@@ -66,7 +66,7 @@ pub fn queue_of<'a>(record: &'a Record<'_>) -> Option<&'a str> {
         Record::Kept(Kept::Job(kept)) => Some(kept.pushed.queue),
         Record::WebhookAdded(added) => added.queue,
         Record::Kept(Kept::Moved(moved)) => {
-            // What was moved names its queue, if anything does.
+            // The record inside names its queue, if anything does.
             match Record::decode(moved.record) {
                 Ok(Record::Pushed(pushed)) => Some(pushed.queue),
                 Ok(Record::CronRan(ran)) => Some(ran.pushed.queue),

@@ -1,4 +1,4 @@
-//! What backups, restores and repairs have left that were killed: drafts whose process has gone.
+//! Drafts of backups, restores and repairs whose process was killed.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use corq_io::log::{
     Left, PINS, Standing, discard, draft_of_pins, drafts_in, standing as standing_of,
 };
 
-/// Those of a data directory: in it, those that they lead to, and beside it.
+/// Drafts of a data directory: in it, those that they lead to, and beside it.
 pub fn of(data: &Path) -> io::Result<Vec<Left>> {
     let mut found = drafts_in(data)?;
     let pointed: Vec<PathBuf> = found.iter().filter_map(|left| draft_of_pins(&left.path)).collect();
@@ -35,7 +35,7 @@ pub(super) fn clear(data: &Path) {
         if !matches!(standing, Standing::Dead(_)) {
             continue;
         }
-        // What leads to one that is there still goes with it.
+        // A link is removed only after the draft that it leads to, which could not be found without it.
         if draft_of_pins(&path).is_none_or(|draft| discard(&draft).is_ok() || !draft.exists()) {
             let _ = discard(&path);
         }

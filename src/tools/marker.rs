@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 /// Before the name of the repair that has changed it.
 const REPAIRED: &str = "repair";
 
-/// What it says.
+/// The contents of a backup's marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
     /// Where the log of each shard ends; 0 if it is empty.

@@ -1,4 +1,4 @@
-//! What can be done with a data directory besides serving from it: looking at its log, mending it,
+//! Tools for a data directory besides serving from it: looking at its log, mending it,
 //! copying it while a server goes on writing, and putting a copy in place.
 //!
 //! Works on files and reports in values; knows no terminal and no socket. `src/cli` shows what comes

@@ -52,14 +52,14 @@ pub(crate) fn sync(path: &Path) -> Result<(), Fault> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(at(path))
 }
 
-/// What a server says of its data directory.
+/// The data directory of a running server, in the server's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whereabouts {
-    /// Its id, in hex. A copy of the directory has it as well.
+    /// Id of the data directory, in hex. A copy of the directory has it as well.
     pub id: String,
     /// Where it is, from the root on.
     pub path: Option<PathBuf>,
-    /// Its [`Identity`].
+    /// [`Identity`] of the directory.
     pub directory: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub struct Place {
     pub path: PathBuf,
     /// How many shards share it.
     pub shards: u16,
-    /// What tells it from all others.
+    /// Id in the manifest, which tells the directory from all but its copies.
     pub id: u64,
     /// All its shards have begun their logs.
     pub is_begun: bool,
@@ -84,7 +84,8 @@ impl Place {
         Ok(Self { path: path.into(), shards, id, is_begun })
     }
 
-    /// The same; where the manifest is lost or was changed, what the segments say instead, and what is wrong.
+    /// Reads the manifest as `of` does; where it is lost or was changed, returns what the segments say instead, and
+    /// what is wrong.
     pub fn found(path: &Path) -> Result<(Self, Option<Fault>), Fault> {
         match (Self::of(path), DataDir::found(path)?) {
             (Err(fault), Some(About { shards, id, is_begun })) => {
@@ -140,7 +141,8 @@ impl Place {
         Subject { directory, shard, log_id, is_begun, until: None }
     }
 
-    /// The same, beginning again with a fresh state when a server gave up a part of the log meanwhile.
+    /// Looks at all of the log of a shard, beginning again with a fresh state when a server gave up a part of the log
+    /// meanwhile.
     pub fn look<S>(
         &self,
         shard: u16,

@@ -24,11 +24,11 @@ use super::leftovers;
 use super::marker::{MARKER, Marker};
 use super::place::{Fault, Place, at, sync};
 
-/// What a repair says of itself.
+/// File in which a repair describes itself.
 pub(super) const RECORD: &str = "REPAIR";
 /// In the directory of a shard that a repair has put there: which one.
 pub(super) const MENDED: &str = "MENDED";
-/// What a backup that is repaired will say of itself.
+/// File with the mended marker of a backup, until the repair puts it in the marker's place.
 pub(super) const MARKER_MENDED: &str = "BACKUP-MENDED";
 pub(super) const VERSION: u32 = 1;
 /// How the directories of repairs are named, before a number.
@@ -38,7 +38,7 @@ pub const PREFIX: &str = "repair-";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) shard: u16,
-    /// It had no directory.
+    /// The shard had no directory.
     pub(super) absent: bool,
 }
 
@@ -67,7 +67,7 @@ impl Repair {
         let draft = Draft::begin(&place.path, &label).map_err(at(&place.path))?;
         let mended = draft.path().join("mended");
         fs::create_dir(&mended).map_err(at(&mended))?;
-        // What is left of it if it is killed can be removed by the user of the server.
+        // The directories go to the server's user, who can remove them if the repair is killed.
         for path in [draft.path(), &mended] {
             give(&Owner::within(&place.path).map_err(at(path))?, path)?;
         }
@@ -96,7 +96,7 @@ impl Repair {
             }
             self.taken.push(Taken { shard, absent });
         }
-        // What has lost all of its log may begin one.
+        // A shard that has lost all of its log may begin a new one.
         self.place.is_begun &= !found.damages.iter().any(corq_io::log::Damage::is_all_lost);
         let subject = self.place.subject(shard, &directory);
         repair(subject, found).map_err(|error| Fault(format!("shard-{shard:04}/{error}")))
@@ -119,7 +119,7 @@ impl Repair {
         }
         sync(&self.place.path)?;
         self.mend_marker(ends)?;
-        // What is kept is to be as safe as what takes its place.
+        // The original files are kept, so they are made as durable as those that take their place.
         for taken in self.taken.iter().filter(|taken| !taken.absent) {
             let from = shard_path(&self.data, taken.shard);
             for segment in segments(&from)? {
@@ -147,7 +147,7 @@ impl Repair {
         let original = shard_path(&self.data, shard);
         let beside = Owner::within(&self.data).map_err(at(&self.data))?;
         give(&Owner::of(&original).unwrap_or(beside), &copy)?;
-        // What was not there is like what lies beside it.
+        // A file that was not there gets the owner of those beside it.
         let others = segments(&original).unwrap_or_default();
         let like = others.first().and_then(|name| Owner::of(&original.join(name)).ok());
         for entry in fs::read_dir(&copy).map_err(at(&copy))? {

@@ -36,9 +36,9 @@ pub struct Refused {
 pub struct Replay {
     /// The state so far.
     pub shard: Shard,
-    /// What led to it, by kind. Kinds that are not known have their number as a name.
+    /// Records replayed, by kind. Kinds that are not known have their number as a name.
     pub kinds: BTreeMap<String, Tally>,
-    /// What a start would stop at. After the first of them the state is not what a server would have.
+    /// Records at which a start would stop. After the first of them the state is not what a server would have.
     pub refused: Vec<Refused>,
     /// Where ids are missing.
     jumps: Vec<Jump>,

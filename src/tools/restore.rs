@@ -18,7 +18,7 @@ pub type Act<'a> = &'a dyn Fn() -> Result<Acting, Fault>;
 
 /// A backup, wherever it is.
 pub trait Source {
-    /// What its manifest says.
+    /// Shards, id and state of the data directory, by the backup's manifest.
     fn about(&self) -> About;
     /// Where the log of a shard ends.
     fn end(&self, shard: u16) -> Position;

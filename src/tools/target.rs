@@ -18,7 +18,7 @@ use corq_io::privileges::{Acting, Linking, is_root, linking};
 
 use super::place::{Fault, act_in, at};
 
-/// What drafts are called that are sent elsewhere.
+/// Name under which a copy that is sent elsewhere is drafted.
 const UPLOAD: &str = "upload";
 
 /// A place that is made whole or not at all.
@@ -31,7 +31,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// One that can be put in place.
+    /// Checks that a copy can be put at `to`: nothing is there, or an empty directory.
     pub(super) fn of(to: &Path) -> Result<Self, Fault> {
         let absolute = std::path::absolute(to).map_err(at(to))?;
         let target = Self { shown: to.into(), path: real(&absolute)? };
@@ -81,7 +81,8 @@ impl Target {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// It must not lie in `source`, nor in any other directory of this kind, of which it would become a part.
+    /// Checks that the target lies neither in `source` nor in any other data directory or backup, of which it would
+    /// become a part.
     pub(super) fn is_apart_from(&self, source: &Path, why: &str) -> Result<(), Fault> {
         let source_is = Identity::of(source).map_err(at(source))?;
         for above in self.path.ancestors() {
@@ -116,7 +117,7 @@ impl Target {
                     return Err(self.fault(&format!("is being made by {by}")));
                 }
                 Standing::Dead(_) => {
-                    // What cannot be removed now, as it is another user's, is shown by `doctor`.
+                    // A draft of another user cannot be removed here; `doctor` shows it.
                     let _ = discard(&path);
                 }
                 Standing::InUse(_) | Standing::Unmarked => {}

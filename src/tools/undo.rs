@@ -164,7 +164,7 @@ impl Done {
 fn nothing(place: &Place, name: Option<&str>) -> Fault {
     let data = place.path.display();
     let which = name.map_or_else(|| "no repair".to_owned(), |name| format!("no {name}"));
-    // One of before a change of the number of shards bears another id.
+    // A repair from before a change of the number of shards has another id.
     let is_of_before = |kept: &Path| {
         let id = format!("id = {:016x}", place.id);
         fs::read_to_string(kept.join(RECORD)).is_ok_and(|text| !text.lines().any(|line| line == id))

@@ -1,4 +1,4 @@
-//! What the clients know, and its comparison with what the server has after a kill.
+//! Compares the clients' knowledge with the server's state after a kill.
 //!
 //! A client knows three things about each step of a job: not taken, answered, or sent without an
 //! answer. The first two leave one truth each; only the third leaves two, and the first look at
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 pub(crate) enum Push {
     Sent,
     Answered,
-    /// It was sent, and the server turned out not to have it.
+    /// The push was sent, and the server turned out not to have the job.
     Never,
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum Push {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Done {
     No,
-    /// So many completions were sent that have no answer: another worker may have the job by then.
+    /// Completions, so many, were sent that have no answer: another worker may have the job by then.
     Sent(u32),
     /// Answered; the number says when, in the ledger's own count.
     Answered(u64),
@@ -52,7 +52,7 @@ pub(crate) enum Fault {
     Forgotten(usize),
     /// Nobody has completed the job, and it is completed.
     CompletedByNobody(usize),
-    /// One push, two jobs.
+    /// A push has made two jobs.
     Doubled(usize),
     /// A job that was not there before, or that nobody pushed.
     Ghost(usize),
@@ -75,7 +75,7 @@ pub(crate) struct Ledger {
     pub(crate) open: u64,
     /// Pushes refused for want of room.
     pub(crate) refusals: u64,
-    /// What went wrong while the server was up.
+    /// Faults that were found while the server was up.
     pub(crate) faults: Vec<Fault>,
 }
 
@@ -234,7 +234,7 @@ fn judge_forgotten(number: usize, job: &mut Job, now: u64) -> Option<Fault> {
     match job.done {
         Done::No => return judge_absent(number, job),
         Done::Sent(_) => job.done = Done::Answered(now),
-        // Its id is needed no more, and a long run has millions of them.
+        // The id is needed no more, and a long run has millions of them.
         Done::Answered(_) => job.id = None,
     }
     None
@@ -270,7 +270,7 @@ mod tests {
     fn an_honest_server_is_found_without_fault() {
         let (mut ledger, mut shown) = history();
         assert_eq!(ledger.reconcile(&shown), []);
-        // What was in doubt is settled by the first look: it was there, so it must stay.
+        // The first look settles doubts: the job was there, so it must stay.
         shown.pop();
         assert_eq!(ledger.reconcile(&shown), [Fault::Lost(19)]);
     }

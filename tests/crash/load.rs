@@ -13,7 +13,7 @@ pub(crate) const QUEUES: [&str; 5] = ["red", "green", "blue", "white", "black"];
 /// Short, so that the next round sees what the last one left locked.
 pub(crate) const LOCK_TTL_MS: u64 = 1500;
 
-/// What the load is like.
+/// The kind of load.
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
     /// Payloads are up to so large; one in fifty is ten times as large.
@@ -32,7 +32,7 @@ impl Style {
         Self { filler_max: 300, forget: false, open_max: u64::MAX, may_be_full: false };
 }
 
-/// One client. An error means that the connection is gone: what it had sent stays in doubt.
+/// A client with one connection. An error means that the connection is gone: what it had sent stays in doubt.
 pub(crate) struct Worker<'a> {
     pub(crate) client: Client,
     pub(crate) ledger: &'a Mutex<Ledger>,

@@ -94,7 +94,7 @@ fn load_and_kill(server: &mut Server, ledger: &Mutex<Ledger>, dice: &mut Dice, a
     });
 }
 
-/// What a fault may ask of the load around it.
+/// The load around a fault, as far as the fault may ask of it.
 struct Load<'a> {
     ledger: &'a Mutex<Ledger>,
     early_end: &'a dyn Fn() -> bool,

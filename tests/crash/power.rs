@@ -200,7 +200,7 @@ fn what_a_failed_sync_was_for_is_on_the_disk_before_anything_behind_it_counts_as
     }
 }
 
-/// What these tests rely on: a sync that fails keeps nothing, and no later one does, although it can be read.
+/// Guards a premise of these tests: a sync that fails keeps nothing, and no later one does, although it can be read.
 #[test]
 fn canary_what_a_failed_sync_was_for_can_be_read_and_goes_with_the_power() {
     use std::fs::{self, File};
@@ -223,7 +223,7 @@ fn canary_what_a_failed_sync_was_for_can_be_read_and_goes_with_the_power() {
     assert!(found.starts_with(&[1; 1000]) && !found.contains(&2), "{} bytes", found.len());
 }
 
-/// What these tests rely on: a loss of power takes what was not synced, and nothing else.
+/// Guards a premise of these tests: a loss of power takes what was not synced, and nothing else.
 #[test]
 fn canary_what_is_not_synced_goes_with_the_power_and_what_is_synced_stays() {
     use std::fs::{self, File};
@@ -297,7 +297,7 @@ fn writes_that_find_no_room_wait_for_it_and_what_was_acknowledged_is_there() {
         let mut client = server.client();
         let first = client.push("q", 1);
         disk.fill(true);
-        // Its answer waits for the disk.
+        // The reply to this push waits for the disk.
         let other = server.client();
         let waiting = std::thread::spawn(move || {
             let mut other = other;
@@ -309,7 +309,7 @@ fn writes_that_find_no_room_wait_for_it_and_what_was_acknowledged_is_there() {
         assert!(!waiting.is_finished(), "acknowledged before it is written");
         disk.fill(false);
         let reply = waiting.join().unwrap();
-        // One that comes once a note of the log has found no room is refused.
+        // A push that comes once a note of the log has found no room is refused.
         let acknowledged = reply["ok"] == true;
         assert!(acknowledged || reply["error"] == "Disk full", "{reply}");
         let last = until("pushes are taken again", || {
@@ -329,7 +329,7 @@ fn writes_that_find_no_room_wait_for_it_and_what_was_acknowledged_is_there() {
         if acknowledged {
             assert_eq!(client.state(reply["id"].as_str().unwrap()), "waiting");
         }
-        // It came before one that was synced.
+        // The first push came before one that was synced.
         assert_eq!(client.state(&first), "waiting");
         server.kill();
     }

@@ -27,7 +27,7 @@ const ANSWERS_MAX: u64 = 6000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
-    /// It ends by SIGKILL.
+    /// The server ends by SIGKILL.
     Kill,
     /// SIGSTOP, longer than some locks live, and SIGCONT.
     Stop,
@@ -35,7 +35,7 @@ enum Fault {
     Full,
     /// As before, with a kill while nothing is left.
     FullAndKill,
-    /// It ends by SIGTERM.
+    /// The server ends by SIGTERM.
     Restart,
 }
 
@@ -123,7 +123,7 @@ fn suffer(
             }
             Fault::Full | Fault::FullAndKill => {
                 let other = fill_up(place);
-                // What was there may be enough, as what ends makes room for what comes.
+                // The room that was there may be enough, as completions make room for pushes.
                 let (refusals, goal) = {
                     let ledger = ledger.lock().unwrap();
                     (ledger.refusals + 10, ledger.answers + 10 * ANSWERS_MAX)
@@ -166,7 +166,7 @@ fn fill_up(place: &Path) -> PathBuf {
     other
 }
 
-/// What must not grow.
+/// Figures that must not grow.
 #[derive(Debug)]
 #[allow(dead_code)] // All of it is there to be printed.
 struct Figures {

@@ -52,7 +52,7 @@ impl Prepared {
         let tool = Tool::at(1).env("DATA_PATH", data.display());
         tool.ok(&["backup", &text("backup")]);
         copy(&data, &path("damaged"));
-        // What is set aside is moved by a repair and an undo; the others are quicker without.
+        // Spare files are moved by a repair and an undo; the other tools are quicker without.
         for entry in fs::read_dir(data.join("shard-0000")).unwrap().map(Result::unwrap) {
             if entry.path().extension().is_some_and(|it| it == "spare") {
                 fs::remove_file(entry.path()).unwrap();
@@ -109,8 +109,8 @@ const RUNS: [Run; 5] = [
     },
 ];
 
-/// What is not as the tool left it when the power is back, and how many syncs there were. The sync with the number
-/// `skipped` is left out.
+/// Files that are not as the tool left them when the power is back, and how many syncs there were. The sync with the
+/// number `skipped` is left out.
 fn gone(prepared: &Prepared, run: &Run, skipped: Option<u64>) -> Option<(Vec<PathBuf>, u64)> {
     let dir = tempfile::tempdir().unwrap();
     let mut disk = Volatile::new(&dir.path().join("disk"))?;

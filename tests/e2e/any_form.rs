@@ -216,7 +216,7 @@ fn a_long_outcome_is_repaired_in_slices() {
     }
 }
 
-/// Its client sends no more, as one does that has done its work.
+/// The client sends no more, as one does that has done its work.
 #[test]
 fn a_long_failure_of_a_client_that_sends_no_more_is_done() {
     let queue = queue("any-half");

@@ -70,7 +70,7 @@ fn an_address_that_guesses_waits_for_its_answers_and_a_right_token_does_not() {
     let start = std::time::Instant::now();
     (0..3).for_each(|_| assert_eq!(first.refused("Auth", json!({"token": "x"})), "Invalid token"));
     let (mut client, mut socket, [mut request, mut login]) = guess(&server);
-    // What comes after them is answered before them.
+    // Requests with a good token that come after the guesses are answered before them.
     let mut web = server.web().with_token("secret");
     web.get("/stats").expect(200);
     server.client().ok("Auth", json!({"token": "secret"}));

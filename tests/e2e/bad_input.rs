@@ -22,7 +22,7 @@ const RECEIVER: &str = "http://127.0.0.1:1/";
 /// A day, so that nothing ends by itself while the test looks.
 const LONG_MS: u64 = 86_400_000;
 
-/// What commands would change if they were carried out: a job in every state, a schedule, a worker.
+/// A job in every state, a schedule and a worker: commands would change them if they were carried out.
 struct Witness {
     active: String,
     token: String,
@@ -157,7 +157,8 @@ fn with(
     fields
 }
 
-/// What is said of a wrong command: of an outcome, what is wrong still once its texts are repaired, if anything.
+/// The refusal that a wrong command gets: its complaint, or what is wrong still once its texts are repaired, if
+/// anything.
 fn said(spec: &CommandSpec, fields: &[(&'static str, Bytes)], complaint: Error) -> Option<Error> {
     let mut entries = vec![("cmd", pack(&spec.name.into()))];
     entries.extend(fields.iter().cloned());
@@ -183,7 +184,7 @@ fn every_wrong_field_of_every_command_is_refused_by_name_and_changes_nothing() {
         for field in spec.fields {
             let mut judge = |fields: &[(&'static str, Bytes)], complaint: &Error, value: &str| {
                 let reply = give(&mut client, spec.name, fields);
-                // What is longer than any of its kind is refused for that, whatever is in it.
+                // A command that is longer than any of its kind is refused for that, whatever is in it.
                 let bytes: usize =
                     fields.iter().map(|(name, value)| name.len() + value.len()).sum();
                 let long = bytes > spec.bytes_max.max(LONG_BYTES);
@@ -254,7 +255,7 @@ fn every_value_just_inside_the_bounds_is_taken() {
                     field.name
                 );
                 if let Some(id) = reply["data"]["webhookId"].as_str() {
-                    // What comes next is not to be posted.
+                    // The webhook goes, so that nothing is posted to it.
                     let id = pack(&id.into());
                     assert_eq!(
                         give(&mut client, "RemoveWebhook", &[("webhookId", id)])["ok"],
@@ -310,7 +311,7 @@ fn is_taken(spec: &CommandSpec, field: &FieldSpec, reply: &Json) -> bool {
         Op::Cron | Op::AddWebhook => &[],
         _ => &["Job not found", "Lock token required", "Invalid or expired lock token"],
     };
-    // What these texts mean is checked behind the table.
+    // The meaning of these texts is checked behind the table.
     let has_meaning = match spec.op {
         Op::Cron | Op::CronPreview => ["schedule", "timezone"].contains(&field.name),
         Op::AddWebhook => field.name == "url",

@@ -10,7 +10,7 @@ use corq::api::error::Error;
 use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX};
 use rmpv::Value;
 
-/// One value as it stands on the wire.
+/// A value in MessagePack, as it goes over the wire.
 pub(crate) type Bytes = Vec<u8>;
 
 /// A value that must be refused, and the words of the refusal.
@@ -215,7 +215,7 @@ fn flow_entry(id: &str) -> Vec<(&'static str, Bytes)> {
 fn holding(kind: &Kind, name: &str, value: Bytes) -> Bytes {
     let needed: &[(&str, i64)] = match kind {
         Kind::Jobs | Kind::FlowJob => &[("data", 7)],
-        // One of the two is needed, and both are too many.
+        // A pattern takes the place of `every`: the job needs one of the two, and both are too many.
         Kind::Repeat if name == "pattern" => &[],
         Kind::Repeat => &[("every", 60_000)],
         Kind::GroupRate => &[("max", 5), ("duration", 1000)],

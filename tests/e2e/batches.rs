@@ -349,7 +349,7 @@ fn a_client_that_goes_in_the_middle_of_a_long_push_leaves_all_or_nothing_of_it()
         client.send("PUSHB", json!({"queue": "a", "jobs": named})).unwrap();
     }
     let mut client = server.client();
-    // The same names are free, or have their jobs: the push is behind those that are gone.
+    // The names are free, or have their jobs: this push is behind those of the clients that are gone.
     let ids = ids_of(&client.ok("PUSHB", json!({"queue": "a", "jobs": named})));
     assert_eq!(ids, (0..MANY).map(name).collect::<Vec<_>>());
     let all = |client: &mut Client| client.counted("a", "waiting") == MANY as u64;

@@ -1,5 +1,5 @@
-//! What is changed and noted about single jobs. The fear: a change that loses another part of the
-//! job, or one that a kill takes back.
+//! Changes and notes of single jobs. The fear: a change that loses another part of the job, or one that a kill takes
+//! back.
 
 use serde_json::{Value, json};
 

@@ -64,7 +64,7 @@ fn a_start_with_a_right_clock_says_how_far_the_last_one_was_ahead_and_the_next_s
     let pulled = client.ok("PULL", json!({"queue": "q", "timeout": 30_000, "owner": "w"}));
     assert_eq!(pulled["job"]["id"], "soon");
 
-    // What is set back stays so, and the next start has nothing to say.
+    // Times that were set back stay so, and the next start has nothing to say.
     server.kill();
     server.start();
     let next = health(&server);

@@ -235,7 +235,7 @@ fn racing_settings_of_one_name_leave_one_schedule() {
     assert_eq!(listed(&mut client, &name), None);
 }
 
-/// Those that have to wait for another are taken up some at a time, in their order and before those that come later.
+/// Guards that commands which wait for another are taken up some at a time, in their order and before later ones.
 #[test]
 fn commands_that_wait_for_a_schedule_are_answered_also_where_many_are_refused() {
     let server = Start::new().env("SHARDS", 2).start();

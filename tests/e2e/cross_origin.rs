@@ -247,7 +247,7 @@ fn through_a_unix_socket_any_host_is_taken_and_no_foreign_origin() {
     }
 }
 
-/// What a browser posts to the port for frames: its first bytes announce a frame longer than may be.
+/// Sends what a browser would post to the port for frames: its first bytes announce a frame longer than may be.
 #[test]
 fn http_at_the_port_for_frames_is_refused_at_its_first_bytes() {
     let server = with_a_job(Start::new());

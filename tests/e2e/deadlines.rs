@@ -159,7 +159,7 @@ fn what_strangers_have_begun_is_counted_bounded_and_in_nobodys_way() {
             stranger
         })
         .collect();
-    // Those that have room are at most 278.
+    // At most 278 of the 400 have room.
     until("some have given way", || {
         assert!(figure(&server, "strangers_bytes") <= 16 << 20);
         (figure(&server, "frames_crowded_out_total") >= 122).then_some(())
@@ -214,7 +214,7 @@ fn a_stranger_is_not_late_while_the_server_does_not_read() {
     waits.send("PULL", json!({"queue": "none", "timeout": 60_000})).unwrap();
     waits.ok("Ping", json!({}));
     server.signal(rustix::process::Signal::TERM);
-    // Its answer comes with the beginning of the end.
+    // The waiting pull is answered at the beginning of the shutdown.
     assert_eq!(waits.recv().unwrap()["job"], json!(null));
     speaks.send("Auth", json!({"token": "secret"})).unwrap();
     assert!(silent.is_closed_by_server(), "it has had its time");

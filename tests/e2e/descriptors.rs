@@ -59,7 +59,7 @@ fn waiting(client: &mut Client) -> u64 {
 fn connect(count: usize, ports: [u16; 2]) -> Vec<TcpStream> {
     let mut there = Vec::new();
     for port in ports.into_iter().cycle().take(count) {
-        // One that is turned away has had its turn.
+        // A connection that is turned away has had its turn.
         there.extend(TcpStream::connect(("127.0.0.1", port)));
     }
     there
@@ -185,7 +185,7 @@ fn with_more_segments_than_descriptors_a_server_starts_and_serves() {
 /// From now on the server may have so many files open; none: as many as at its start.
 fn limit_files(server: &Server, most: Option<u64>) {
     let pid = Pid::from_raw(server.pid() as i32);
-    // It was started with the limits of this process.
+    // The server was started with the limits of this process.
     let maximum = getrlimit(Resource::Nofile).maximum;
     prlimit(pid, Resource::Nofile, Rlimit { current: most.or(maximum), maximum }).unwrap();
 }
@@ -226,7 +226,7 @@ fn a_log_without_descriptors_waits_says_so_and_goes_on_by_itself() {
         assert_eq!(push.status, 503, "{}", push.text());
         assert_eq!(push.headers["retry-after"], "1");
         assert_eq!(metrics(&mut client)["corq_log_full"], 1);
-        // What is done is not forgotten for want of descriptors, and jobs go on.
+        // Completed jobs are not forgotten for want of descriptors, and jobs go on.
         assert_eq!(client.counted("done", "completed"), 1);
         for _ in 0..20 {
             let job = client.ok("PULL", json!({"queue": "q-1", "owner": "w"}));

@@ -60,7 +60,7 @@ const EXCUSED: &[(&str, &str)] = &[
     ("corq log undo", "has nothing to put back where nothing was damaged"),
 ];
 
-/// What a page shows that is elsewhere here.
+/// Paths on pages that stand for a temporary directory here.
 const SCRATCH: &[&str] = &["/var/lib/", "/backup/", "/run/corq/", "/etc/bash_completion.d/"];
 
 /// Files that commands of the pages read.
@@ -78,7 +78,7 @@ struct Scene {
     dir: TempDir,
     server: Server,
     stopped: bool,
-    /// What the last command printed, where later ones take ids from.
+    /// Output of the last command, where later ones take ids from.
     last: String,
 }
 
@@ -141,7 +141,7 @@ impl Scene {
 
     fn output(&self, command: &str) -> Output {
         let mut shell = self.shell(command);
-        // What waits for a person or for more input would wait for ever.
+        // A command that waits for a person or for more input would wait for ever.
         shell.stdin(Stdio::null()).output().unwrap()
     }
 
@@ -150,7 +150,7 @@ impl Scene {
         if command.starts_with("corq top") {
             return self.look_at(command);
         }
-        // It writes to a log that nothing else may use.
+        // The repair writes to a log that nothing else may use, so the server stops.
         if command.starts_with("corq log repair") && !self.stopped {
             self.stopped = true;
             assert_eq!(self.server.terminate().code(), Some(0));
@@ -220,8 +220,8 @@ fn every_command_of_a_page_does_what_the_page_says() {
     assert_eq!(excused.len(), EXCUSED.len(), "of the excuses only {excused:?} are needed");
 }
 
-/// What stands in the middle of a sentence or in a table is named rather than called: it must exist, with the options
-/// that are said of it.
+/// Guards commands in the middle of a sentence or in a table, which are named rather than called: they must exist, with
+/// the options that are said of them.
 #[test]
 fn every_command_that_a_page_names_exists_with_its_options() {
     let (tool, mut failed, mut seen) = (Tool::at(1), Vec::new(), 0);

@@ -30,7 +30,7 @@ const ELSEWHERE: &[(Code, &str, &str)] = &[
 /// No request is known that makes the server answer with this.
 const UNKNOWN_HOW: Code = Code::Internal;
 
-/// What was driven, to be compared with the table.
+/// Clients of all carriers, and the codes that they got, to be compared with the table.
 struct Driven {
     tcp: Client,
     websocket: WebSocket,

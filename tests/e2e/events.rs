@@ -7,7 +7,7 @@ use crate::support::stream::{Sse, WebSocket};
 use crate::support::{Client, Start, encode, frame, until};
 use crate::{client, queue, shared};
 
-/// One listener of each kind.
+/// A listener of each kind.
 struct Ears {
     queue: String,
     sse: Sse,
@@ -448,7 +448,7 @@ fn nobody_is_told_of_events_after_the_last_listener_has_left() {
     assert!(heard[0] >= 8 && heard[1..] == [1, 1], "{heard:?}");
     drop((sse, websocket));
     until("both are gone", || (events()[1..] == [0, 0]).then_some(()));
-    // One shard may hear a push before it hears from another that nobody listens any more.
+    // A shard may hear a push before it hears that the last listener of another shard has gone.
     until("nobody is told of anything", || {
         let before = events()[0];
         for number in 0..8 {

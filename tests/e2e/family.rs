@@ -109,7 +109,7 @@ fn a_child_that_ended_before_its_parent_came_tells_it_still() {
             children.push(child(&mut client, n, &json!({"removeOnComplete": n % 2 == 0})));
             complete(&mut client, &part(n), json!(n));
         }
-        // What is left of those that went is still there.
+        // The remembered ends of the forgotten children are still there after a kill.
         server.kill();
         server.start();
         let mut client = server.client();

@@ -1,5 +1,5 @@
-//! One command that sets something free for many who do not read. The fear: what it brings is copied for each of
-//! them, and a few bytes take gigabytes.
+//! A command that sets something free for many who do not read. The fear: what it brings is copied for each of them,
+//! and a few bytes take gigabytes.
 
 use std::net::TcpStream;
 
@@ -11,7 +11,7 @@ use crate::support::{Client, Server, Start, encode, frame, until};
 /// Clients in each test, of whom none reads.
 const CLIENTS: usize = 40;
 
-/// What a client may have of each: enough to fill the kernel's buffers, and more.
+/// Waits of each client: enough for their replies to fill the kernel's buffers, and more.
 const WAITS: usize = 10;
 
 const LARGE: usize = 2 << 20;
@@ -55,7 +55,7 @@ fn waits(server: &Server, queue: &str) -> (String, Vec<Client>, Vec<WebSocket>) 
             for _ in 0..WAITS {
                 socket.send("WaitJob", wait.clone());
             }
-            // What it asks for after that is answered after that has come.
+            // The reply to a later question shows that the waits have come.
             socket.ok("GetState", json!({"id": id}));
             sockets.push(socket);
         } else {
@@ -126,7 +126,7 @@ fn an_error_that_many_wait_for_comes_whole_on_every_face() {
         assert_eq!(reply["completed"], false);
         assert_eq!((&reply["state"], &reply["error"]), (&json!("failed"), &json!(error)));
     }
-    // One who asks later gets the same reply.
+    // A client that asks later gets the same reply.
     for reply in [tcp.ok("WaitJob", json!({"id": id})), web.ok("WaitJob", json!({"id": id}))] {
         assert_eq!(reply["error"], error.as_str());
     }
@@ -192,7 +192,7 @@ fn events_of_many_queues_that_nobody_reads_are_bounded_together_and_the_oldest_g
     for number in 0..EVENTS * QUEUES {
         client.push(&format!("q{}", number % QUEUES), json!([number, ballast]));
     }
-    // What lies in the lanes, and one event that each connection is being sent.
+    // Events wait in the lanes, and each connection is being sent one.
     let waiting = metric(&server, "corq_events_waiting_bytes");
     let bound = (64 << 20) + QUEUES as u64 * 1_000_000;
     assert!(waiting <= bound, "{waiting} bytes wait, of {bound}");

@@ -217,7 +217,7 @@ fn a_kill_at_any_moment_leaves_all_of_a_flow_or_nothing() {
                     "{found} of {all} of flow {n}, {told} told"
                 );
             }
-            // What is there goes on, wherever it was cut off.
+            // A flow that has come goes on, wherever it was cut off.
             if told > 0 {
                 let whole = format!("{}-whole", name(told - 1));
                 assert_eq!(client.state(&whole), "waiting-children");
@@ -408,13 +408,13 @@ fn a_kill_at_any_moment_leaves_all_of_a_long_flow_or_nothing() {
             let pusher = std::thread::spawn(move || {
                 pushing.try_call("PUSHF", json!({"jobs": jobs})).is_ok_and(|it| it["ok"] == true)
             });
-            // What is to hold holds at any moment: they differ from round to round.
+            // The promise holds at any moment, and moments differ from round to round.
             std::thread::sleep(std::time::Duration::from_millis(20 + round * 30));
             server.kill();
             let told = pusher.join().unwrap();
             server.start();
             let mut client = server.client();
-            // What was committed comes in slices, also after a start.
+            // A flow that was committed comes in slices, also after a start.
             until("all of the flow, or nothing", || {
                 let come = come(&mut client, &name);
                 (come == LONG || come == 0 && !told).then_some(())
@@ -445,7 +445,7 @@ fn a_client_that_leaves_during_its_long_flow_leaves_all_of_it_or_nothing() {
             if has_come {
                 until("all of the flow", || (come(&mut client, &name) == LONG).then_some(()));
             } else {
-                // One of its ids is another's: it cannot come any more, and holds no other id.
+                // Another job has one of the flow's ids: the flow cannot come any more, and holds no other id.
                 let first = format!("{name}-0");
                 client.push_with("beside", 1, json!({"jobId": first}));
                 let about = client.ok("GetJob", json!({"id": first}))["job"].clone();

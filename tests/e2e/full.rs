@@ -89,9 +89,9 @@ fn live_on_a_full_disk(server: &mut Server) {
     for id in &ids {
         assert_eq!(client.state(id), "waiting", "{id} was acknowledged");
     }
-    // What is done makes room for what is to be done.
+    // A completed job makes room for jobs to be done.
     assert_ne!(client.state(first["id"].as_str().unwrap()), "waiting");
-    // Its backoff may have ended by now.
+    // The backoff of the second job may have ended by now.
     let second = client.ok("GetJob", json!({"id": second["id"]}))["job"].clone();
     assert_eq!(second["attempts"], 1, "{second}");
     assert_eq!(client.state(&cancelled), "unknown");
@@ -157,7 +157,7 @@ fn a_bound_that_leaves_no_room_to_work_stops_the_start() {
     assert!(output.contains("DATA_MAX_MB: 64") && output.contains("at least 80"), "{output}");
 }
 
-/// One shard that may take so many megabytes.
+/// A shard that may take so many megabytes.
 fn bounded(megabytes: u64) -> Start {
     small().env("DATA_MAX_MB", megabytes)
 }
@@ -204,8 +204,8 @@ fn resumes(server: &Server, client: &mut Client) {
     until("jobs are taken", || push(client, "again").ok());
 }
 
-/// What ends many jobs at once has room, whatever comes first; the fear of a tester, who saw the third
-/// command never answered, and nothing after it.
+/// Guards that commands which end many jobs at once have room, whatever comes first; the fear of a tester, who saw the
+/// third command never answered, and nothing after it.
 #[test]
 fn a_disk_full_of_tiny_jobs_is_drained_and_obliterated_queue_by_queue() {
     for durability in ["written", "synced"] {
@@ -263,8 +263,8 @@ fn workers_alone_bring_a_full_disk_back() {
     }
 }
 
-/// One job fills the smallest log there may be, and the next one finds its room all the same: what is done
-/// gives way, and what was once large costs nothing once it is gone.
+/// Guards that a job which fills the smallest log there may be leaves room for the next one: completed jobs give way,
+/// and a job that was large costs nothing once it is gone.
 #[test]
 fn the_smallest_log_takes_one_of_the_largest_jobs_after_another() {
     let mut server = bounded(80).start();

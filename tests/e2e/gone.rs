@@ -136,7 +136,7 @@ fn a_server_that_has_lost_the_file_it_writes_to_takes_no_jobs() {
         let files = segments(&server.data, "shard-0000");
         assert!(files.len() > 1, "{files:?}");
         let file = &files[files.len() - 1];
-        // It knows them all when it has looked since.
+        // The server knows all files when it has looked once more.
         let looked = metrics(&mut client)["corq_data_looks_total"];
         until("the server has looked", || {
             (metrics(&mut client)["corq_data_looks_total"] > looked + 1).then_some(())

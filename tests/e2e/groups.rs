@@ -126,7 +126,7 @@ fn a_pull_that_waits_gets_the_job_when_its_group_may_give_it() {
                 client.ok("ACK", json!({"id": reply["job"]["id"]}));
                 reply["job"]["data"].as_i64().unwrap()
             };
-            // What limits it, a job of its group and the pull, with no time between them.
+            // Sends the limit, a job of its group and the pull with no time between them.
             let mut timer = server.client();
             let mut until_it_is_time = |limit: (&str, Value), number: u64, group: Value| {
                 let job = json!({"queue": queue, "data": number, "groupId": "b"});
@@ -148,7 +148,7 @@ fn a_pull_that_waits_gets_the_job_when_its_group_may_give_it() {
             assert_eq!(waits(&mut client, json!({"affinity": "a"}), &push), 3);
             let push = |client: &mut Client| fill(client, &queue, &[("a", 4), ("", 5)]);
             assert_eq!(waits(&mut client, json!({"affinity": null}), &push), 5);
-            // Its own limit, and time that ends it.
+            // A pull with a limit of its own waits until time ends that.
             let group = json!({"limit": {"max": 1, "duration": 300}});
             let both = json!({"queue": queue, "count": 9, "group": group});
             let (taken, next, since) = until_it_is_time(("PULLB", both), 6, group);

@@ -1,5 +1,5 @@
-//! What may be done to a job besides its course: holding it longer, giving it back, putting it off. The fear:
-//! a job that is taken from a worker who has it, or that is nowhere afterwards.
+//! Commands on a job besides its course: holding it longer, giving it back, putting it off. The fear: a job that is
+//! taken from a worker who has it, or that is nowhere afterwards.
 
 use serde_json::{Value, json};
 

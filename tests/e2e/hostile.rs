@@ -100,8 +100,8 @@ fn a_half_closed_connection_ends_once_its_cold_read_is_answered() {
     assert!(answer.len() > 1 << 20);
 }
 
-/// What is asked for with a few bytes can be large; memory must not follow the asking, and a client
-/// that reads after all must get all of it.
+/// Checks requests of a few bytes for large replies: memory must not follow the asking, and a client that reads after
+/// all must get all of it.
 fn unread_replies_are_bounded_and_none_is_lost(server: &Server, id: &str) {
     let before = memory_kb(server);
     let mut client = server.client();
@@ -241,8 +241,8 @@ fn frames_that_are_too_large_together_give_way_the_largest_first() {
     let mut large: Vec<Client> = Vec::new();
     for _ in 0..12 {
         let mut client = server.client();
-        // Those that give way are closed while the rest of theirs is on its way.
-        // A command that may be as long, so that it is not refused for that.
+        // Connections that give way are closed while the rest of their frame is on its way. A command that may be as
+        // long, so that it is not refused for that.
         let begun = [&[3, 0, 0, 0, 0x83][..], b"\xa3cmd\xa5PUSHB"].concat();
         let _ = client.send_bytes(&[&begun[..], &vec![0x81; 40 << 20]].concat());
         large.push(client);

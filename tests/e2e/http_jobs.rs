@@ -144,7 +144,7 @@ fn get_queues_jobs_pulls_with_a_token() {
 
 #[test]
 fn a_pull_with_a_timeout_waits_for_its_job() {
-    // One clock is that of the pings and of the pull.
+    // With one shard, one clock is that of the pings and of the pull.
     let server = Start::new().env("SHARDS", 1).start();
     let mut tcp = server.client();
     let before = tcp.time();

@@ -1,5 +1,5 @@
-//! What HTTP tells of the server itself, and of its answers. The fear: figures that are made up, and
-//! a supervisor that gets a wrong answer.
+//! Figures of the server over HTTP, and counts of its answers. The fear: figures that are made up, and a supervisor
+//! that gets a wrong answer.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +79,7 @@ fn health_and_heapstats_count_streams_over_all_shards() {
     });
 }
 
-/// What `/heapstats` says once those who waited for the start have gone, and one connection asks for all.
+/// The answer of `/heapstats` once the connections that waited for the start have gone, and one is left.
 fn alone(web: &mut Http) -> Value {
     until("one connection", || {
         Some(web.get("/heapstats").expect(200)).filter(|heap| count(heap, "HttpConnection") == 1)
@@ -265,7 +265,7 @@ fn get_prometheus_is_the_text_that_tcp_gives() {
     ] {
         assert!(answer.text().lines().any(|it| it == line), "no {line} in\n{}", answer.text());
     }
-    // Those who waited for the start have asked, too.
+    // The connections that waited for the start have asked, too.
     assert!(!answer.text().contains("corq_http_requests_total 0\n"), "{}", answer.text());
 }
 

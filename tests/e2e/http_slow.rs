@@ -91,7 +91,7 @@ fn idle_connections_are_closed_and_busy_ones_are_not() {
         (server.web(), server.web(), server.web(), server.web());
     assert_eq!(busy.get("/healthz").status, 200);
     waiting.send("GET", "/queues/late/jobs?timeout=60000", &[], b"").unwrap();
-    // Those that close came after the busy one, which would have been closed before them.
+    // The idle connections came after the busy one, which would have been closed before them.
     assert_eq!(idle.get("/healthz").status, 200);
     let is_closed = |web: &Http| {
         web.socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -260,7 +260,7 @@ fn bodies_that_are_too_large_together_give_way_the_largest_first() {
     small.raw(&[b" ".repeat(40_000), b"{\"data\"".to_vec()].concat()).unwrap();
     for _ in 0..20 {
         let mut web = server.web();
-        // Those that give way are closed while the rest of theirs is on its way.
+        // Connections that give way are closed while the rest of their request is on its way.
         let _ = web.raw(&[head.as_bytes(), &part].concat());
         large.push(web);
     }

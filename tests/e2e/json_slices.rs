@@ -57,7 +57,7 @@ fn a_large_request_is_read_in_slices_and_what_follows_it_keeps_its_place() {
     assert_eq!(ping["reqId"], json!(asked[1]));
     let after = slices(&mut client);
     assert!(after as usize >= bytes / SLICE, "{after}");
-    // What is sent in pieces, and over HTTP by its length or in chunks.
+    // Requests in pieces are sliced, too, and over HTTP by their length or in chunks.
     let text = json!({"cmd": "PUSH", "queue": "q", "data": data}).to_string();
     let (first, second) = text.as_bytes().split_at(1 << 20);
     socket.send_frame(false, 1, first);
@@ -164,7 +164,7 @@ fn a_large_reply_is_written_in_slices() {
     assert!(web.get("/queues/q/jobs").expect(200)["job"]["data"] == data);
     assert!((slices(&mut client) - after) as usize >= 3 * (2 << 20) / SLICE);
     assert_eq!(metric(&mut client, "corq_json_replies_bytes "), 0);
-    // Those who do not take it leave nothing.
+    // Clients that do not take their reply leave nothing behind.
     for _ in 0..3 {
         WebSocket::open(server.http, "/ws/queues/none").send("GetJobs", json!({"queue": "q"}));
         server.web().send("GET", &format!("/jobs/{id}"), &[], b"").unwrap();
@@ -265,7 +265,7 @@ fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_
     const PULLS: usize = 280;
     const GONE: usize = 10;
     const JOB_BYTES: usize = 1 << 20;
-    // What may wait, and what may take turns with its texts.
+    // Bytes that may wait, and bytes that may take turns with their texts.
     const WRITING_BYTES_MAX: u64 = (128 + 32) << 20;
     // No ping is answered for as long as nothing is read.
     let server = Start::new().env("SHARDS", 1).env("STREAM_KEEP_ALIVE_MS", 3_600_000).start();
@@ -284,7 +284,7 @@ fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_
             socket
         })
         .collect();
-    // One that has not read all that it was sent.
+    // A client that has not read all of its reply.
     let listed = 10;
     for _ in 0..listed {
         client.push("other", json!(ballast));
@@ -297,7 +297,7 @@ fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_
         (written && metric(&mut client, "corq_output_bytes ") > 1 << 20).then_some(())
     });
     client.send("Resume", json!({"queue": "q"})).unwrap();
-    // What those get who go is given to others.
+    // Jobs delivered to clients that go are given to others.
     waits.truncate(PULLS - GONE);
     client.send("Prometheus", json!({})).unwrap();
     assert_eq!(client.recv().unwrap()["ok"], true);
@@ -308,7 +308,7 @@ fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_
     let mut ids = BTreeSet::new();
     for socket in &mut waits {
         let mut reply = socket.recv();
-        // It may have waited for too long by the time the queue went on.
+        // The pull may have waited for too long by the time the queue went on.
         while reply["job"].is_null() {
             socket.send("PULL", pull.clone());
             reply = socket.recv();

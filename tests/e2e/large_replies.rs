@@ -10,7 +10,7 @@ use crate::e2e::space::metrics;
 use crate::support::stream::WebSocket;
 use crate::support::{Client, Server, Start, encode, frame, until};
 
-/// So many connections that some are on the other shard.
+/// Enough connections for some to be on the other shard.
 const CONNECTIONS: usize = 6;
 
 fn two_shards() -> Server {
@@ -30,7 +30,7 @@ fn push_large(server: &Server, queue: &str, jobs: usize, bytes: usize) {
     }
 }
 
-/// What is on its way or waits for it; all must come to nothing.
+/// Figures of replies on their way and of requests that wait for them; all must come to nothing.
 fn under_way(numbers: &BTreeMap<String, u64>) -> [u64; 4] {
     ["replies_abroad_bytes", "replies_begun_bytes", "replies_read_bytes", "requests_set_aside"]
         .map(|name| numbers[&format!("corq_{name}")])

@@ -121,7 +121,7 @@ fn a_batch_of_heartbeats_names_the_places_of_the_jobs_that_are_gone_and_renews_t
             client.ok("JobHeartbeatB", json!({"ids": ids, "tokens": tokens}))["data"].clone()
         };
         assert_eq!(beat(&mut client, &ids, &tokens), json!({"ok": true, "count": 12}));
-        // One that never was, one that has ended, one by name that has ended, one whose token is another's.
+        // The gone ones: never was, has ended, has ended and is named by its custom id, has another's token.
         client.ok("ACK", json!({"id": ids[5], "token": tokens[5]}));
         client.ok("ACK", json!({"id": ids[6], "token": tokens[6]}));
         tokens[8] = json!("guess");

@@ -69,10 +69,10 @@ fn a_token_wakes_the_worker_that_has_waited_longest() {
     let mut workers = [crate::client(), crate::client(), crate::client()];
     for worker in &mut workers {
         worker.send("PULL", json!({"queue": queue, "timeout": 60_000})).unwrap();
-        // What it asks for after that is answered after the pull has begun to wait.
+        // The reply to a later question shows that the pull has begun to wait.
         assert_eq!(worker.ok("IsPaused", json!({"queue": queue}))["paused"], false);
     }
-    // One at once, and the others one after the other.
+    // The first job comes at once, and the others one after the other.
     client.ok("RateLimit", json!({"queue": queue, "limit": 1, "duration": 300}));
     for (n, worker) in workers.iter_mut().enumerate() {
         assert_eq!(worker.recv().unwrap()["job"]["data"], 1 + n);

@@ -49,7 +49,7 @@ fn what_a_client_names_makes_no_line_of_the_log() {
         let level = rest.split_whitespace().next();
         assert!(["INFO", "WARN", "ERROR"].map(Some).contains(&level), "{line:?}");
     }
-    // What was named is still there to be read.
+    // Names that clients gave are still there to be read.
     assert!(output.contains(r"of job 1\n2030-01-01T00:00:00.000000Z ERROR"), "{output}");
 }
 

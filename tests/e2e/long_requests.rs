@@ -48,14 +48,14 @@ fn a_frame_beyond_what_its_command_can_need_is_refused_before_it_has_come_and_th
         }
     }
     client.ok("Ping", json!({}));
-    // One that names its command late, and one that is none.
+    // The first frame names its command late, and the second is no command.
     for begun in [vec![0xc0; 1 << 17], [&[0xdf, 1, 0, 0, 0][..], &vec![0xc0; 1 << 17]].concat()] {
         let mut client = server.client();
         client.send_bytes(&[&[2, 0, 0, 0][..], &begun].concat()).unwrap();
         let text = client.recv().unwrap()["error"].clone();
         assert_eq!(text, "cmd must stand in the first 65536 bytes");
     }
-    // What may be long is waited for.
+    // A command that may be long is waited for.
     let mut client = server.client();
     client.send_bytes(&beginning("PUSHB")).unwrap();
     client.send_bytes(&piece).unwrap();

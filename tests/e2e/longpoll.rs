@@ -26,7 +26,7 @@ fn a_push_wakes_a_worker_that_waits() {
 
 #[test]
 fn a_wait_ends_with_nothing_at_its_timeout_and_not_before() {
-    // One clock is that of the ping and of the pull.
+    // With one shard, one clock is that of the ping and of the pull.
     let server = Start::new().env("SHARDS", 1).start();
     let (mut client, queue) = (server.client(), queue("timeout"));
     let before = client.time();

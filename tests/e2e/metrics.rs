@@ -168,7 +168,7 @@ fn quantiles_are_those_of_the_jobs_of_all_shards() {
 
 #[test]
 fn waiting_and_processing_times_are_those_of_the_jobs() {
-    // One clock is that of the pings and of the jobs.
+    // With one shard, one clock is that of the pings and of the jobs.
     let server = Start::new().env("SHARDS", 1).start();
     let mut client = server.client();
     let pass = |client: &mut Client, ms: u64| {

@@ -145,7 +145,7 @@ fn a_newest_segment_that_is_deleted_or_cut_after_a_kill_is_refused() {
 fn a_first_start_that_was_killed_in_the_middle_is_no_loss() {
     let mut server = Server::start_default();
     server.kill();
-    // What such a start has left: it has not said yet that all shards were begun.
+    // The manifest that such a start leaves does not say yet that all shards were begun.
     let manifest = server.data.join("MANIFEST");
     let text = fs::read_to_string(&manifest).unwrap();
     assert!(text.contains("begun = true\n"), "{text}");
@@ -263,7 +263,7 @@ fn a_lock_file_that_is_removed_lets_nobody_in() {
         assert!(!to.exists(), "{line}");
         fs::write(&lock, "").unwrap();
     }
-    // It goes on as if nothing had been.
+    // The server goes on as if nothing had been.
     server.client().push("missing-0", 1);
     assert!(server.terminate().success());
     Tool::at(1).ok(&["log", "verify", path]);

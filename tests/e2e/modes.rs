@@ -1,5 +1,5 @@
-//! What other users of the machine can read. The fear: keys, payloads and the secrets of webhooks in files that are open to
-//! all, and not a word about it.
+//! Files of the server that other users of the machine can read. The fear: keys, payloads and the secrets of webhooks
+//! in files that are open to all, and not a word about it.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -40,7 +40,7 @@ fn a_key_that_others_can_read_or_write_is_warned_of_by_a_start_and_by_a_sighup()
     until("the certificate to be read", || {
         (server.output().matches("the certificate was read again").count() == 2).then_some(())
     });
-    // What is wrong with them is said behind that.
+    // The warning about the files comes after that line.
     until("the other warning", || server.output().contains("WARN TLS_CERT_FILE: ").then_some(()));
     assert_eq!(server.output().matches(&line).count(), 2, "{}", server.output());
     // The command line says so of its own key.

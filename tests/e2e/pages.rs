@@ -96,7 +96,7 @@ fn no_more_than_ten_thousand_queues_are_listed_in_the_metrics() {
 #[test]
 fn values_of_many_children_are_all_there_wherever_their_records_are() {
     const CHILDREN: usize = 1500;
-    // So little is kept in memory that most of them have to be read from the disk.
+    // With this little memory, most of the records have to be read from the disk.
     let server = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4).start();
     let mut client = server.client();
     let ids: Vec<String> = (0..CHILDREN).map(name).collect();

@@ -1,5 +1,5 @@
-//! What may be pushed. The fear: a value out of bounds that is taken and breaks something later,
-//! and a batch of which half is taken.
+//! Bounds of pushes. The fear: a value out of bounds that is taken and breaks something later, and a batch of which
+//! half is taken.
 
 use serde_json::{Value, json};
 

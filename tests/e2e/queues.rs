@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::{Start, until};
 use crate::{client, queue};
 
-/// One job in each of the five states.
+/// Makes a job in each of the five states.
 fn one_of_each(client: &mut crate::Client, queue: &str) {
     client.push_with(queue, "failed", json!({"maxAttempts": 1}));
     let id = client.pull(queue)["id"].clone();

@@ -16,7 +16,7 @@ fn queue(number: u64) -> String {
     format!("queue-{number}")
 }
 
-/// What a worker holds through all of it.
+/// A job that a worker holds through all of it.
 struct Held {
     id: String,
     token: String,
@@ -206,13 +206,13 @@ fn a_change_that_is_killed_or_stopped_loses_nothing() {
         server.launch();
         let moment = dice.roll(5);
         let start = Instant::now();
-        // What the life before has left may look like that moment at once.
+        // Files that the life before has left may look like that moment at once.
         let is_there = || server.has_spoken() && has_come(&server, moment);
         while !is_there() && !server.serves() {
             assert!(start.elapsed() < DEADLINE, "moment {moment}: {}", server.output());
         }
         if round % 3 == 2 {
-            // It may have come to its end before.
+            // The change may have come to its end before.
             assert_eq!(server.terminate().code(), Some(0), "{}", server.output());
         } else {
             server.kill();

@@ -310,7 +310,7 @@ fn settings_of_the_next_start_decide_over_completed_jobs_and_no_others() {
         client.ok("ACK", json!({"id": ids[1], "token": held["token"]}));
         assert_eq!(client.counted("q", "completed"), 1);
         server.kill();
-        // What was forgotten stays so.
+        // Jobs that were forgotten stay so.
         server.start_with("COMPLETED_MAX", 1000);
         let mut client = server.client();
         let states: Vec<String> = ids.iter().map(|id| client.state(id)).collect();

@@ -47,7 +47,7 @@ fn backoff_doubles_with_every_attempt() {
         let after = client.time();
         let job = client.ok("GetJob", json!({"id": id}))["job"].clone();
         let run_at = job["runAt"].as_u64().unwrap();
-        // It failed at some time between the two, and chance adds a fifth at most.
+        // The attempt failed at some time between the two, and chance adds a fifth at most.
         let most = after + at_least + at_least / 5;
         let range = before + at_least..=most;
         assert!(range.contains(&run_at), "{run_at} is not within {range:?} for {at_least}");

@@ -441,7 +441,7 @@ fn every_command_on_a_queue_takes_the_states_of_the_table_and_no_others() {
     let mut c = client();
     for (command, fields, leads) in rows {
         let queue = queue("sweep");
-        // What is to wait is pushed last, or a pull for the others would take it.
+        // A job that is to wait is pushed last, or a pull for the others would take it.
         let jobs: Vec<_> = states.iter().zip(leads).rev().collect();
         let jobs: Vec<_> =
             jobs.into_iter().map(|(from, to)| (job_in(&mut c, &queue, from), *from, to)).collect();

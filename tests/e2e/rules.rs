@@ -15,7 +15,7 @@ fn waits(client: &mut Client, queue: &str, least: u64, most: u64) {
     let pulled = until("an attempt", || Some(client.pull(queue)).filter(Value::is_object));
     let before = client.time();
     client.ok("FAIL", json!({"id": pulled["id"], "error": "no"}));
-    // It failed at some time between the two.
+    // The attempt failed at some time between the two.
     let after = client.time();
     let run_at = job(client, &pulled["id"])["runAt"].as_u64().unwrap();
     let range = before + least..=after + most;
@@ -140,7 +140,7 @@ fn a_job_is_as_old_as_its_client_says() {
     let due = client.push_with(&queue, 1, json!({"timestamp": made, "delay": 20_000}));
     assert_eq!(client.state(&due), "waiting");
     assert_eq!(client.pull(&queue)["createdAt"], made);
-    // Its life counts from there, too.
+    // The job's life counts from its timestamp, too.
     let old = client.push_with(&queue, 1, json!({"timestamp": made, "ttl": 50_100}));
     until("the end of its life", || (client.state(&old) == "unknown").then_some(()));
 }
@@ -197,14 +197,14 @@ fn a_push_may_take_the_place_of_the_job_that_holds_its_key() {
     let first = client.push_with(&queue, 1, options(60_000));
     let second = client.push_with(&queue, 2, options(0));
     assert_eq!((client.state(&first), client.state(&second)), ("unknown".into(), "waiting".into()));
-    // One that a worker has goes on, and the new one holds the key.
+    // A job that a worker has goes on, and the new one holds the key.
     assert_eq!(client.pull(&queue)["id"], second.as_str());
     let third = client.push_with(&queue, 3, options(60_000));
     assert_eq!((client.state(&second), client.state(&third)), ("active".into(), "delayed".into()));
     assert_eq!(client.push_with(&queue, 4, json!({"uniqueKey": "k"})), third);
     client.ok("ACK", json!({"id": second}));
     assert_eq!(client.push_with(&queue, 4, json!({"uniqueKey": "k"})), third);
-    // One that others wait for stays.
+    // A job that others wait for stays.
     let other = client.push_with(&queue, 5, json!({"dependsOn": [third]}));
     assert_eq!(client.push_with(&queue, 6, options(0)), third);
     assert_eq!(client.state(&other), "waiting-children");

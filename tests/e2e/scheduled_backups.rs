@@ -26,7 +26,7 @@ fn names(directory: &Path) -> Vec<String> {
     all.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What the server finds of its backups.
+/// The finding of the server about its backups.
 fn finding(client: &mut Client) -> Option<Json> {
     let checks = client.ok("Doctor", json!({}))["data"]["checks"].clone();
     checks.as_array().unwrap().iter().find(|it| it["check"] == "backups").cloned()

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::secure::{Authority, tunnel};
 use crate::support::{Client, DEADLINE, Http, Server, Start, until};
 
-/// What listens where `NOTIFY_SOCKET` leads.
+/// A stand-in for the service manager, which listens where `NOTIFY_SOCKET` leads.
 struct Manager {
     _dir: TempDir,
     socket: UnixDatagram,
@@ -126,7 +126,7 @@ fn connections_of_an_inherited_socket_are_shared_out_among_the_shards() {
             found.iter().all(|some| (8..=10).contains(some)).then_some(())
         });
         assert_eq!(clients[0].counted("q", "waiting"), 8 * shards);
-        // It is no path: a name of a host is judged as at a port of its own.
+        // The inherited socket is no path: a name of a host is judged as at a port of its own.
         let mut web = Http::connect(server.http);
         web.raw(b"GET /stats HTTP/1.1\r\nHost: evil.example\r\n\r\n").unwrap();
         assert_eq!(web.recv(false).unwrap().status, 403);
@@ -146,7 +146,7 @@ fn a_restart_refuses_no_connection_to_an_inherited_socket() {
             // Refused would be an error here; a client that waits in the socket is connected.
             TcpStream::connect(("127.0.0.1", port)).expect("no connection is refused");
             let mut client = Client::connect(port);
-            // One that was open when the server stopped ends with it.
+            // A connection that was open when the server stopped ends with it.
             match client.try_call("PUSH", json!({"queue": "q", "data": 1})) {
                 Ok(reply) if reply["ok"] == true => {
                     acknowledged.push(reply["id"].as_str().unwrap().to_owned());

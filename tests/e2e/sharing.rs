@@ -1,5 +1,5 @@
-//! One client that sends far more than its share of a turn. The fear: what has to wait for the next turn is
-//! forgotten, answered twice or out of order, or lost when its sender says that it is done.
+//! A client that sends far more than its share of a turn. The fear: what has to wait for the next turn is forgotten,
+//! answered twice or out of order, or lost when its sender says that it is done.
 
 use serde_json::json;
 

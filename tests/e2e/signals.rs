@@ -12,9 +12,9 @@ fn send(server: &Server, number: u32) {
     assert!(Command::new("sh").args(words).status().unwrap().success(), "{number}");
 }
 
-/// Those that end a process by default, but for SIGKILL, those that end a server (SIGINT, SIGQUIT, SIGTERM, SIGPWR),
-/// those that tell of a fault (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS) and the two that the C library
-/// has for itself: by their names in the log, with their numbers on all systems that corq runs on.
+/// Signals that end a process by default, but for SIGKILL, those that end a server (SIGINT, SIGQUIT, SIGTERM, SIGPWR),
+/// those that tell of a fault (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS) and the two that the C
+/// library has for itself: by their names in the log, with their numbers on all systems that corq runs on.
 fn strays() -> Vec<(u32, String)> {
     let named = [
         (1, "SIGHUP"),

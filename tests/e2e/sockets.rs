@@ -80,7 +80,7 @@ fn those_who_come_through_a_path_are_shared_out_among_the_shards() {
     let server = paths.start().env("SHARDS", 2).env("CONNECTIONS_MAX", 8).start();
     // Each shard has room for eight.
     let tcp = tunnel_to_path(&paths.tcp());
-    // One after the other: until it is seated, each takes room where it came in.
+    // Clients come one after the other: until it is seated, each takes room where it came in.
     let seated = |_| {
         let mut client = Client::connect(tcp);
         client.ok("Ping", json!({}));

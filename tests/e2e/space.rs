@@ -13,7 +13,7 @@ use crate::support::{Client, Mount, Start, until};
 
 pub(crate) const SEGMENT: u64 = 16 << 20;
 
-/// One shard with the smallest files there are, and hardly any memory for payloads.
+/// A shard with the smallest files there are, and hardly any memory for payloads.
 pub(crate) fn small() -> Start {
     Start::new().env("SHARDS", 1).env("SEGMENT_MB", 16).env("PAYLOAD_CACHE_MB", 4)
 }
@@ -51,7 +51,7 @@ fn a_shard_takes_little_of_the_disk_before_its_first_job() {
     let is_little = |&&bytes: &&u64| bytes < 2 << 20;
     let little = |data: &Path| taken(data, 4).iter().filter(is_little).count();
     assert_eq!(little(&server.data), 4, "{:?}", taken(&server.data, 4));
-    // What is no job takes no more.
+    // Commands without a job take no more.
     server.client().ok("ListQueues", json!({}));
     assert_eq!(server.client().pull("nothing"), Value::Null);
     assert_eq!(little(&server.data), 4);
@@ -188,7 +188,7 @@ fn the_log_stays_small_and_what_lives_moves_on_with_it() {
             let now = metrics(&mut client);
             let live = now["corq_log_live_bytes"];
             assert!((4 << 20..32 << 20).contains(&live), "{live}");
-            // What is needed twice, three segments in use beyond that, and the reserve.
+            // Twice the live bytes, three segments in use beyond that, and the reserve.
             let most = 2 * live + 3 * SEGMENT + 4 * SEGMENT;
             let found = disk_bytes(&server.data);
             assert!(found <= most, "round {round}: {} MB with {live} live", found >> 20);
@@ -214,7 +214,7 @@ fn the_log_stays_small_and_what_lives_moves_on_with_it() {
     }
 }
 
-/// What hardly ever changes lies in the way of what comes and goes: all of it has to be moved again and
+/// Guards against jobs that hardly ever change between others that come and go: all of them have to be moved again and
 /// again, and the log must not outgrow its bound meanwhile.
 #[test]
 fn a_large_cold_backlog_does_not_let_the_log_grow() {

@@ -1,5 +1,5 @@
-//! What queues and schedules do by themselves: rules of dead-letter queues and for silent workers, options of
-//! schedules. The fear: a setting that is taken and does nothing, or is gone after a restart.
+//! Automatic work of queues and schedules: rules of dead-letter queues and for silent workers, options of schedules.
+//! The fear: a setting that is taken and does nothing, or is gone after a restart.
 
 use serde_json::{Value, json};
 

@@ -51,7 +51,7 @@ pub(crate) struct Seen {
     pub(crate) trace: String,
     pub(crate) id: String,
     pub(crate) parent: String,
-    /// What was done: the first word of its name.
+    /// The operation: the first word of the span's name.
     what: String,
     of: BTreeMap<String, String>,
     /// From when until when, in milliseconds.
@@ -133,7 +133,7 @@ impl Collector {
         until("the spans of a job", || {
             let mut spans = self.spans();
             spans.retain(|span| span.of["messaging.message.id"] == id);
-            // One that was posted again, since its answer did not come, is the same.
+            // A span that was posted again, since its answer did not come, is the same.
             let mut known = Vec::new();
             spans.retain(|span| {
                 let is_new = !known.contains(&span.id);
@@ -145,7 +145,7 @@ impl Collector {
     }
 }
 
-/// Those that did this, in their order.
+/// Spans of this operation, in their order.
 fn did<'s>(spans: &'s [Seen], what: &str) -> Vec<&'s Seen> {
     let mut found: Vec<&Seen> = spans.iter().filter(|span| span.what == what).collect();
     found.sort_by_key(|span| (span.from_ms, span.until_ms));
@@ -211,7 +211,7 @@ fn a_sampled_job_is_four_spans_below_the_one_it_was_pushed_in() {
     assert_eq!(kinds, [SERVER, INTERNAL, INTERNAL, SERVER]);
     let remote = [enqueue, wait, run, settle].map(|span| span.span.flags);
     assert_eq!(remote, [0x301, 0x101, 0x101, 0x101]);
-    // One begins where the one before has ended, all within the time in which they happened.
+    // Each span begins where the one before has ended, all within the time in which they happened.
     assert!(before_ms <= enqueue.from_ms && settle.from_ms <= after_ms);
     assert_eq!((wait.from_ms, run.from_ms), (enqueue.from_ms, wait.until_ms));
     assert_eq!(run.until_ms, settle.from_ms);
@@ -305,7 +305,7 @@ fn a_failed_attempt_is_an_error_and_each_attempt_a_run_until_the_dead_letter_que
         assert!([wait, run, settle].iter().all(|span| span.of["corq.job.attempt"] == attempt));
         assert_eq!(run.from_ms, wait.until_ms);
     }
-    // What lies between the attempts is the backoff, which is no time of waiting for a worker.
+    // The time between the attempts is the backoff, which is no time of waiting for a worker.
     assert!(waits[1].from_ms >= runs[0].until_ms + 30, "{waits:?}");
     assert_eq!(settles[1].of["corq.dlq.reason"], "max_attempts_exceeded");
     // A job that fails without an attempt has no run.
@@ -343,7 +343,7 @@ fn an_attempt_that_stalls_takes_too_long_or_is_given_back_ends_its_run() {
     client.pull_owned("late", 60_000);
     let spans = collector.of_job(&late, 4);
     assert_eq!(one(&spans, "run").outcome(), ("dead_letter", Some("timeout")));
-    // Its worker goes.
+    // The worker of this job goes.
     let left = client.push("left", 1);
     let mut worker = server.client();
     worker.pull("left");
@@ -377,7 +377,7 @@ fn spans_of_a_job_fit_together_over_a_kill() {
     assert_eq!(wait.from_ms, enqueue.from_ms, "it waited while the server was away");
 }
 
-/// What has become of the spans: all are in one of these.
+/// Counts of spans by fate: each is in one of these.
 fn accounted(server: &Server) -> u64 {
     ["exported_total", "dropped_total", "abandoned_total", "rejected_total", "waiting"]
         .into_iter()

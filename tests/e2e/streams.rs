@@ -90,7 +90,7 @@ fn whatever_happens_after_a_client_is_connected_reaches_it() {
     }
 }
 
-/// What a slow client missed, and what waits for it.
+/// Events that a slow client missed, and the bytes that wait for it.
 fn lost_and_waiting(server: &Server) -> (u64, u64) {
     let reply = server.client().ok("Prometheus", json!({}));
     let metrics = reply["data"]["metrics"].as_str().unwrap().to_owned();
@@ -132,7 +132,7 @@ fn a_client_that_does_not_read_loses_the_oldest_events_and_slows_nobody() {
     });
     assert!(rss_mb(&server) < 400, "{} MB", rss_mb(&server));
 
-    // Those that come back find the newest, in order and whole.
+    // Clients that come back find the newest events, in order and whole.
     let numbers = |next: &mut dyn FnMut() -> Json| {
         let mut numbers = Vec::new();
         while numbers.last() != Some(&(EVENTS - 1)) {
@@ -231,7 +231,7 @@ fn a_client_that_leaves_at_any_moment_disturbs_nobody() {
     }
 }
 
-/// What idle streams cost, in MB.
+/// Memory of idle streams, in MB.
 fn cost_of(streams: usize) -> u64 {
     let server = Start::new().start();
     let before = rss_mb(&server);
@@ -279,7 +279,7 @@ fn hear(count: &AtomicUsize, mut next: impl FnMut() -> Option<Json>) -> Vec<(Str
     heard
 }
 
-/// One kill under load, when so many events and a few more have been heard.
+/// Kills the server under load, when so many events and a few more have been heard.
 fn hear_until_a_kill(server: &mut Server, events: usize) {
     let (tcp, http) = (server.tcp, server.http);
     let mut sse = Sse::open(http, "/events");
@@ -298,7 +298,7 @@ fn hear_until_a_kill(server: &mut Server, events: usize) {
         .map(|number| {
             std::thread::spawn(move || {
                 let mut client = Client::connect(tcp);
-                // One half pushes, the other works; both until the server is gone.
+                // Half of the threads push, the others work; all until the server is gone.
                 for n in 0.. {
                     let queue = format!("told-{}", (number + n) % 4);
                     let sent = if number % 2 == 0 {

@@ -1,5 +1,5 @@
-//! What happens by the clock: delays, times to live, timeouts, repetition. The fear: too early,
-//! never, or twice. (Leases have a file of their own.)
+//! Events by the clock: delays, times to live, timeouts, repetition. The fear: too early, never, or twice. (Leases have
+//! a file of their own.)
 
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ fn the_time_to_live_of_an_active_job_does_not_count() {
     let (mut client, queue) = (client(), queue("ttl-active"));
     let mut worker = crate::client();
     worker.send("PULL", json!({"queue": queue, "timeout": 60_000})).unwrap();
-    // It waits there, so that the job is active at once.
+    // The reply shows that the pull waits, so that the job is active at once.
     worker.ok("IsPaused", json!({"queue": queue}));
     let id = client.push_with(&queue, 1, json!({"ttl": 200}));
     assert_eq!(worker.recv().unwrap()["job"]["id"], json!(id));

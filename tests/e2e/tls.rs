@@ -214,7 +214,7 @@ fn the_end_is_announced_on_both_sides_and_a_cut_is_told_apart() {
     let push = json!({"cmd": "PUSH", "queue": "q", "data": "the last"});
     stream.write_all(&frame(&encode(&push))).unwrap();
     stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
-    // What came is its own, and is done.
+    // All that came is from the client itself, so the push is carried out.
     assert_eq!(receive(&mut stream).unwrap()["ok"], true);
     assert!(ends_in_order(&mut stream));
     house.counts("tls_truncated_total", 1);

@@ -49,7 +49,7 @@ fn a_handshake_that_takes_too_long_is_cut() {
         slow.write_all(said).unwrap();
         (slow, said.len())
     });
-    // One that has been answered and says nothing more.
+    // A client that has been answered and says nothing more is cut, too.
     let mut silent = socket(server.tcp);
     silent.write_all(&hello).unwrap();
     for (slow, bytes) in slow {
@@ -82,7 +82,7 @@ fn what_has_come_of_handshakes_is_bounded_for_all_of_them_together_and_counted()
     let mut strangers = Vec::new();
     for _ in 0..STRANGERS {
         let mut stranger = socket(server.tcp);
-        // One that has given way is cut off.
+        // A client that has given way is cut off, and its writing fails.
         let _ = stranger.write_all(&hello);
         strangers.push(stranger);
     }
@@ -188,7 +188,7 @@ fn what_only_looks_like_a_handshake_is_refused() {
         [&[0x16; 5000][..], &[0x16, 3, 1, 0, 2, 0, 0], &[0x16, 3, 3, 0xff, 0xff, 1], &endless]
     {
         let mut socket = socket(server.tcp);
-        // It may be cut before everything is said.
+        // The connection may be cut before everything is said.
         let _ = (0..64).try_for_each(|_| socket.write_all(said));
         let mut rest = Vec::new();
         let _ = socket.read_to_end(&mut rest);

@@ -200,7 +200,7 @@ fn a_turn_writes_a_parent_into_one_large_child_only() {
     let linked: [Value; CHILDREN] =
         client.at_once(std::array::from_fn(|n| ("UpdateParent", of(n))));
     assert!(linked.iter().all(|reply| reply["ok"] == true), "{linked:?}");
-    // It is read, and copied into the log.
+    // The payload of the child is read, and copied into the log.
     let one = (BYTES / 4096 + BYTES / 1024) as u64;
     let steps = steps_of(&mut client, "UpdateParent");
     assert!((one..2 * one).contains(&steps), "{steps}");

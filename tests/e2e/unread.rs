@@ -44,7 +44,7 @@ fn flood(mut socket: &TcpStream, request: &[u8]) -> Option<usize> {
 /// Floods a server over one connection; what it takes for that is bounded.
 fn bounded(server: &Server, socket: &TcpStream, request: &[u8], most_mb: u64) -> Option<usize> {
     let shown = String::from_utf8_lossy(request);
-    // What the kernel would take for it is not the server's.
+    // Small buffers, so that the kernel takes little of it.
     let little = socket2::SockRef::from(socket);
     little.set_recv_buffer_size(16 << 10).unwrap();
     little.set_send_buffer_size(64 << 10).unwrap();
@@ -85,7 +85,7 @@ fn pings_after_a_wrong_token_are_held_at_a_stranger_s_share() {
     assert_eq!(websocket.refused("Auth", json!({"token": "wrong"})), "Invalid token");
     let ping = client_frame(true, PING, &[b'x'; 125]);
     bounded(&server, websocket.socket.get_ref(), &ping, 16);
-    // What it sends besides is refused, which is output as well.
+    // Other messages are refused, and refusals are output as well.
     let mut websocket = WebSocket::open_with(server.http, "/ws", &headers).unwrap();
     websocket.call("Auth", json!({"token": "wrong"}));
     let refused = client_frame(true, TEXT, b"no JSON");

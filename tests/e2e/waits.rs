@@ -46,7 +46,7 @@ fn a_job_that_leaves_nothing_behind_still_tells_how_it_ended() {
     let options = json!({"maxAttempts": 1, "removeOnFail": true});
     let id = client.push_with(&queue, 1, options);
     waiter.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
-    // What it asks about that job is answered after the wait has begun.
+    // The reply to a later question shows that the wait has begun.
     waiter.ok("GetState", json!({"id": id}));
     client.pull(&queue);
     client.ok("FAIL", json!({"id": id, "error": "broken"}));

@@ -51,7 +51,7 @@ fn bad_receivers_are_given_up_and_hold_up_neither_jobs_nor_good_ones() {
     let well = add(&mut client, &good.url(), &["job.waiting"]);
     for n in 0..20 {
         client.push("q", n);
-        // It may be told again, if it did not answer in time.
+        // The event may be posted again, if the receiver did not answer in time.
         let is_told = || good.posts().iter().any(|post| told(post)["data"] == n);
         until("the good one", || is_told().then_some(()));
     }
@@ -213,7 +213,7 @@ fn a_disabled_webhook_is_told_nothing_of_what_waited_also_after_a_restart() {
     assert!(receiver.posts().iter().all(|post| told(post)["data"] != "after the restart"));
 }
 
-/// One of several, of which some may be disabled.
+/// A webhook of several, of which some may be disabled.
 fn one_enabled(client: &mut Client, id: &str) -> Value {
     let data = client.ok("ListWebhooks", json!({}))["data"].clone();
     let webhooks = data["webhooks"].as_array().unwrap().clone();

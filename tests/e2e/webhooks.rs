@@ -40,7 +40,7 @@ pub(super) fn one_listed(client: &mut Client, id: &str) -> Value {
     listed(client).into_iter().find(|webhook| webhook["id"] == id).unwrap()
 }
 
-/// What a post says, once its headers have been found to say the same.
+/// The body of a post, once its headers have been found to say the same.
 pub(super) fn told(post: &Post) -> Value {
     let body: Value = serde_json::from_str(post.text()).unwrap();
     assert_eq!(post.header("Content-Type"), Some("application/json"));

@@ -350,7 +350,7 @@ fn a_request_that_is_no_upgrade_is_refused_with_a_reason() {
         ("dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ=", 400),
         ("dGhlIHNhbXBsZSBub25jZQ==", "!!!!IHNhbXBsZSBub25jZQ==", 400),
         ("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "", 400),
-        // What is no list stands once, be it the same twice.
+        // A header that is no list is given once, be it the same twice.
         (
             "Sec-WebSocket-Key:",
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Key:",
@@ -519,7 +519,7 @@ fn a_client_that_reads_no_replies_costs_only_itself() {
     for _ in 0..20 {
         tcp.ok("Ping", json!({}));
     }
-    // It may come back and read them all.
+    // The client may come back and read all replies.
     for _ in 0..200 {
         assert_eq!(deaf.recv()["ok"], true);
     }

@@ -238,7 +238,7 @@ fn tokens_are_read_again_on_a_signal_and_connections_stay() {
     assert_eq!(server.web().call("GET", "/stats", &[("Cookie", &cookie)], b"").status, 401);
     assert_eq!(kept.next()["eventType"], "pushed");
     while stream.try_next().unwrap().is_some() {}
-    // What is wrong changes nothing.
+    // A list of tokens with a mistake changes nothing.
     fs::write(&file, "new\npush(x:mover\n").unwrap();
     reload(&server, "the tokens stay as they were: AUTH_TOKENS_FILE: line 2: push(");
     fs::write(&file, "\n").unwrap();

@@ -252,7 +252,7 @@ fn a_token_for_some_queues_sees_the_workers_of_these_and_what_they_do_there() {
     ] {
         boss.ok("RegisterWorker", json!({"workerId": id, "name": id, "queues": queues}));
     }
-    // It takes no place of a worker of other queues.
+    // The new registration takes no place of a worker of other queues.
     let mut worker = client(&server, "mailworker");
     for (id, is_free) in [("far", false), ("both", false), ("new", true)] {
         let about = json!({"workerId": id, "name": id, "queues": ["emails.a"]});
@@ -328,7 +328,7 @@ fn a_token_for_some_queues_watches_these_alone() {
     assert!(sample.get("stats").is_none() && sample.get("shards").is_none(), "{sample}");
     let whole = first(&mut boss);
     assert_eq!(whole["queues"].as_array().unwrap().len(), 10, "{whole}");
-    // The same over WebSocket.
+    // A WebSocket gets samples of these queues only, too.
     let lines = format!("{UPGRADE}Authorization: Bearer mailreader\r\n");
     let mut socket = WebSocket::open_with(server.http, "/ws", &lines).unwrap();
     assert_eq!(socket.call("Watch", json!({"what": "queues"}))["ok"], true);

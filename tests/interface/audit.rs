@@ -22,7 +22,7 @@ fn entries(client: &mut Client) -> Vec<Value> {
     entries
 }
 
-/// Those of a command.
+/// Entries of a command.
 fn of(client: &mut Client, command: &str) -> Vec<Value> {
     entries(client).into_iter().filter(|entry| entry["command"] == command).collect()
 }
@@ -253,7 +253,7 @@ fn a_file_that_is_full_is_followed_by_another_and_the_oldest_goes() {
             client.ok("AuditLog", json!({"limit": 1}));
         }
     }
-    // Its page has all entries before it, which are in the files then.
+    // The page has all entries before it, which are in the files then.
     let newest = entries(&mut client).pop().unwrap();
     let kept = until("one is full and one is being written", || {
         Some(files(&server)).filter(|files| files.len() == 2)

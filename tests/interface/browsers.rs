@@ -160,10 +160,10 @@ fn a_cookie_counts_for_pages_of_this_server_and_of_listed_origins_only() {
     }
     let answer = ask("GET", "/stats", &[("Origin", listed)]);
     assert_eq!(answer.headers["access-control-allow-credentials"], "true");
-    // What a page can have a browser ask for without a word takes no job.
+    // A request that any page can have a browser send takes no job.
     assert_eq!(ask("GET", "/queues/q/jobs", &[]).status, 403);
     assert_eq!(ask("GET", "/queues/q/jobs", &[("Sec-Fetch-Site", "none")]).status, 403);
-    // The same name by another scheme.
+    // The server's own name by another scheme is another origin.
     let other_scheme = [("Origin", own), ("Sec-Fetch-Site", "same-site")];
     assert_eq!(ask("GET", "/stats", &other_scheme).status, 403);
     // A page that shows a token knows it.
@@ -193,7 +193,7 @@ fn a_program_opens_a_websocket_with_a_token_among_its_protocols() {
         let refused = open(wrong).err().unwrap();
         assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
     }
-    // Those that may not look get no events, either.
+    // Browsers that may not look get no events, either.
     let mut boss = client(&server, "boss");
     let mut listener = WebSocket::open_with(
         server.http,

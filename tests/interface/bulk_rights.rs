@@ -1,4 +1,4 @@
-//! What a token may do to many jobs at once.
+//! Rights of a token to change many jobs at once.
 
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
@@ -38,7 +38,7 @@ fn a_token_acts_as_its_role_may_and_on_its_queues_only() {
     assert_eq!(ended(&mut admitted(&server, "reader"), &of_worker)["state"], "done");
     refuses(&mut admitted(&server, "pusher"), "GetTask", json!({"task": of_worker}));
     refuses(&mut admitted(&server, "reader"), "CancelTask", json!({"task": of_worker}));
-    // What an admin has begun is not for a worker to cancel.
+    // A worker may not cancel the task of an admin.
     let of_boss = begin(&mut boss, bulk("promote", "sms"));
     refuses(&mut worker, "CancelTask", json!({"task": of_boss}));
     ended(&mut boss, &of_boss);

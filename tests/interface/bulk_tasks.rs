@@ -176,7 +176,7 @@ fn each_action_changes_the_jobs_that_it_fits_and_says_why_it_left_the_others() {
         for ((id, state), was) in ids.iter().zip(states).zip(before) {
             let reply = c.call("GetState", json!({"id": id}));
             let now = if reply["ok"] == true { reply["state"].as_str().unwrap() } else { gone };
-            // What waited for the job that is gone went to the dead-letter queue, or with the action.
+            // Jobs that waited for the job that is gone went to the dead-letter queue, or with the action.
             let ended = was == "waiting-children" && ["failed", gone].contains(&now);
             assert!(
                 now == state || now == "unknown" && state == gone || ended,

@@ -210,7 +210,7 @@ fn workers_are_shown_with_where_they_run_and_what_they_have() {
 fn top_watches_one_stream_of_samples() {
     let server = Start::new().memory().start();
     let mut client = server.client();
-    // It stays above what comes later, whose name is so drawn in one piece.
+    // This queue stays above those that come later, whose names are so drawn in one piece.
     (0..3).for_each(|n| _ = client.push("emails", n));
     client.ok("Pause", json!({"queue": "emails"}));
     client.ok("RegisterWorker", json!({"name": "press", "queues": ["emails"]}));
@@ -275,7 +275,7 @@ fn the_tool_asks_for_the_events_that_it_is_told_and_refuses_a_type_that_is_none(
     let arguments =
         ["--queue", &queues, "--type", "pushed", "--no-data", "--count", "2", "--json", "--follow"];
     let shown = show_events(&arguments).spawn().unwrap();
-    // It is there once it shows what happens, which it does until it has shown enough.
+    // The stream is open once it shows events, which it does until it has shown enough.
     let shown = std::thread::spawn(move || shown.wait_with_output().unwrap());
     let mut pushed = Vec::new();
     let output = loop {

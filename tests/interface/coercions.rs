@@ -1,4 +1,4 @@
-//! What version 3 of the protocol takes for a value that version 2 refuses.
+//! Values that version 3 of the protocol coerces and version 2 refuses.
 
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ fn long_batches_are_read_as_leniently_as_short_ones() {
     client.ok("ACKB", json!({ "ids": all }));
     let counts = client.ok("GetJobCounts", json!({ "queue": queue }))["counts"].clone();
     assert_eq!((&counts["active"], &counts["completed"]), (&json!(0), &json!(JOBS)));
-    // What is still wrong is refused by its place, and nothing is pushed.
+    // A value that is wrong for version 3, too, is refused by its place, and nothing is pushed.
     jobs[2000] = json!({ "delay": "soon" });
     let error = client.refused("PUSHB", json!({ "queue": queue, "jobs": jobs }));
     assert_eq!(error, "jobs[2000]: delay must be an integer");

@@ -30,7 +30,7 @@ fn named(page: &str) -> Vec<&str> {
     page.split("=\"f/").skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
 }
 
-/// What the server says to the page.
+/// Settings that the server writes into the page.
 fn told(page: &str) -> Value {
     let (_, content) = page.split_once("name=\"corq\" content=\"").unwrap();
     let content = content.split('"').next().unwrap();
@@ -191,7 +191,7 @@ fn the_socket_of_the_page_gives_commands_and_gets_no_events() {
         .unwrap();
         server.web().with_token("boss").push("emails.eu", json!({"data": 1}));
         assert_eq!(all.next()["eventType"], "pushed");
-        // What came before this answer would be an event.
+        // An event would have come before this answer.
         let asked = page.send("GetJobCounts", json!({"queue": "emails.eu"}));
         let first = page.recv();
         assert_eq!((&first["reqId"], &first["ok"]), (&json!(asked), &json!(true)), "{first}");

@@ -94,7 +94,7 @@ fn the_server_tells_its_admins_what_doctor_finds_and_no_others() {
     let server = Start::new().memory().start();
     let checks = server.client().ok("Doctor", json!({}))["data"]["checks"].clone();
     assert!(checks.as_array().unwrap().iter().all(|check| check["check"] != "free space"));
-    // What goes wrong while it runs is there with what to do.
+    // Trouble while the server runs is a finding with advice.
     let server = Start::new().env("SHARDS", 1).env("SEGMENT_MB", 16).env("DATA_MAX_MB", 96).start();
     let mut client = server.client();
     let large = "f".repeat(300_000);

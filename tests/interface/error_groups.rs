@@ -84,7 +84,7 @@ fn a_group_of_one_error_is_what_a_filter_by_that_group_acts_on() {
 
 #[test]
 fn many_who_ask_for_groups_at_once_are_answered_a_few_at_a_time_on_both_shards() {
-    /// What is reserved for groups that are counted, four at a time, and for the list of metrics that says so.
+    /// Reserve for groups that are counted, four at a time, and for the list of metrics that says so.
     const RESERVED: u64 = (4 + 1) * (2 << 20);
     let server = Start::new().env("SHARDS", 2).start();
     let mut c = server.client();

@@ -6,7 +6,7 @@ use crate::support::stream::{Sse, WebSocket};
 use crate::support::{Client, Server, Start, until};
 use crate::{client, queue, shared};
 
-/// One who hears events over any carrier.
+/// A listener over any carrier.
 enum Ear {
     Tcp(Client),
     Socket(WebSocket),
@@ -439,7 +439,7 @@ fn what_cannot_be_meant_is_refused_by_name_and_changes_nothing() {
     let path = format!("/events/queues/{queue}?queue=other");
     let answer = Sse::open_with(shared().http, &path, "").err().unwrap();
     assert!(answer.contains("queue must not be given in the path and in the query"), "{answer}");
-    // What it had chosen before is what it still hears.
+    // The listener still hears its earlier choice.
     let id = client.push(&queue, 1);
     assert_eq!(listener.recv().unwrap()["event"]["jobId"], id.as_str());
 }
@@ -505,7 +505,7 @@ fn an_event_is_framed_once_for_samples_that_have_passed_over_different_numbers()
     client.ok("Pause", json!({"queue": "q"}));
     for (number, ear) in ears.iter_mut().enumerate() {
         let mut event = ear.next();
-        // One job in a million is heard.
+        // With a sample of one job in a million, jobs are passed over, and counted.
         let mut said = 0;
         while event["eventType"] != "paused" {
             said += event["count"].as_u64().unwrap_or(1);

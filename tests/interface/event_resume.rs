@@ -42,7 +42,7 @@ fn a_stream_goes_on_from_its_last_id_and_misses_nothing_of_any_shard() {
             ids
         };
         push(&mut client, 20);
-        // It goes in the middle of them, wherever that is.
+        // The listener goes in the middle of the events, wherever that is.
         for _ in 0..round * 4 {
             heard.push(stream.next()["jobId"].as_str().unwrap().to_owned());
         }
@@ -178,7 +178,7 @@ fn those_who_come_back_at_once_take_their_turns_and_none_misses_anything() {
     }
     let after = client.push("q", 1);
     for one in &mut back {
-        // What happens while it waits comes behind what it has missed.
+        // Events that happen while it waits come behind those that it has missed.
         assert_eq!(one.recv().unwrap()["missed"], 0);
         for id in ids.as_array().unwrap() {
             assert_eq!(one.recv().unwrap()["event"]["jobId"], *id);
@@ -273,7 +273,7 @@ fn an_id_of_a_former_life_says_that_what_was_missed_cannot_be_known() {
         let header = format!("Last-Event-ID: {last_id}\r\n");
         let mut stream = Sse::open_rich(server.http, path, &header);
         assert_eq!(stream.connected.get("missed"), Some(&Value::Null), "{last_id}");
-        // It goes on from now.
+        // The stream goes on from now.
         assert_ne!(stream.id, last_id);
         let id = client.push("q", 2);
         assert_eq!(stream.next()["jobId"], id.as_str());
@@ -339,7 +339,7 @@ fn a_client_that_reads_too_slowly_is_told_how_many_events_it_has_missed() {
         match event["eventType"].as_str().unwrap() {
             "missed" => missed += event["count"].as_u64().unwrap(),
             _ => {
-                // What it has is in order, with a gap where one is announced.
+                // The events that it has are in order, with a gap where one is announced.
                 assert_eq!(event["data"][0].as_u64().unwrap(), heard + missed);
                 heard += 1;
             }

@@ -1,4 +1,4 @@
-//! One job explained: its details, and why it does not run.
+//! Details of a job, and why it does not run.
 
 use serde_json::{Value as Json, json};
 
@@ -6,7 +6,7 @@ use super::{client, queue, shared};
 use crate::support::tool::{Tool, pair};
 use crate::support::{Client, Start, until};
 
-/// What `Explain` says of a job.
+/// The answer of `Explain` about a job.
 fn explain(client: &mut Client, id: &str) -> Json {
     client.ok("Explain", json!({"id": id}))["data"].clone()
 }
@@ -156,7 +156,7 @@ fn explain_says_that_a_run_of_a_series_waits_for_its_time() {
     let having = |name: &str, value: Json| told.iter().filter(|it| it[name] == value).count();
     assert_eq!((having("every", json!(3_600_000)), having("pattern", json!("@daily"))), (1, 1));
     assert_eq!(told.iter().find(|it| it["pattern"] == "@daily").unwrap()["tz"], Json::Null);
-    // One that was put off since waits for that.
+    // A job that was put off since waits for that.
     c.ok("ChangeDelay", json!({"id": yearly, "delay": 7_200_000}));
     assert_eq!(reason(&mut c, &yearly, "delayed")["cause"], "delay");
 }

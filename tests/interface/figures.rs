@@ -173,7 +173,7 @@ fn a_heat_map_has_every_delivery_in_the_bucket_of_its_waiting_time() {
         deliveries(&data)
     });
     assert_eq!(of_shards.iter().sum::<u64>(), 30);
-    // What is out of bounds is refused by its name.
+    // A field out of bounds is refused by its name.
     for (fields, text) in [
         (json!({"shard": 2}), "shard must be between 0 and 1"),
         (json!({"shard": 0, "queue": "q"}), "queue and shard must not both be given"),
@@ -310,7 +310,7 @@ fn a_viewer_over_websocket_gets_samples_as_json() {
     let server = Start::new().start();
     let mut client = server.client();
     some_jobs(&mut client, "text");
-    // It gets the events of one queue, in which nothing happens.
+    // The viewer gets the events of one queue, in which nothing happens.
     let mut viewer = WebSocket::open(server.http, "/ws/queues/silent");
     let what = ["queues", "stats", "shards"];
     let watched = viewer.ok("Watch", json!({"what": what, "top": 5}))["data"].clone();

@@ -1,5 +1,6 @@
-//! What clients of version 3 of the protocol read of jobs, events, workers and the server beside the first contract. The
-//! fear: an option that a processor does not see, an event that says too little, a figure that is not there.
+//! Fields that clients of version 3 of the protocol read of jobs, events, workers and the server beside the first
+//! contract. The fear: an option that a processor does not see, an event that says too little, a figure that is not
+//! there.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ pub(crate) fn names(object: &Value) -> BTreeSet<&str> {
     object.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// What a job is pulled with that was pushed with nothing but its data.
+/// Fields of a pulled job that was pushed with nothing but its data.
 const PLAIN: [&str; 11] = [
     "id",
     "queue",
@@ -317,7 +318,7 @@ fn workers_show_where_they_run_and_what_they_say_of_their_work() {
     assert_eq!(of_host(&worker), expected);
     assert!(worker["lastSeen"].as_u64() >= worker["registeredAt"].as_u64());
     assert!(worker["uptime"].is_u64() && stats["concurrencySlots"].as_u64() >= Some(8));
-    // What it pulls by other connections is known only if it says so.
+    // Jobs that the worker pulls by other connections are known only by its own report.
     let counts = json!({"id": id, "activeJobs": 3, "processed": 20, "failed": 4});
     shared().client().ok("Heartbeat", counts);
     client.ok("Heartbeat", json!({"id": id}));

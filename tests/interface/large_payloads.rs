@@ -135,7 +135,7 @@ fn a_client_that_sends_no_more_has_its_large_command_done() {
     assert_eq!(client.recv().unwrap()["ok"], json!(true));
     assert!(client.is_closed_by_server());
     assert_eq!(server.client().counted("q", "waiting"), 1);
-    // What it holds goes back behind its last command, not before.
+    // Jobs of the connection go back behind its last command, not before.
     let mut client = server.client();
     client.ok("PULL", json!({"queue": "q"}));
     client.push("held", 1);
@@ -157,7 +157,7 @@ fn large_commands_of_clients_that_leave_hold_up_nobody() {
     client.push("q", long_text(2));
     let left = client.counted("q", "waiting");
     assert!((1..=6).contains(&left), "{left}");
-    // What the others held of frames is free again.
+    // Frames that the other connections held are free again.
     until("no frame to be held", || {
         let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
         let held = text
@@ -192,7 +192,7 @@ fn a_large_request_that_is_wrong_is_refused_in_the_words_of_a_short_one() {
             let expected = client.refused(command, with(&json!(1)));
             assert_eq!(client.refused(command, with(&data)), expected, "{wrong}");
         }
-        // What version 3 takes for another value, it takes beside a large payload, too.
+        // A value that version 3 coerces is coerced beside a large payload, too.
         let lenient = json!({"queue": "q", "data": data, "priority": "5"});
         let taken = client.call("PUSH", lenient)["ok"] == json!(true);
         let short = client.call("PUSH", json!({"queue": "q", "data": 1, "priority": "5"}));

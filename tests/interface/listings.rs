@@ -84,7 +84,7 @@ fn jobs_are_listed_by_the_time_that_is_shown_as_created_at_and_those_of_one_time
     }
     let span = json!({"queue": q, "limit": 9, "from": 1000, "to": 2000});
     assert_eq!(ids(c.ok("GetJobs", span)["jobs"].as_array().unwrap()), expected[..3]);
-    // What acts on all of them leaves none out for the time that its client has given it.
+    // An action on all jobs leaves none out for the time that its client has given it.
     let remove = json!({"action": "remove", "queue": q, "filter": {}, "dryRun": true});
     assert_eq!(figure(&run(&mut c, remove), "matched"), 6);
     assert_eq!(c.ok("Drain", json!({"queue": q}))["count"], 6);
@@ -185,7 +185,7 @@ fn failed_jobs_show_their_reason_and_records_are_read_from_the_disk() {
     let id = c.push_with("q", "first", json!({"maxAttempts": 1}));
     c.pull("q");
     c.ok("FAIL", json!({"id": id, "error": "it broke"}));
-    // What follows displaces its records from memory.
+    // Later pushes displace its records from memory.
     for _ in 0..24 {
         c.push("q", "y".repeat(1 << 20));
     }
@@ -310,7 +310,7 @@ fn a_search_ends_with_its_client_also_while_records_are_read() {
     until("all but one have left", || (figure(&mut c, "corq_connections ") == 1).then_some(()));
     let before = reads(&mut c);
     assert_eq!(c.ok("Search", search)["covered"]["jobs"], JOBS);
-    // What was being read as the others left comes on top.
+    // Records that were being read as the others left come on top.
     let read = reads(&mut c) - before;
     assert!(read < 2 * JOBS, "{read} reads for one search of {JOBS} jobs");
 }
@@ -548,7 +548,7 @@ fn lists_that_many_ask_for_at_once_are_whole_and_begun_a_few_at_a_time() {
         let line = text.as_str().unwrap().lines().find(|line| line.starts_with(name)).unwrap();
         line.rsplit(' ').next().unwrap().parse().unwrap()
     };
-    // What a list takes beyond its reserve is little here.
+    // A list takes little beyond its reserve here.
     let most = 2 * (BEGUN_BYTES_MAX + RESERVE_BYTES);
     let peak = metric(&mut client, "corq_replies_begun_peak_bytes ");
     assert!((RESERVE_BYTES..most).contains(&peak), "{peak}");

@@ -151,7 +151,7 @@ fn what_a_worker_says_of_its_job_in_odd_texts_is_kept_as_it_is_on_every_surface(
     }
 }
 
-/// What has no zero byte, which no word of a command line has.
+/// Takes texts without a zero byte, which no word of a command line can have.
 #[test]
 fn odd_texts_on_the_command_line_are_texts() {
     let (mut tcp, tool, queue) = (client(), Tool::of(shared()), queue("odd-typed"));

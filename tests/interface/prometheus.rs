@@ -99,7 +99,8 @@ fn logins_and_tokens_that_are_refused_are_counted() {
     });
 }
 
-/// What alarms and pages need, each by the name under which it is documented: of a queue, of a shard, of the server.
+/// Guards the families that alarms and pages need, each by the name under which it is documented: of a queue, of a
+/// shard, of the server.
 #[test]
 fn the_exposition_has_all_that_alarms_need() {
     let server = Server::start_default();
@@ -220,7 +221,7 @@ fn retries_stalls_and_leases_that_end_by_time_are_counted() {
 fn a_run_of_a_schedule_that_is_passed_over_is_counted() {
     let server = Server::start_default();
     let (mut web, mut client) = (server.web(), server.client());
-    // Its first job is never taken, so all further runs overlap with it.
+    // The first job of the schedule is never taken, so all further runs overlap with it.
     let cron = json!({
         "name": "overlaps", "queue": "q", "data": 1, "repeatEvery": 10, "preventOverlap": true
     });

@@ -44,7 +44,7 @@ fn version_3_moves_a_leased_job_only_with_its_token() {
         }
         three.ok(cmd, with(fields, &json!({ "id": id, "token": token })));
         assert_ne!(three.state(&id), "active", "{cmd}");
-        // What is left of it is in nobody's way.
+        // Jobs left over would be in the way of the next round.
         three.ok("Obliterate", json!({ "queue": queue }));
     }
 }
@@ -80,7 +80,7 @@ fn a_running_job_that_has_no_children_to_wait_for_is_not_told_that_it_was_moved(
     let fields = json!({ "id": id, "token": token });
     let error = client.refused("MoveToWaitingChildren", fields.clone());
     assert_eq!(error, "Job is not active or has no children to wait for");
-    // It goes on, and its worker still has it.
+    // The job goes on, and its worker still has it.
     assert_eq!(client.state(&id), "active");
     let reply = speaking(2).ok("MoveToWaitingChildren", fields.clone());
     assert_eq!(reply["data"], json!({ "moved": false }));
@@ -147,7 +147,7 @@ fn stats_have_the_names_of_both_versions() {
             assert!(stats[one].is_number(), "{one}: {stats}");
             assert_eq!(stats[one], stats[other], "{one} and {other}: {stats}");
         }
-        // What the command line of the npm client shows beside them.
+        // Figures that the command line of the npm client shows beside them.
         for name in ["delayed", "completed", "uptime", "pushPerSec", "pullPerSec"] {
             assert!(stats[name].is_number(), "{name}: {stats}");
         }

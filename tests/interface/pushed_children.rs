@@ -153,7 +153,7 @@ fn a_push_for_a_parent_whose_log_is_full_is_refused_and_pushes_nothing() {
     let late = client.push_with(&part, 1, json!({}));
     let adopt = json!({ "childId": late, "parentId": full });
     assert_eq!(client.refused("UpdateParent", adopt), "Disk full");
-    // What is linked already needs no room.
+    // A child that is linked already needs no room.
     assert_eq!(client.ok("PUSH", again("there"))["id"], "first");
 }
 

@@ -41,7 +41,7 @@ fn a_misspelt_query_parameter_is_refused_with_the_known_name_and_takes_no_job() 
         assert_eq!(refused, format!("Unknown query parameter: {name}; did you mean {known}?"));
     }
     assert_eq!(state(&mut web, &id), "waiting");
-    // What means no other name is passed over, as everywhere.
+    // An unknown name that resembles no other is passed over, as everywhere.
     let pulled = web.get(&format!("/queues/{queue}/jobs?cachebuster=7&timeout=0")).expect(200);
     assert_eq!(pulled["job"]["id"], id);
 }

@@ -99,7 +99,7 @@ fn jobs_are_searched_and_listed_by_a_cursor_over_http() {
     let ids = web.post(&path, json!({ "jobs": jobs })).expect(200)["ids"].clone();
     let ids = ids.as_array().unwrap();
     let every_third: Vec<Value> = ids.iter().skip(1).step_by(3).cloned().collect();
-    // What a query says is a text, and means the number as well.
+    // A value in a query is a text, and means the number as well.
     let of_queue = format!("/queues/{queue}/search?path=n&value=1&limit=2&budgetMs=60000");
     assert_eq!(pages(&mut web, &of_queue), every_third);
     let backwards: Vec<Value> = ids.iter().rev().cloned().collect();

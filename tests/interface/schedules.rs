@@ -1,4 +1,5 @@
-//! What pages and people do with schedules beyond setting them: run one now, disable and enable it, and see when it runs next.
+//! Acts of pages and people on schedules beyond setting them: run one now, disable and enable it, and see when it runs
+//! next.
 
 use serde_json::{Value, json};
 
@@ -85,7 +86,7 @@ fn a_disabled_schedule_stays_listed_and_runs_nothing_until_it_is_enabled() {
     let mut found = get(&mut client, &name);
     let data = found.as_object_mut().unwrap().remove("data");
     assert!(data.is_some() && found == disabled, "with its data as well: {data:?}, {found}");
-    // It can be run by hand all the same.
+    // A disabled schedule can be run by hand all the same.
     let id = client.ok("CronTrigger", json!({"name": name}))["id"].clone();
     assert!(id.is_string());
     let enabled = enable(&mut client, &name, true);
@@ -136,7 +137,7 @@ fn a_disabled_schedule_stays_so_over_a_kill_and_when_it_is_set_anew_on_whatever_
     let mut client = server.client();
     for round in 0..3 {
         for name in &names {
-            // Its queue may be another shard's.
+            // The schedule's new queue may be another shard's.
             let queue = format!("{name}-{round}");
             set(&mut client, name, &json!({"queue": queue, "repeatEvery": 40}));
         }

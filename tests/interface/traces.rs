@@ -11,7 +11,7 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const OTHER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 const STATE: &str = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
 
-/// What a job, an event or the like says of its trace.
+/// The trace in a job, an event or the like.
 fn trace_of(shown: &Value) -> (Option<&str>, Option<&str>) {
     let text = |name: &str| shown.get(name).map(|text| text.as_str().unwrap());
     (text("traceparent"), text("tracestate"))
@@ -161,7 +161,7 @@ fn the_trace_of_a_batch_or_a_flow_is_that_of_its_jobs_that_name_none() {
         let answer = web.call("POST", &path, &headers, body.as_bytes());
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(traces_of_all(&mut client, &of_headers, count), expected);
-        // What the body says beside its jobs goes before headers.
+        // A trace in the body beside the jobs goes before headers.
         let body = json!({"jobs": jobs, "traceparent": OTHER}).to_string();
         web.call("POST", &path, &headers, body.as_bytes());
         assert_eq!(traces_of_all(&mut client, &of_headers, count), vec![own.clone(); count]);
@@ -177,7 +177,7 @@ fn the_trace_of_a_batch_or_a_flow_is_that_of_its_jobs_that_name_none() {
 #[test]
 fn webhooks_of_a_job_are_in_its_trace() {
     let start = Start::new().env("WEBHOOK_ALLOW_PRIVATE", "true");
-    // One after the other, whichever job they are about.
+    // Posts go one after the other, whichever job they are about.
     let server = start.env("WEBHOOK_CONCURRENCY", 1).start();
     let mut client = server.client();
     let receiver = Receiver::always(Habit::Status(200));

@@ -66,7 +66,7 @@ fn hello_settles_the_version_of_its_connection_alone() {
     assert_eq!((version(&mut client), version(&mut other)), (3, 2));
     client.ok("Hello", json!({ "protocolVersion": 2 }));
     assert_eq!(version(&mut client), 2);
-    // It has told: what only version 3 has changes nothing any more.
+    // The client has said its version, so fields of version 3 change nothing any more.
     client.ok("PUSH", json!({ "queue": queue, "data": 1, "name": "n" }));
     client.ok("GetQueueLimits", json!({ "queue": queue }));
     assert_eq!(version(&mut client), 2);

@@ -1,5 +1,5 @@
-//! What a team watches a server with: the board of Grafana, the alerts of Prometheus, the entries of the runbook. The fear: a name
-//! changes, and an alert never fires again, or a panel stays empty.
+//! Means to watch a server: the board of Grafana, the alerts of Prometheus, the entries of the runbook. The fear: a
+//! name changes, and an alert never fires again, or a panel stays empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::ROOT;
 use crate::secure::{Authority, tunnel};
 use crate::support::{Http, Start};
 
-/// What Prometheus adds to every sample.
+/// Labels that Prometheus adds to every sample.
 const ADDED: [&str; 2] = ["job", "instance"];
 
 const FUNCTIONS: [&str; 17] = [

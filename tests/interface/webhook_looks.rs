@@ -1,4 +1,4 @@
-//! What people see of the deliveries of a webhook: a sample that is posted at once, and the last attempts.
+//! Views of a webhook's deliveries: a sample that is posted at once, and the last attempts.
 
 use ring::hmac;
 use serde_json::{Value, json};
@@ -174,7 +174,7 @@ fn the_last_attempts_are_listed_newest_first_with_status_error_and_duration() {
 #[test]
 fn as_many_attempts_are_remembered_as_the_bound_says() {
     let receiver = Receiver::always(Habit::Status(200));
-    // One at a time, so that attempts end in the order of the pushes.
+    // Posts go one at a time, so that attempts end in the order of the pushes.
     let server = open().env("WEBHOOK_CONCURRENCY", 1).start();
     let mut client = server.client();
     let id = add(&mut client, json!({"url": receiver.url(), "events": ["job.waiting"]}));

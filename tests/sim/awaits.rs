@@ -16,7 +16,7 @@ pub enum End {
     Removed,
 }
 
-/// One wait.
+/// A client's wait for the end of a job.
 #[derive(Clone, Debug)]
 pub struct Await {
     pub request: u64,
@@ -26,7 +26,7 @@ pub struct Await {
 }
 
 impl End {
-    /// What an answer tells of.
+    /// The end that an answer tells of.
     pub fn of_answer(answer: &Answer) -> Option<Self> {
         Some(match answer {
             Answer::Ended(Ending::Completed(_)) => Self::Completed,

@@ -13,7 +13,7 @@ pub struct Book {
     pub log: Log<FaultyDisk>,
     /// All records there ever were in this log, in order.
     pub written: Vec<(Position, Vec<u8>)>,
-    /// What lies before may be gone from the log.
+    /// Records before this address may be gone from the log.
     pub gone: Position,
     pub flaw: Flaw,
 }

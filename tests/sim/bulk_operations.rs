@@ -15,7 +15,7 @@ use corq_shards::log_record::job_change::Changed;
 use corq_shards::log_record::{Buried, Record, Revived};
 use std::collections::BTreeSet;
 
-/// What a long command does.
+/// The work of a long command.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Work {
     /// Removes jobs in these states; `named`, it answers which.
@@ -36,7 +36,7 @@ pub enum Work {
     Rearm,
 }
 
-/// One long command.
+/// A long command as the model follows it.
 #[derive(Clone, Debug)]
 pub struct BulkOperation {
     pub request: u64,
@@ -68,7 +68,7 @@ fn made_at_ms(job: &Job) -> u64 {
     job.extras.made_at_ms.unwrap_or_else(|| job.id.made_at_ms())
 }
 
-/// What became of a job that a long command has taken.
+/// The change of a job that a long command has taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     Removed,
@@ -78,7 +78,7 @@ pub enum Taken {
 }
 
 impl Work {
-    /// What becomes of the jobs that it takes.
+    /// The change of the jobs that the work takes.
     fn takes(&self) -> Option<Taken> {
         match self {
             Self::Remove { .. } | Self::Empty => Some(Taken::Removed),
@@ -112,7 +112,7 @@ impl BulkOperation {
             }
     }
 
-    /// What it has done, as far as its answer can tell.
+    /// Takes over the work done, as far as the answer can tell.
     fn settle(&mut self, model: &Model, answer: &Answer) {
         let said = match answer {
             Answer::Count(count) => *count as usize,
@@ -194,8 +194,8 @@ impl Model {
         self.bulk_operations.iter().any(|bulk_operation| bulk_operation.queue == queue)
     }
 
-    /// What the chore at work did, which is done before anything falls due. A job that goes may be one
-    /// that it took, or one whose time was over all the same.
+    /// Follows the work of a long command in a call, which is done before anything falls due. A job that goes may be
+    /// one that it took, or one whose time was over all the same.
     pub fn follow_bulk(&mut self, at: &Moment<'_>) {
         // Once a job falls into a dead-letter queue, the rule of that queue lets others go.
         let mut fell = BTreeSet::new();
@@ -224,7 +224,7 @@ impl Model {
             };
             self.record = Some(place);
             let is_due = match &job.state {
-                // It was tried anew, though a rule could have let it go just then.
+                // The job was tried anew, though a rule could have let it go just then.
                 _ if taken != Taken::Removed => false,
                 State::Active(lease) => {
                     let hold_ends_ms = self.hold_ends_ms(job, lease);
@@ -329,7 +329,7 @@ impl Model {
         }
     }
 
-    /// One job is to run anew, if it has ended so.
+    /// Revives a job if it has ended so.
     pub fn revive_one(
         &mut self,
         at: &Moment<'_>,
@@ -371,7 +371,7 @@ impl Model {
         self.renew_life(now_ms, id);
     }
 
-    /// The same without another life.
+    /// Lets a job wait again without another life.
     pub fn revive_as_it_is(&mut self, now_ms: u64, id: JobId) {
         self.reopened.insert(id);
         if let Some(prev) = found(&self.jobs[&id].state) {

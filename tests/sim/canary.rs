@@ -145,7 +145,7 @@ fn spoil_extras(flaw: Flaw, extras: &mut Extras) {
     }
 }
 
-/// What is bent of commands about queues and single jobs.
+/// Bends commands about queues and single jobs as the flaw has it.
 fn spoil_other(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)) {
     match *command {
         Command::FreeKey { queue, .. } if flaw == Flaw::StubbornKeys => {
@@ -193,7 +193,7 @@ fn spoil_change(flaw: Flaw, change: Change<'_>) -> Change<'_> {
     }
 }
 
-/// What listeners hear, bent as the flaw has it.
+/// Bends the events that listeners get as the flaw has it.
 pub fn spoil_events(flaw: Flaw, published: &mut Vec<ModelEvent>) {
     match flaw {
         Flaw::LostEvents => published.retain(|one| !matches!(one.step, EventStep::Retried(_))),
@@ -203,7 +203,7 @@ pub fn spoil_events(flaw: Flaw, published: &mut Vec<ModelEvent>) {
 }
 
 impl super::world::World {
-    /// What a flaw does once a turn.
+    /// Does the damage of a flaw once a turn.
     pub fn spoil_turn(&mut self, node: usize) {
         if self.settings.has(Flaw::SecretPush) {
             self.push_secretly(node);

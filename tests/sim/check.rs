@@ -1,25 +1,25 @@
-//! What the simulator checks, by name. A canary turns off all but the check it is to trip.
+//! Checks of the simulator, by name. A canary turns off all but the check it is to trip.
 
-/// One promise that a run can break.
+/// A promise that a run can break.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Check {
     /// Replaying the log gives the live state.
     Replay,
-    /// What was acknowledged is still so after a crash.
+    /// An acknowledged command still holds after a crash.
     Lost,
     /// A job whose completion was acknowledged is not delivered again.
     Again,
     /// A job has one living lease at most.
     Lease,
-    /// A delay ends when it ends.
+    /// A delay does not end early.
     EarlyDelay,
-    /// So does the wait between two attempts,
+    /// The wait between two attempts does not end early.
     EarlyBackoff,
-    /// a lock,
+    /// A lock does not end early.
     EarlyLock,
-    /// the life of a job that waits,
+    /// The life of a job that waits does not end early.
     EarlyLife,
-    /// and the time of an attempt.
+    /// The time of an attempt does not end early.
     EarlyTimeout,
     /// Priority, then LIFO, then FIFO; pulls first come, first served.
     Order,
@@ -37,7 +37,7 @@ pub enum Check {
     Quiet,
     /// A pull does not wait while there is a job for it.
     Starved,
-    /// What is due is done.
+    /// Work that is due is done.
     Overdue,
     /// A start whose clock is behind the log counts from its own time.
     Clock,

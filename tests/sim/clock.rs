@@ -116,7 +116,7 @@ impl SetBack {
 }
 
 impl Job {
-    /// It is so far away now: see [`SetBack`].
+    /// Moves the job's times back: see [`SetBack`].
     fn set_back(&mut self, back: SetBack) {
         let to_ms = back.to_ms;
         let until_ms = match &mut self.state {
@@ -189,8 +189,8 @@ fn series_due_after(id: JobId, count: u64, every_ms: u64, due_ms: u64, back: Set
 }
 
 impl Model {
-    /// What a log says of jobs that were ready. That a delay has ended is written nowhere, so one that has ended by a clock
-    /// that was ahead may not have ended yet. Returns the jobs whose delays are not known to have ended.
+    /// Learns from a log which jobs were ready. The end of a delay is not recorded, so a delay that has ended by a
+    /// clock that was ahead may not have ended yet. Returns the jobs whose delays are not known to have ended.
     pub fn recall_delays(&mut self, shard: &Shard) -> Vec<JobId> {
         let mut delayed = Vec::new();
         for job in self.jobs.values_mut() {

@@ -122,7 +122,7 @@ impl Model {
         }
     }
 
-    /// What few jobs have.
+    /// Compares the parts of a job that few jobs have.
     fn compare_options(&self, job: &Job, view: &JobView<'_>) {
         let options = view.options;
         let unmet: BTreeSet<JobId> =

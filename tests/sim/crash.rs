@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 /// How a process ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// What was written stays.
+    /// Written data stays.
     Kill,
-    /// What was not synced goes.
+    /// Data that was not synced goes.
     Power,
     /// Everybody gets an answer, and the log is closed.
     Stop,
@@ -241,7 +241,7 @@ impl World {
 }
 
 impl Node {
-    /// What each job points to in the log is its own payload.
+    /// Checks that each job points to its own payload in the log.
     fn check_payloads(&self) {
         for job in self.model.jobs.values() {
             let Some(index) = self.shard.find(job.id) else { continue };

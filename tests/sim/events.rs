@@ -13,7 +13,7 @@ use corq_shards::job::id::JobId;
 use corq_shards::webhook::Trigger;
 use std::collections::BTreeMap;
 
-/// What happened. The beginning of an error is enough where jobs are named in it.
+/// A step of a job or queue. The beginning of an error is enough where jobs are named in it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum EventStep {
     Pushed,
@@ -33,7 +33,7 @@ pub enum EventStep {
     Resumed,
 }
 
-/// One event.
+/// An event as the model expects it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ModelEvent {
     pub queue: String,
@@ -84,7 +84,7 @@ impl ModelEvent {
     }
 }
 
-/// What a post is about: the webhook, the event and the job.
+/// A post to a webhook: the webhook, the event and the job.
 type Post = (u128, u8, Option<String>);
 
 /// By queue and job; those of a queue by itself have no job.
@@ -171,7 +171,7 @@ impl Model {
         }
     }
 
-    /// What listeners get from a call is what happened in it.
+    /// Checks that listeners get the events of a call, and no others.
     pub fn check_events(&self, at: &Moment<'_>, published: &[ModelEvent]) {
         let (found, expected) = (by_job(published), by_job(&self.events));
         for (key, expected) in &expected {
@@ -210,7 +210,7 @@ impl Model {
         });
     }
 
-    /// What is to be posted of the steps of a call.
+    /// Posts to webhooks for the events of a call.
     fn posts(&self) -> Vec<Post> {
         let mut posts = Vec::new();
         for one in &self.events {
@@ -228,7 +228,7 @@ impl Model {
 }
 
 impl Node {
-    /// What the shard tells listeners, with what is in the log of it.
+    /// Events of the shard, with their payloads from the log.
     pub fn published(&self, events: &[Event]) -> Vec<ModelEvent> {
         let payload = |stored: corq_shards::log_record::location::LogRef| match stored.payload_bytes
         {

@@ -14,7 +14,7 @@ use corq_shards::log_record::Record;
 use corq_shards::query::JobView;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a job is completed with: like that of no other.
+/// The result of a job, different for each.
 pub fn result_of(id: JobId) -> [u8; 18] {
     let mut result = [0xc4; 18];
     result[1] = 16;
@@ -22,18 +22,18 @@ pub fn result_of(id: JobId) -> [u8; 18] {
     result
 }
 
-/// What a job is pushed with.
+/// Family and dependencies that a job is pushed with.
 #[derive(Clone, Debug, Default)]
 pub struct Ties {
     pub parent: Option<String>,
     pub policy: Option<Policy>,
-    /// Those it waits for as its children.
+    /// Children that the job waits for.
     pub open: Vec<JobId>,
-    /// The same as the shard takes them.
+    /// The `open` children in the form of the engine.
     unmet: Vec<u8>,
     /// Names of all its children.
     names: Vec<String>,
-    /// The same, and those of all it depends on: MessagePack arrays, or empty.
+    /// All children, and all that the job depends on: MessagePack arrays, or empty.
     children: Vec<u8>,
     pub depends_on: Vec<u8>,
 }
@@ -58,7 +58,7 @@ impl Ties {
         self.depends_on = array(&[children, others].concat());
     }
 
-    /// It waits for these children.
+    /// Lets the job wait for these children.
     pub fn wait_for(&mut self, open: Vec<JobId>) {
         self.unmet.clear();
         for &id in &open {
@@ -90,12 +90,12 @@ impl Ties {
     }
 }
 
-/// What a job knows of its parent and its children.
+/// Parent and children of a job in the model.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct FamilyModel {
     pub parent: Option<String>,
     pub policy: Option<Policy>,
-    /// Those of [`Job::unmet`] that are its children.
+    /// Jobs of [`Job::unmet`] that are its children.
     pub children: BTreeSet<JobId>,
     /// A child's failure has let it go on, or it has ended.
     pub freed: bool,
@@ -103,14 +103,14 @@ pub struct FamilyModel {
     pub retried_at_ms: u64,
     /// How children ended, and with what.
     pub ends: BTreeMap<JobId, (How, Vec<u8>)>,
-    /// Its parent had no use for it.
+    /// The job's parent had no use for it, and let it go.
     pub abandoned: bool,
-    /// It was forgotten when it failed, or when it was completed.
+    /// The job was forgotten when it failed, or when it was completed.
     pub failed_and_gone: bool,
     pub completed_and_gone: bool,
-    /// Its children, as it was told of them and has not been told otherwise.
+    /// Children that the job was pushed with or was given, and that were not taken from it.
     pub declared: BTreeSet<String>,
-    /// It came with a flow: others that came before it may be younger.
+    /// The job came with a flow: others that came before it may be younger.
     pub of_flow: bool,
 }
 
@@ -133,7 +133,7 @@ impl Job {
         self.state == State::Gone && (failed || *abandoned)
     }
 
-    /// It has one child more, and waits for it unless a worker has it.
+    /// Gives the job one more child, which it waits for unless a worker has it.
     pub fn adopt(&mut self, child: JobId) {
         self.family.declared.insert(child.to_string());
         self.unmet.insert(child);
@@ -144,7 +144,7 @@ impl Job {
         }
     }
 
-    /// Its worker lets it wait for the children it has.
+    /// Lets the job wait for its children, as its worker asks.
     pub fn block(&mut self) {
         self.family.freed = false;
         self.state = State::WaitingChildren;
@@ -179,7 +179,7 @@ impl Job {
         }
     }
 
-    /// It waits for one less.
+    /// Takes away a job that this one waits for.
     pub fn meet(&mut self, dependency: JobId, now_ms: u64) {
         self.unmet.remove(&dependency);
         self.family.children.remove(&dependency);
@@ -258,7 +258,7 @@ impl Model {
         self.record = None;
     }
 
-    /// What it waits for will never be.
+    /// Fails a parent that waits for a job which will never be completed.
     fn fail_parent(&mut self, at: &Moment<'_>, parent: JobId, error: &str) {
         self.record = at.place_of(|record| match record {
             Record::Buried(buried) => buried.id == parent,
@@ -269,7 +269,7 @@ impl Model {
         self.record = None;
     }
 
-    /// What is left of a child goes when its parent says so, and not for the sake of others.
+    /// Checks that the remembered end of a child goes when its parent says so, and not for the sake of others.
     pub fn check_settling(&mut self, at: &Moment<'_>, news: News) {
         for (_, record) in at.records() {
             if let Record::Settled { child } = record {
@@ -332,7 +332,7 @@ impl Node {
         bytes[bytes.len() - payload_bytes as usize..].to_vec()
     }
 
-    /// What parents point to in the log is what their children left.
+    /// Checks that parents point to the results and errors of their children in the log.
     pub fn check_values(&self) {
         for job in self.model.jobs.values() {
             let Some(index) = self.shard.find(job.id) else { continue };

@@ -15,7 +15,7 @@ use corq_shards::job::id::JobId;
 use corq_shards::log_record::{Pushed, Record};
 use std::collections::BTreeMap;
 
-/// One job of a flow.
+/// A job of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowJob {
     pub queue: String,
@@ -44,7 +44,7 @@ pub struct FlowTask {
     refused: bool,
 }
 
-/// What shards tell each other of flows.
+/// Messages between shards about flows.
 #[derive(Clone, Debug)]
 pub enum FlowMail {
     Stage { from: usize, task: u64, part: Stage, has_room: bool },
@@ -53,10 +53,10 @@ pub enum FlowMail {
     Come { flow: JobId },
 }
 
-/// What is to be held of a flow.
+/// The promise of a flow, and how far it was answered.
 #[derive(Clone, Debug)]
 struct Promise {
-    /// Its jobs and their shards.
+    /// Jobs of the flow, with their shards.
     jobs: Vec<(JobId, usize)>,
     durable: bool,
     acknowledged: bool,

@@ -22,7 +22,7 @@ pub enum Wanted {
     Group(String),
 }
 
-/// What a pull says of groups, if anything.
+/// Wishes of a pull about groups.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OfGroups {
     pub active_max: Option<u64>,
@@ -31,7 +31,7 @@ pub struct OfGroups {
 }
 
 impl OfGroups {
-    /// What jobs are counted by, if it is by a rate.
+    /// The rate by which jobs are counted, if the pull brings one.
     fn said(&self) -> Option<Said> {
         Some((self.active_max, self.rate.map(|rate| (rate.jobs, rate.span_ms))?))
     }
@@ -97,7 +97,7 @@ impl Spans {
         {
             spans.retain(|&span| has_room(now_ms, span, &said));
         }
-        // What a shard does not need it may have forgotten, to count anew from the next pull that says the same.
+        // A shard may have forgotten spans that it does not need, to count anew from the next pull with the same rate.
         of_group.retain(|(_, (_, span_ms)), spans| {
             let needed_ms = SAID_MS.max(*span_ms);
             !spans.is_empty() && spans.iter().all(|(began_ms, _)| began_ms + needed_ms > now_ms)
@@ -301,7 +301,7 @@ impl Model {
         }
     }
 
-    /// What the shard says of groups is what it should be.
+    /// Checks the groups of a shard against the model.
     pub fn compare_groups(&self, shard: &mut Shard) {
         let set = shard.holdings().group_settings;
         self.must(Check::Group, set == self.groups.len() as u64, || {

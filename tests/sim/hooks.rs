@@ -5,11 +5,11 @@ use super::model::{Model, Old};
 use corq_shards::Shard;
 use corq_shards::webhook::Trigger;
 
-/// One webhook.
+/// A webhook in the model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hook {
     pub url: String,
-    /// What it asks for; none means all.
+    /// Events that the webhook asks for; none means all.
     pub events: Vec<Trigger>,
     pub queue: Option<String>,
     pub enabled: bool,

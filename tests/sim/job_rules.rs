@@ -30,7 +30,7 @@ pub struct Moment<'a> {
     pub client: u64,
     pub request: u64,
     pub shard: &'a Shard,
-    /// It was time that called.
+    /// The call was a tick, not a command.
     pub by_clock: bool,
     pub written: &'a [(Position, Vec<u8>)],
     /// Records that were there before the call.
@@ -137,7 +137,7 @@ impl Model {
         let (least_ms, most_ms) = job.backoff();
         self.note_event(id, EventStep::Failed(error.into(), false));
         self.note_event(id, EventStep::Retried(Found::Failed));
-        // Its record says so even if its life has ended in the same call.
+        // The job's record says so even if its life has ended in the same call.
         let recorded = at.records().find_map(|(_, record)| match record {
             Record::Retried(retried) if retried.id == id => Some(retried.run_at_ms),
             _ => None,
@@ -161,7 +161,7 @@ impl Model {
     pub fn stall(&mut self, now_ms: u64, id: JobId) {
         self.note_event(id, EventStep::Stalled);
         let job = &self.jobs[&id];
-        // What was detached from its queue has no rule any more.
+        // A queue that was obliterated has no rules any more.
         let most = self.rules(&job.queue).stall.stalls_max;
         let too_often = most > 0 && job.stalls + 1 >= most;
         let spent = job.attempts + 1 >= job.max_attempts;
@@ -335,7 +335,7 @@ impl Model {
         let overtaken = self.ready(queue).find(|other| {
             let considered = match (self.fresh.get(&other.id), mine) {
                 (None, _) => true,
-                // What falls due in one call comes in the order of its times.
+                // Jobs that fall due in one call come in the order of their times.
                 (Some(Some(theirs)), Some(Some(mine))) => theirs < mine,
                 (Some(_), _) => false,
             };
@@ -374,7 +374,7 @@ impl Model {
             format!("pull {request} gives up {} ms early", waiter.until_ms - at.now_ms)
         });
         let before = self.waiters[..place].iter().any(|earlier| earlier.queue == waiter.queue);
-        // What schedules and long commands bring comes after waits have ended.
+        // Jobs that schedules and long commands bring come after waits have ended.
         let in_time = |job: &Job| self.fresh.get(&job.id) != Some(&LAST);
         let none = before
             || self.waits_for_token(&waiter.queue, at.by_clock)
@@ -440,11 +440,11 @@ impl Model {
                 _ => {}
             }
         }
-        // What was buried just now may be due to come back.
+        // Jobs that were buried just now may be due to come back.
         self.return_letters(at);
     }
 
-    /// What the shard chose to do, by its records.
+    /// Follows the decisions of the shard, by its records.
     pub fn follow(&mut self, at: &Moment<'_>) {
         for (place, record) in at.records() {
             self.record = Some(place);

@@ -41,19 +41,19 @@ impl Job {
     }
 }
 
-/// What a push finds under its key.
+/// The holder of a key that a push meets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Met {
     Nobody,
     /// Nothing is pushed.
     Stays(JobId),
-    /// It goes once the new one is there.
+    /// The job goes once the new one is there.
     Goes(JobId),
 }
 
 impl Model {
-    /// Those that have a key, whether its time is over or not: who holds it for longest first, the oldest
-    /// of equals.
+    /// Jobs that have a key, whether its time is over or not: first the one that holds it for longest, the oldest of
+    /// equals.
     fn bearers(&self, queue: &str, key: &str) -> Vec<JobId> {
         let its = |job: &&Job| job.is_live() && job.unique_key.as_deref() == Some(key);
         let mut bearers: Vec<&Job> = self.of_queue(queue).filter(its).collect();
@@ -149,7 +149,7 @@ impl Model {
         }
     }
 
-    /// Those that waited for jobs which ended in this call have been told, or are being told.
+    /// Forgets dependents of jobs that ended in this call: they have been notified, or are being notified.
     pub fn forget_watches(&mut self) {
         let (jobs, ends) = (&self.jobs, &self.ends);
         self.watches.retain(|(_, dependency), parent| {
@@ -162,7 +162,7 @@ impl Model {
         });
     }
 
-    /// What few jobs are pushed with is what they have.
+    /// Compares the options of a job that few jobs are pushed with.
     pub fn compare_rarities(&self, job: &Job, view: &JobView<'_>) {
         let options = view.options;
         let extras = options.and_then(|has| has.extras.as_deref()).copied().unwrap_or_default();

@@ -1,20 +1,20 @@
-//! What clients had answers to, which no crash may take back. Knows nothing of the log's positions beyond a
-//! count of records, and nothing of the engine.
+//! Answers that clients had, which no crash may take back. Knows nothing of the log's positions beyond a count of
+//! records, and nothing of the engine.
 
 use super::check::{Check, Checks};
 use super::node::Node;
 use corq_shards::job::id::JobId;
 use std::collections::BTreeMap;
 
-/// One thing that a client had an answer to.
+/// A promise by an answer that a client had.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
     pub shard: usize,
-    /// It holds even if the power goes and the server is not in `synced` mode.
+    /// The promise holds even if the power goes and the server is not in `synced` mode.
     pub durable: bool,
 }
 
-/// What clients have seen of their jobs.
+/// Answers that clients had about their jobs.
 #[derive(Default)]
 pub struct Ledger {
     pub pushed: BTreeMap<JobId, Promise>,

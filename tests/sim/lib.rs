@@ -59,7 +59,7 @@ use played::Played;
 use settings::{Flaw, Settings};
 use world::World;
 
-/// What a life came to.
+/// The summary of a life.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Life {
     /// The hash of all that happened.
@@ -70,11 +70,11 @@ pub struct Life {
     pub jobs: u64,
     /// Starts after the first.
     pub restarts: u64,
-    /// Those of them that followed a loss of power.
+    /// Starts that followed a loss of power.
     pub power_losses: u64,
     /// Logs that were found to be written by a clock that was ahead.
     pub set_back: u64,
-    /// What clients did.
+    /// Commands and options that clients have used.
     pub played: Played,
 }
 

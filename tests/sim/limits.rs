@@ -5,7 +5,7 @@ use super::model::{Job, Model, Old, State};
 use corq_shards::Shard;
 use corq_shards::command::{Limit, PerSpan};
 
-/// What one token counts: a millisecond brings as many of these as tokens come in a second.
+/// Units of one token: a millisecond brings as many of them as tokens come in a second.
 const TOKEN: u64 = 1000;
 
 /// The limits of a queue.
@@ -13,7 +13,7 @@ const TOKEN: u64 = 1000;
 pub struct Limits {
     pub per_second: Option<u32>,
     pub active_max: Option<u32>,
-    /// What was in the bucket at `at_ms`.
+    /// Units in the bucket at `at_ms`.
     level: u64,
     at_ms: u64,
 }
@@ -36,7 +36,7 @@ impl Limits {
         }
     }
 
-    /// What is to be done to have one of these limits again.
+    /// The limit that undoes a change to this one.
     fn undoing(&self, limit: Limit) -> Limit {
         match limit {
             Limit::Rate(_) => Limit::Rate(self.per_second.map(PerSpan::per_second)),

@@ -65,7 +65,7 @@ pub enum State {
         at_ms: u64,
         cause: Cause,
     },
-    /// It was, and ended, and is not listed any more.
+    /// The job ended, and is not listed any more.
     Gone,
 }
 
@@ -75,7 +75,7 @@ pub struct Job {
     pub id: JobId,
     pub queue: String,
     pub group: Option<String>,
-    /// What its client calls it.
+    /// The name that the client gave to the job.
     pub name: Option<String>,
     pub data: Vec<u8>,
     pub priority: i32,
@@ -97,9 +97,9 @@ pub struct Job {
     /// How often it left the dead-letter queue by itself.
     pub redelivered: u32,
     pub state: State,
-    /// What it still waits for, while it lives.
+    /// Jobs that this one still waits for, while it lives.
     pub unmet: BTreeSet<JobId>,
-    /// Those that depend on it may run: it was completed last, whatever became of it then.
+    /// Jobs that depend on this one may run: it was completed last, whatever became of it then.
     pub met: bool,
     pub series: Option<Series>,
     pub notes: Notes,
@@ -201,7 +201,7 @@ pub struct Waiter {
     pub of_groups: OfGroups,
 }
 
-/// What was before a change.
+/// The state before a change, to undo it by.
 pub enum Old {
     Job(JobId, Option<Box<Job>>),
     Paused(String, bool),
@@ -238,7 +238,7 @@ pub struct Model {
     pub paused: BTreeSet<String>,
     pub limits: BTreeMap<String, Limits>,
     pub rules: BTreeMap<String, Rules>,
-    /// What is set for groups, by queue and name; nothing that is only the default.
+    /// Settings of groups, by queue and name; none that are only the default.
     pub groups: BTreeMap<(String, String), GroupSettings>,
     pub spans: Spans,
     pub schedules: BTreeMap<String, Schedule>,
@@ -246,9 +246,9 @@ pub struct Model {
     pub hooks: BTreeMap<u128, Hook>,
     /// Time has not come by since a start: delays that ended before are not known to have ended.
     pub is_new: bool,
-    /// What was asked of the shard so far.
+    /// Commands and options that were given to the shard so far.
     pub played: Played,
-    /// What listeners are to be told of this call.
+    /// Events that listeners are to get of this call.
     pub events: Vec<ModelEvent>,
     /// From when on they run.
     pub schedules_since_ms: Option<u64>,
@@ -261,13 +261,13 @@ pub struct Model {
     pub awaits: Vec<Await>,
     /// Jobs that ended in this call.
     pub ends: BTreeMap<JobId, End>,
-    /// Those of them that a worker may have got before, in the same call.
+    /// Jobs that ended in this call, and that a worker may have got before in the same call.
     pub leaving: BTreeSet<JobId>,
     /// Jobs whose revival in this call is accounted for.
     pub claimed: BTreeSet<JobId>,
     /// Jobs that were ever completed; no crash takes that back.
     pub ever_completed: BTreeSet<JobId>,
-    /// The same for jobs that ever failed for good.
+    /// Jobs that ever failed for good; no crash takes that back.
     pub ever_failed: BTreeSet<JobId>,
     /// Children whose remains were heard, or not asked for; no crash takes that back.
     pub ever_settled: BTreeSet<JobId>,
@@ -488,7 +488,7 @@ impl Model {
         self.resume_slices();
         for job in self.jobs.values_mut() {
             if job.is_detached() {
-                // What is left of it is there again, and its keys may have other holders by now.
+                // The jobs of an obliterated queue are back, and its keys may have other holders by now.
                 job.queue = job.queue_name().into();
                 self.revived.insert(job.queue.clone());
             }
@@ -556,7 +556,7 @@ impl Model {
         self.seen_ms = now_ms;
     }
 
-    /// What is spent goes in time, and first of all after a start.
+    /// Checks that completed jobs which are too old go in time, and first of all after a start.
     pub fn check_retention(&self, now_ms: u64) {
         for job in self.jobs.values() {
             let State::Completed { at_ms, .. } = job.state else { continue };

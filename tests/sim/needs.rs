@@ -92,7 +92,7 @@ impl World {
                 (notice.dependent, owner.ever_completed.contains(&notice.dependency))
             }
             Tidings::Removed => {
-                // What an Obliterate has yet to reach is gone for those that come now.
+                // A job that an Obliterate has yet to reach is gone for those that come now.
                 let gone = dependency
                     .is_none_or(|job| !job.met && (job.state == State::Gone || job.is_detached()));
                 (notice.dependent, gone)
@@ -132,7 +132,7 @@ impl World {
                 let open = dependency.is_some_and(|other| !other.met && other.state != State::Gone);
                 let is_child = job.family.children.contains(&id);
                 let check = if is_child { Check::Family } else { Check::Dependency };
-                // What its failure means, it has said.
+                // A child that has failed has reported to its parent, which waits for it no longer.
                 let since_ms = job.family.retried_at_ms;
                 let silent =
                     !is_child || dependency.is_none_or(|other| !other.tells_failure(since_ms));

@@ -1,5 +1,5 @@
-//! One shard of the simulated server: the real engine, log and directory, the model beside them, and
-//! the rule of the server's turn that nothing leaves before the log has it.
+//! A shard of the simulated server: the real engine, log and directory, the model beside them, and the rule of the
+//! server's turn that nothing leaves before the log has it.
 
 use super::book::Book;
 use super::canary;
@@ -19,7 +19,7 @@ use corq_shards::job::id::JobId;
 use corq_shards::{Caller, Out, Shard};
 use std::collections::VecDeque;
 
-/// What a shard has to say, once its log has the reason.
+/// A message of a shard that leaves once the log has the records it follows from.
 #[derive(Debug)]
 pub enum News {
     Answer { request: u64, answer: Answer },
@@ -211,11 +211,11 @@ impl Node {
         for &(id, standing) in &standings {
             let expected = match self.model.jobs.get(&id) {
                 Some(job) if job.met => Standing::Completed,
-                // What an Obliterate has yet to reach is gone for those that come now.
+                // A job that an Obliterate has yet to reach is gone for those that come now.
                 Some(job) if job.state != State::Gone && !job.is_detached() => Standing::Open,
                 _ => Standing::Unknown,
             };
-            // What is left of it may have been heard by now.
+            // The remembered end of a child may have reached its parent by now.
             let left = self.model.jobs.get(&id).is_some_and(Job::may_leave_unreported);
             let fits = standing == expected || left && standing == Standing::Open;
             self.model.must(Check::Dependency, fits, || {

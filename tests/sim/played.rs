@@ -1,5 +1,5 @@
-//! What a life has played: which commands, with which options of jobs. Matched without a wildcard, so that what is
-//! new in the engine does not build before this file says how the simulator plays it.
+//! Records which commands and options of jobs a life has played. Matched without a wildcard, so that a new command or
+//! option does not build before this file says how the simulator plays it.
 
 use corq_shards::command::{Beat, Command, GroupLimit, Limit, Only};
 use corq_shards::dead_letter::policy::RulePatch;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Played(pub BTreeSet<&'static str>);
 
-/// What is not played, and why not.
+/// Commands and options that are not played, and why not.
 pub const NOT_PLAYED: &[&str] = &[
     // How a schedule moves between shards, and which workers are registered where, is the server's own.
     "HoldCron",

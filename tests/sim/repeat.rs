@@ -9,7 +9,7 @@ use corq_shards::job::id::{JobId, Slot};
 use corq_shards::log_record::Record;
 use std::collections::BTreeSet;
 
-/// What a run knows of its series.
+/// The series of a run, and its place there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Series {
     pub every_ms: u64,

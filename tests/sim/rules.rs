@@ -68,7 +68,7 @@ impl Model {
 
     /// When a worker is given up that says nothing more.
     pub fn hold_ends_ms(&self, job: &Job, lease: &Lease) -> u64 {
-        // What a job asks for itself is part of its lease.
+        // A time that the job itself asked for is part of its lease.
         if job.extras.stall_timeout_ms.is_some() {
             return lease.expires_at_ms;
         }

@@ -62,7 +62,7 @@ impl Model {
         let meant: Vec<&Job> = bulk_operation.must.iter().map(|id| &self.jobs[id]).collect();
         match scan.purpose {
             DlqScanFor::Retry => {
-                // Those that it left may be meant no longer.
+                // Jobs that the scan left may fit its filter no longer.
                 return scan.is_of_its_time() && !at_once && *answer == bulk_operation.answer(self);
             }
             DlqScanFor::Listing => {

@@ -10,13 +10,13 @@ use corq_shards::log_record::cron::CronRan;
 /// When a schedule is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rhythm {
-    /// So many milliseconds after the last time.
+    /// Each run is so many milliseconds after the last.
     Every(u64),
     /// Whenever the time is a multiple of so many milliseconds, by an expression that says so.
     Round(u64, &'static str),
 }
 
-/// One schedule.
+/// A schedule in the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
     pub queue: String,

@@ -39,7 +39,7 @@ fn try_seed(seed: u64) -> Life {
     one
 }
 
-/// What many seeds came to, each counted once.
+/// Sums over many seeds, each counted once.
 #[derive(Default)]
 struct Sums {
     seeds: AtomicU64,

@@ -6,7 +6,7 @@ use corq_io::log::{Faults, LogConfig, Mode};
 use corq_shards::collections::hash_key::HashKey;
 use corq_shards::lease::token_stream::SecretKey;
 
-/// What settings are drawn from.
+/// Values that settings are drawn from.
 const COMPLETED_MAX: &[u32] = &[0, 2, 10, 1000];
 const RETENTION_MS: &[u64] = &[20_000, 100_000, 600_000_000];
 const BULK_SLICE: &[u64] = &[1, 3, 500];
@@ -108,7 +108,7 @@ pub enum Flaw {
     LongDelays,
     /// A job that is to leave the dead-letter queue is looked for in another one.
     DeafBins,
-    /// One line more of a log is to stay.
+    /// A cut of a job's log leaves one line more than asked for.
     LongCuts,
     /// Children are told of no parent.
     NoLinks,
@@ -153,7 +153,7 @@ pub struct Settings {
     pub pace_ms: u64,
     /// The machine's clock jumps at one pause in so many, and at one start in a few; 0 for never.
     pub clock_jumps: u64,
-    /// One turn in so many gives up some of the log; 0 for none.
+    /// Turns per one that gives up some of the log; 0 for none.
     pub reclaim: u64,
     pub flaw: Flaw,
     pub checks: Checks,

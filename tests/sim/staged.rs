@@ -20,7 +20,7 @@ pub struct Staged {
     pub sliced: BTreeMap<JobId, bool>,
 }
 
-/// What was before a change.
+/// The state before a change, to undo it by.
 pub enum OldStaged {
     Part { flow: JobId, id: JobId, job: Option<Box<Job>> },
     Word { flow: JobId, given: bool },
@@ -143,7 +143,7 @@ impl Model {
         }
     }
 
-    /// What comes, or goes, in slices, as the shard's records say.
+    /// Follows parts that come or go in slices, by the shard's records.
     pub fn follow_slices(&mut self, at: &Moment<'_>) {
         for (place, record) in at.records() {
             let Record::FlowSlice { flow, first, last, come } = record else { continue };
@@ -175,7 +175,7 @@ impl Model {
             .extend(words.iter().filter(|flow| parts.contains_key(flow)).map(|&flow| (flow, true)));
     }
 
-    /// What is under way is known to `shard`, and nothing else.
+    /// Checks that the shard knows the flows under way, and no others.
     pub fn compare_flows(&self, shard: &Shard) {
         let staged: Vec<JobId> = self.staged.parts.keys().copied().collect();
         let words: Vec<JobId> = self.staged.words.iter().copied().collect();

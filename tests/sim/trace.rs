@@ -1,4 +1,4 @@
-//! What happened in a run, as a hash, and its last lines to understand a failure by.
+//! The course of a run, as a hash, and its last lines to understand a failure by.
 //!
 //! Lines are hashed as they are and printed short: a job is `job:` and four characters that stand for its id in every
 //! run, a token likewise, a time is milliseconds since the start of the life (`+129`), the bytes of records are their
@@ -19,7 +19,7 @@ const BYTES_SHOWN_MAX: usize = 16;
 /// Lines kept for a failure.
 const LINES: usize = 25;
 
-/// What a run prints, and the hash of all of it.
+/// Prints the lines of a run, and hashes all of them.
 pub struct Trace {
     pub hash: u64,
     lines: VecDeque<String>,
@@ -56,7 +56,7 @@ impl Drop for Trace {
     }
 }
 
-/// What a line says, without what makes it long.
+/// Shortens a line by what makes it long.
 fn short(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
@@ -143,7 +143,7 @@ fn without_absent_fields(text: &str) -> String {
             left.push_str(part);
             continue;
         }
-        // What it opens or closes stays.
+        // Brackets that the field opens or closes stay.
         left.push_str(&field[..opens]);
         if closes < field.len() {
             let kept = left.trim_end_matches(", ").len();

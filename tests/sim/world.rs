@@ -190,7 +190,7 @@ impl World {
         self.latest_ms = self.latest_ms.max(self.now_ms);
     }
 
-    /// One turn of one shard, as the server's loop takes it.
+    /// Runs a turn of a shard, as the server's loop does.
     pub fn turn(&mut self, node: usize, mails: u64) {
         for _ in 0..mails {
             let Some(mail) = self.take_mail(node) else { break };
@@ -422,7 +422,7 @@ impl World {
         }
     }
 
-    /// One disk is going to fail soon.
+    /// Lets a disk fail soon.
     fn arm(&mut self) {
         self.armed = true;
         let node = self.dice.index(self.nodes.len());
@@ -438,7 +438,7 @@ impl World {
                 faults.errno = libc::ENOSPC;
                 faults.fail_create = !faults.fail_create;
             }
-            // What is open stays so, and reads of what is not wait as well.
+            // Open files stay so; opening others fails, and reads of them wait.
             _ => {
                 faults.errno = [libc::EMFILE, libc::ENFILE, libc::ENOMEM][sync as usize % 3];
                 faults.fail_open = !opens;

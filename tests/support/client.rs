@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 use super::DEADLINE;
 use super::codes::check_code;
 
-/// One connection.
+/// A connection of the protocol.
 pub(crate) struct Client {
     socket: TcpStream,
     next_request: u64,
@@ -46,7 +46,7 @@ impl Client {
         socket.set_recv_buffer_size(16 << 10).expect("a size is taken");
     }
 
-    /// One command and its reply, whatever it says. The reply must echo the request's number.
+    /// Sends a command and returns its reply, whatever it says. The reply must echo the request's number.
     pub(crate) fn call(&mut self, cmd: &str, fields: Json) -> Json {
         self.try_call(cmd, fields).unwrap_or_else(|error| panic!("{cmd}: {error}"))
     }
@@ -59,7 +59,7 @@ impl Client {
         Ok(reply)
     }
 
-    /// One command that must succeed.
+    /// Sends a command that must succeed.
     pub(crate) fn ok(&mut self, cmd: &str, fields: Json) -> Json {
         let shown = fields.to_string();
         let reply = self.call(cmd, fields);
@@ -67,7 +67,7 @@ impl Client {
         reply
     }
 
-    /// One command that must be refused; answers the text.
+    /// Sends a command that must be refused; returns the text.
     pub(crate) fn refused(&mut self, cmd: &str, fields: Json) -> String {
         let shown = fields.to_string();
         let reply = self.call(cmd, fields);
@@ -205,7 +205,7 @@ impl Client {
         text(&self.ok("GetState", serde_json::json!({"id": id}))["state"])
     }
 
-    /// One of the numbers of `GetJobCounts`.
+    /// The count of a state in `GetJobCounts`.
     pub(crate) fn counted(&mut self, queue: &str, state: &str) -> u64 {
         let reply = self.ok("GetJobCounts", serde_json::json!({"queue": queue}));
         reply["counts"][state].as_u64().unwrap_or_else(|| panic!("no count {state} in {reply}"))

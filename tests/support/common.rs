@@ -1,4 +1,4 @@
-//! One server that all tests of a program share, and what most of them begin with.
+//! A server that all tests of a program share, and helpers that most of them begin with.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

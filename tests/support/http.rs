@@ -10,14 +10,14 @@ use serde_json::Value as Json;
 use super::DEADLINE;
 use super::codes::{check_code, check_status};
 
-/// One connection.
+/// A connection of HTTP.
 pub(crate) struct Http {
     pub(crate) socket: TcpStream,
     received: Vec<u8>,
     token: Option<String>,
 }
 
-/// One answer.
+/// An answer of HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -179,7 +179,7 @@ impl Http {
         }
     }
 
-    // What most tests begin with.
+    // Helpers that most tests begin with.
 
     pub(crate) fn push(&mut self, queue: &str, body: Json) -> String {
         let answer = self.post(&format!("/queues/{queue}/jobs"), body).expect(200);

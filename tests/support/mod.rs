@@ -1,5 +1,5 @@
-//! What every test of the real server needs: the server itself on free ports (`Server`), a client
-//! that shares no code with it (`Client`), and waiting for a condition (`until`).
+//! Support for tests of the real server: the server itself on free ports (`Server`), a client that shares no code with
+//! it (`Client`), and waiting for a condition (`until`).
 //!
 //! Each test binary takes its own part of this, hence the allowance for what it leaves.
 #![allow(dead_code, unused_imports)]

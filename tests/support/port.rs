@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 /// Where they are taken from.
 const ALL: Range<u16> = 10_000..32_000;
 
-/// So many at a time are a process's own.
+/// Ports that a process owns at a time.
 const BLOCK: u16 = 100;
 
 /// The blocks of this process, each with a name that no other process can have until this one is gone.

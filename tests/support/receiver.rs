@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a receiver does with one post.
+/// The receiver's answer to a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Habit {
     /// A status and nothing else; the connection stays.
@@ -29,7 +29,7 @@ pub(crate) enum Habit {
     ReadSlowly,
 }
 
-/// One post as it came.
+/// A post as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
     /// Number of the connection it came by.
@@ -91,7 +91,7 @@ impl Receiver {
         format!("http://{}/hook", self.address)
     }
 
-    /// What has come so far.
+    /// Posts that have come so far.
     pub(crate) fn posts(&self) -> Vec<Post> {
         self.posts.lock().expect("no receiver has panicked").clone()
     }

@@ -326,7 +326,7 @@ impl Server {
         }
     }
 
-    /// What the server has printed so far, over all of its starts.
+    /// The server's output so far, over all of its starts.
     pub(crate) fn output(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }

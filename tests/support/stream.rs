@@ -76,7 +76,7 @@ impl Sse {
         Ok(Self::over(socket, head, false))
     }
 
-    /// One that asks for ids or names: of its messages the fields are read as a browser reads them.
+    /// Opens a stream that asks for ids or names: the fields of its messages are read as a browser reads them.
     pub(crate) fn open_rich(port: u16, path: &str, headers: &str) -> Self {
         let (socket, head) = request(port, path, headers);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
@@ -283,7 +283,7 @@ impl WebSocket {
         request
     }
 
-    /// One command and its reply.
+    /// Sends a command and returns its reply.
     pub(crate) fn call(&mut self, cmd: &str, fields: Json) -> Json {
         let request = self.send(cmd, fields);
         loop {

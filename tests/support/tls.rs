@@ -82,7 +82,7 @@ impl Authority {
         paper
     }
 
-    /// What a client of this authority's servers believes, and shows.
+    /// Settings of a client that believes this authority, and may show a certificate.
     pub(crate) fn client(
         &self,
         paper: Option<&Paper>,
@@ -210,7 +210,7 @@ fn flush(tls: &Mutex<ClientConnection>, mut far: &TcpStream) {
     while tls.wants_write() && tls.write_tls(&mut far).is_ok_and(|bytes| bytes > 0) {}
 }
 
-/// The same to a unix socket.
+/// Tunnels to a unix socket.
 pub(crate) fn tunnel_to_path(path: &Path) -> u16 {
     let path = path.to_path_buf();
     listen(move |near| {

@@ -13,7 +13,7 @@ pub(crate) struct Tool {
     env: Vec<(String, String)>,
 }
 
-/// What a run left.
+/// Outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -57,7 +57,7 @@ impl Tool {
     /// Runs it to its end with this on its standard input.
     pub(crate) fn run_with<S: AsRef<OsStr>>(&self, words: &[S], input: &str) -> Ran {
         let mut child = self.start(words);
-        // One that does not read its input may be gone by now.
+        // A child that does not read its input may be gone by now.
         let _ = child.stdin.take().expect("it was piped").write_all(input.as_bytes());
         let output = child.wait_with_output().expect("a child can be waited for");
         Ran {
@@ -100,7 +100,7 @@ impl Tool {
     }
 }
 
-/// What stands behind the program's name in its one line of trouble.
+/// The text behind the program's name in its one line of trouble.
 pub(crate) fn line_of(err: &str) -> String {
     assert_eq!(err.lines().count(), 1, "{err:?}");
     let line = err.trim_end().strip_prefix("corq: ");

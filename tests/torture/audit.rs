@@ -1,5 +1,4 @@
-//! What a server at rest says of itself, compared with itself: every figure that counts jobs against
-//! every list that names them.
+//! Compares a server at rest with itself: every figure that counts jobs against every list that names them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

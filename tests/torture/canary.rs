@@ -1,4 +1,4 @@
-//! What is done behind the harness's back must be found.
+//! Guards the harness: changes behind its back must be found.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -41,7 +41,7 @@ const STIFLING: [&str; 10] = [
     "RateLimitGroup",
 ];
 
-/// What a round is like.
+/// The conditions of a round.
 #[derive(Clone)]
 pub(crate) struct Weather {
     /// The queues whose jobs are taken away by the queue.
@@ -63,7 +63,7 @@ pub(crate) struct Weather {
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     pub(crate) fields: Map<String, Json>,
-    /// It may wait for longer than anybody here waits for it.
+    /// The reply may come later than any player here waits for it.
     pub(crate) is_endless: bool,
 }
 
@@ -104,7 +104,7 @@ impl Maker<'_> {
         loop {
             let spec = if self.one_in(2) { self.pick(&COMMANDS[..7]) } else { self.pick(COMMANDS) };
             let pushes = ["PUSH", "PUSHB", "PUSHF", "Cron"].contains(&spec.name);
-            // What holds everything back, or takes it away, leaves little to play with.
+            // Commands that hold everything back, or take it away, leave little to play with.
             let stifles = STIFLING.contains(&spec.name) && !self.one_in(3);
             let crowded = pushes && self.weather.is_crowded;
             let is_out = self.is_skipped(spec.name) || crowded || stifles;
@@ -139,7 +139,7 @@ impl Maker<'_> {
         fields
     }
 
-    /// What fields ask of each other.
+    /// Fits fields to each other.
     fn fit(&mut self, known: &Known, spec: &CommandSpec, fields: &mut Map<String, Json>) {
         match spec.name {
             "PUSH" => self.fit_job(known, fields),
@@ -305,7 +305,7 @@ impl Maker<'_> {
                 } else {
                     repeat.insert("every".into(), self.pick(&[1, 50, 200, 1000]).into());
                 }
-                // It ends by itself.
+                // A limit, so that the repetition ends by itself.
                 repeat.insert("limit".into(), (1 + self.roll(4)).into());
                 repeat.into()
             }
@@ -452,7 +452,7 @@ impl Maker<'_> {
         }
     }
 
-    /// One of the newest, mostly.
+    /// Picks a lease, mostly one of the newest.
     fn lease(&mut self, known: &Known) -> (String, Json) {
         let newest = known.leases.len().saturating_sub(6);
         if self.one_in(4) { self.pick(&known.leases) } else { self.pick(&known.leases[newest..]) }
@@ -537,7 +537,7 @@ impl Maker<'_> {
 
     /// Payloads of pushes bear their number. Those with `odd` become, on the way, what JSON cannot say.
     fn payload(&mut self, command: &str, name: &str) -> Json {
-        // Those of schedules are of many jobs.
+        // Payloads of schedules are of many jobs, so they bear no number.
         if name != "data" || ["Cron", "Update"].contains(&command) {
             return self.pick(&[json!(7), json!({"done": [1, 2.5, "ä"]}), json!("x".repeat(300))]);
         }

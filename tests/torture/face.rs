@@ -48,7 +48,7 @@ pub(crate) enum Face {
     Http(Http),
 }
 
-/// What comes back.
+/// A message of the server.
 pub(crate) enum Said {
     /// The answer to the command of this number.
     Reply(u64, Json),

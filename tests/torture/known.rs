@@ -1,10 +1,10 @@
-//! What the answers so far have told: ids, tokens and names that later commands use.
+//! Answers so far: ids, tokens and names that later commands use.
 
 use serde_json::Value as Json;
 
 use crate::torture::commands::Command;
 
-/// What earlier answers have told.
+/// Ids, tokens and names from earlier answers.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) ids: Vec<String>,
@@ -15,7 +15,7 @@ pub(crate) struct Known {
     pub(crate) tasks: Vec<String>,
 }
 
-/// So many are remembered of each: the newest meet best.
+/// Entries that are remembered of each kind: the newest are the likeliest to exist.
 const KNOWN_MAX: usize = 48;
 
 fn remember<T>(list: &mut Vec<T>, one: T) {

@@ -1,4 +1,4 @@
-//! What the clients know of every job, and what may have taken it away.
+//! The clients' knowledge of every job, and reasons for which a job may be gone.
 //!
 //! Between two looks at a server at rest, a job can only go for a reason: its own options, a command
 //! that was sent (answered or not), a rule of its queue. Whatever goes without one is lost; whatever
@@ -13,13 +13,13 @@ use crate::torture::commands::{Command, REMOVING};
 /// A difference that nothing excuses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Fault {
-    /// Its push was answered, nothing has ended it, and it is gone.
+    /// The push of the job was answered, nothing has ended it, and it is gone.
     Lost(String),
-    /// It is there although its end was answered.
+    /// The job is there although its end was answered.
     Resurrected(String),
-    /// It goes by another id than its push was answered with.
+    /// The job goes by another id than its push was answered with.
     Renamed(u64, String, String),
-    /// One push has made two jobs.
+    /// A push has made two jobs.
     Doubled(u64, String, String),
     /// A job of a number that no push had.
     Ghost(String),
@@ -28,10 +28,10 @@ pub(crate) enum Fault {
 /// A job as it was last seen or answered.
 #[derive(Clone, Default, Debug)]
 struct Entry {
-    /// Those it may be in: an id of the client's own can begin anew elsewhere.
+    /// Queues that the job may be in: an id of the client's own can begin anew elsewhere.
     queues: Vec<String>,
     key: Option<String>,
-    /// Its own options end it without a command.
+    /// The job's own options end it without a command.
     ends_by_itself: bool,
     goes_when_completed: bool,
     is_child: bool,
@@ -44,7 +44,7 @@ struct Entry {
     is_completed: bool,
 }
 
-/// What each job may be, and why it may be gone.
+/// Possible states of each job, and why it may be gone.
 #[derive(Default)]
 pub(crate) struct Ledger {
     entries: HashMap<String, Entry>,

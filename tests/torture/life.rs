@@ -1,4 +1,4 @@
-//! One server with its data: rounds of load, each ended by a fault, each followed by a look at all of it.
+//! The life of a server with its data: rounds of load, each ended by a fault, each followed by a look at all of it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ const RESIDENT_MAX_MB: [u64; 2] = [1500, 250];
 const CLIENTS: [Kind; 6] =
     [Kind::Tcp, Kind::Tcp, Kind::Tcp, Kind::WebSocket, Kind::WebSocket, Kind::Http];
 
-/// What a life is to be like.
+/// The conditions of a life.
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
@@ -379,7 +379,7 @@ fn is_lean(server: &Server) -> Result<(), String> {
     Err(format!("the server has {mb} MB in memory"))
 }
 
-/// What a server says when something is wrong that it lived through.
+/// Checks the output for signs of trouble that the server lived through.
 fn sound(output: &str) -> Result<(), String> {
     let wrong = ["panicked at", "AddressSanitizer", "stack overflow", " ERROR "];
     match output.lines().find(|line| wrong.iter().any(|word| line.contains(word))) {

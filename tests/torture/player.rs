@@ -1,4 +1,4 @@
-//! One client that does a little of everything, and leaves in the middle of it now and then.
+//! A client that does a little of everything, and leaves in the middle of it now and then.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Result, Write};
@@ -17,14 +17,14 @@ use crate::torture::ledger::Ledger;
 use crate::torture::refusals::is_expected;
 use crate::torture::trace::Trace;
 
-/// What all clients share.
+/// State shared by all clients.
 pub(crate) struct Shared {
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) known: Mutex<Known>,
     pub(crate) trace: Trace,
     /// Commands sent in this round.
     pub(crate) sent: Arc<AtomicU64>,
-    /// One still sends pings.
+    /// A player still sends pings.
     pub(crate) pinging: AtomicBool,
     /// From now on connections may end without a reason.
     pub(crate) ending: AtomicBool,
@@ -91,7 +91,7 @@ impl Player<'_> {
         }
     }
 
-    /// One connection, until it is left.
+    /// Plays over a connection until it is left.
     fn session(&mut self) -> Result<()> {
         let queue = (self.dice.roll(2) == 0).then_some(QUEUES[self.dice.roll(4) as usize]);
         let mut face = Face::open(self.kind, self.door, queue)?;
@@ -169,7 +169,7 @@ impl Player<'_> {
             "paused",
             "resumed",
         ];
-        // Those of a choice may bear the names of dashboards, and say what is missing.
+        // Events asked for by name may bear the names of dashboards, and say what is missing.
         let is_named = event["event"].as_str().is_some_and(|name| name.contains(':'));
         let is_notice = ["missed", "passed-over"].iter().any(|kind| event["eventType"] == *kind);
         if is_named && event["ts"].is_u64() || is_notice && event["count"].is_u64() {
@@ -197,7 +197,7 @@ impl Player<'_> {
                 shared.found(format!("{error:?} was the answer to {command}"));
             }
         }
-        // Those that are for active jobs alone: of others, a token says nothing.
+        // Commands for active jobs alone: for other jobs, a token says nothing.
         let ends = ["ACK", "FAIL", "JobHeartbeat", "ExtendLock", "MoveToWaitingChildren"];
         let passed = is_ok && reply["data"]["applied"] != false;
         if passed && ends.contains(&command.name) && shows_wrong_token(command) {

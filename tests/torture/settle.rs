@@ -37,7 +37,7 @@ pub(crate) fn release(client: &mut Client, forgotten: &str) {
         call("SetStallConfig", json!({"queue": queue, "config": rules}));
     }
     for cron in client.ok("CronList", json!({}))["crons"].as_array().into_iter().flatten() {
-        // It may have ended by itself.
+        // The schedule may have ended by itself.
         client.call("CronDelete", json!({"name": cron["name"]}));
     }
     for queue in QUEUES {
@@ -98,7 +98,7 @@ fn work(client: &mut Client, queue: &str) -> usize {
         }
         worked += jobs.len();
         for (job, token) in jobs.iter().zip(reply["tokens"].as_array().into_iter().flatten()) {
-            // One may have run out of its time.
+            // The lock of a job may have run out.
             client.call("ACK", json!({"id": job["id"], "token": token}));
         }
     }
@@ -203,7 +203,7 @@ fn push_anew(client: &mut Client, fields: &Json, what: &str) -> Result<(), Strin
     Err(format!("the {what} of {fields} is held by {}", reply["id"]))
 }
 
-/// What the server says it holds.
+/// Checks by the counts of `/heapstats` that nothing is left behind.
 fn figures(door: &Door) -> Result<(), String> {
     let answer = crate::support::get(door.http, "/heapstats").ok_or("no /heapstats")?;
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 /// Lines that are kept.
 const LINES_MAX: usize = 4000;
-/// What is kept of one.
+/// Characters that are kept of a line.
 const CHARS_MAX: usize = 600;
 
 /// A ring of the last commands.

@@ -38,7 +38,7 @@ fn checked(mut unit: [u8; UNIT_BYTES]) -> [u8; UNIT_BYTES] {
     unit
 }
 
-/// What of a forged header matters.
+/// The fields of a forged header that matter.
 #[derive(Clone, Copy)]
 struct Forgery {
     version: u16,
@@ -167,7 +167,7 @@ fn forget(log: &mut Log<FaultyDisk>) -> Option<Position> {
     Some(oldest.end)
 }
 
-/// What a look finds in the files as they are.
+/// Inspects the files as they are.
 fn look(disk: &mut FaultyDisk, config: &LogConfig) -> (corq_io::log::Inspection, Records) {
     let dir = tempfile::tempdir().unwrap();
     for name in disk.list().unwrap() {
@@ -454,7 +454,7 @@ fn what_lies_behind_a_log_of_version_1_is_believed_only_as_far_as_it_can_be() {
             let (inspection, seen) = look(&mut disk, &config);
             let opened = try_open(&config, disk);
             if !clean && *what == "a possible sequence" {
-                // What cannot be told from a block of the log: see docs/log-format.md.
+                // A forgery that cannot be told from a block of the log: see docs/log-format.md.
                 assert!(opened.is_err() && !inspection.damages.is_empty());
                 continue;
             }
@@ -467,7 +467,7 @@ fn what_lies_behind_a_log_of_version_1_is_believed_only_as_far_as_it_can_be() {
             assert_eq!(disk.content(1)[4], 2, "it goes on in the version of this build");
             let (.., found) = open(&config, disk.copy());
             assert!(found == records);
-            // What had been synced is still missed.
+            // A block that had been synced is still missed.
             disk.tamper(0, |bytes| bytes[4096 + 2 * UNIT_BYTES + 80] ^= 1);
             assert!(matches!(try_open(&config, disk), Err(OpenError::Damaged { .. })), "{what}");
         }

@@ -41,7 +41,7 @@ fn a_turn_makes_no_file_but_has_the_ring_make_it() {
 #[test]
 fn what_cannot_wait_for_a_file_takes_the_one_that_is_being_made() {
     let dir = tempfile::tempdir().unwrap();
-    // One file more than that which is written.
+    // Room for one file more than the one that is written.
     let config =
         LogConfig { bytes_max: 2 * SEGMENT, reserve_bytes: SEGMENT, ..config(Mode::Written) };
     let check = |log: &Log<FileDisk>, files: u64| {

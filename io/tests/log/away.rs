@@ -36,7 +36,7 @@ impl Running {
         (position, vec![byte; 9000])
     }
 
-    /// The same, until it is written.
+    /// Appends a record, and waits until it is written.
     fn write(&mut self, byte: u8) -> (Position, Vec<u8>) {
         let written = self.append(byte);
         for _ in 0..100 {

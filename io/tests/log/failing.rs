@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 
-/// What the test keeps of a disk that the log has.
+/// The test's handle of a disk that the log owns.
 #[derive(Clone)]
 struct Handle {
     disk: Rc<RefCell<FaultyDisk>>,
@@ -113,7 +113,7 @@ impl Disk for Failing {
         if self.0.stuck.get() != 0 {
             return Started::Done(-self.0.stuck.get());
         }
-        // It goes when it is retired, which was said without it.
+        // While the file was stuck, `retire` did not reach the disk, which removes a file only when it is retired.
         let _ = self.0.disk.borrow_mut().retire(segment, false);
         self.started("unlink", |disk| disk.unlink(segment, tag))
     }
@@ -181,10 +181,10 @@ fn begun(mode: Mode) -> FaultyDisk {
     open(&config, FaultyDisk::new(1, Faults::default())).0.into_disk()
 }
 
-/// What became of a log, one of whose operations failed.
+/// The state of a log after one of its operations failed.
 struct Life {
     handle: Handle,
-    /// What had been released.
+    /// Records that had been released.
     kept: Records,
     stopped: bool,
     reads_failed: u32,
@@ -209,7 +209,7 @@ fn live(mode: Mode, fail_in: u32) -> Life {
         }
         if turn % 16 == 15 {
             let (at, body) = &written[usize::from(turn) - 12];
-            // What waits for room is in memory.
+            // Records that wait for room are in memory.
             if log.read(*at, body.len()).is_none() {
                 log.read_cold(*at, body.len(), 0);
                 match log.take_read().unwrap().body {

@@ -86,7 +86,7 @@ fn real_files_keep_a_log() {
             }
         }
         assert_eq!((log.released(), log.synced()), (log.head(), log.head()));
-        // What left memory comes back from the files.
+        // Records that left memory come back from the files.
         assert_eq!(log.read(written[3].0, 300), None);
         log.read_cold(written[3].0, 300, 3);
         run_ops(&mut log);
@@ -266,7 +266,7 @@ fn the_memory_disk_runs_the_same_log() {
     assert!(found == written);
 }
 
-/// What the directory of the log holds, by the ends of the names.
+/// Counts the files of the log whose names end so.
 fn names(path: &std::path::Path, end: &str) -> usize {
     let entries = std::fs::read_dir(path.join("shard-0003")).unwrap();
     entries

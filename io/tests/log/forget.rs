@@ -20,7 +20,7 @@ fn four_segments(log: &mut Log<FaultyDisk>) -> Records {
     written
 }
 
-/// One step of giving up the oldest segment; false if there is nothing to do now.
+/// Does one step of giving up the oldest segment; false if there is nothing to do now.
 fn step(log: &mut Log<FaultyDisk>) -> bool {
     if log.oldest().is_none() {
         return false;
@@ -134,7 +134,7 @@ fn files_are_recycled_and_their_number_stays() {
         assert!(made.segments > 15 && made.recycled + 4 >= made.segments, "{made:?}");
         assert_eq!(made.disk_bytes, (log.disk_mut().files() as u64) << 16);
         assert!(log.used_bytes() <= 2 << 16);
-        // What lies behind the end of a recycled file is no torn tail.
+        // Old data behind the end of a recycled file is no torn tail.
         let disk = log.into_disk();
         let (log, recovery, _) = open(&config, disk);
         assert_eq!(recovery.dropped, None);
@@ -234,7 +234,7 @@ fn a_bound_counts_as_a_full_disk_until_something_goes() {
         assert!(log.counters().disk_bytes <= 5 << 16);
     }
     assert!(log.lack().is_some());
-    // What has been made ready is there for those who do not ask.
+    // Room that has been made ready is there for appends that do not ask.
     for _ in 0..15 {
         append(&mut log, 3000, 1);
         settle(&mut log, turn);
@@ -431,7 +431,7 @@ fn a_read_that_fails_for_a_while_ends_no_reclaim() {
                     Scan::Record(position, body) => found.push((position, body.to_vec())),
                     Scan::Failed(_) => {
                         failures += 1;
-                        // It fails once more, and then no more.
+                        // The read fails once more, and then no more.
                         let fail_read = u32::from(failures < 2);
                         log.disk_mut().faults.fail_read = fail_read;
                     }

@@ -178,7 +178,7 @@ fn fd_of(kind: DiskOpKind) -> i32 {
     }
 }
 
-/// The same of what is written and synced, and of the directory.
+/// Guards, as above, files that are written and synced, and the directory.
 #[test]
 fn a_log_that_goes_first_leaves_the_ring_what_it_names() {
     for mode in [Mode::Written, Mode::Synced] {
@@ -356,7 +356,7 @@ fn reads_that_lack_a_descriptor_are_tried_again() {
     }
 }
 
-/// What was to be written has been synced; only the block that says so finds no room.
+/// Guards a log whose records have been synced: only its closing block finds no room.
 #[test]
 fn a_log_whose_closing_block_finds_no_room_closes_all_the_same() {
     for mode in [Mode::Written, Mode::Synced] {
@@ -378,7 +378,7 @@ fn a_log_whose_closing_block_finds_no_room_closes_all_the_same() {
                     bytes /= 2;
                 }
             }
-            // What is left is too little for a block.
+            // Appends until the room left is too little for a block.
             while log.room_bytes() >= log.block_overhead_bytes() {
                 now_ms += 2000;
                 let before = log.head();

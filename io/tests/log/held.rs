@@ -37,7 +37,7 @@ fn live(mode: Mode, faults: Faults, without: std::ops::Range<u64>, told: &str) -
         finish_all(&mut log);
         let held = log.lack().is_some();
         waited |= held;
-        // What was being written when the room went was written before.
+        // The first turn without room may still release a block that was being written.
         if fail_writes && turn > without.start + 1 {
             assert_eq!(log.released(), before, "{told}, turn {turn}: acknowledged unwritten");
         }
@@ -47,7 +47,7 @@ fn live(mode: Mode, faults: Faults, without: std::ops::Range<u64>, told: &str) -
             assert!(log.next_deadline().is_some(), "{told}: nothing brings it on");
         }
     }
-    // It goes on by itself, at the time that it says.
+    // The log goes on by itself, at the time that it says.
     log.disk_mut().faults = faults;
     let mut now_ms = TURNS * TURN_MS;
     for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! What the log promises, promise by promise, on a disk that fails on purpose and on real files.
+//! Tests of the log's promises, on a disk that fails on purpose and on real files.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod adversary;

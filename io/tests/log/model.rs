@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// One appended record: where, what, and whether its turn asked for a sync.
+/// An appended record: where, what, and whether its turn asked for a sync.
 struct Written {
     position: Position,
     body: Vec<u8>,
@@ -41,7 +41,7 @@ struct World {
     log: Option<Log<FaultyDisk>>,
     written: Vec<Written>,
     released: Position,
-    /// What lies before may be gone.
+    /// Records before this address may be gone.
     forgotten: Position,
     now_ms: u64,
     appended: u64,
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// One step; false if the log has stopped.
+    /// Does a random step; false if the log has stopped.
     fn step(&mut self) -> bool {
         match self.random.below(10) {
             0..=3 => self.append(),

@@ -7,7 +7,7 @@ const SPARES: u64 = 3;
 
 /// At most `segments` files, of which three are set aside.
 fn bounded(mode: Mode, segments: u64) -> LogConfig {
-    // What is written here fits less than half of one, in pages, too.
+    // The records of these tests fill less than half of a segment, in pages, too.
     let config = LogConfig { segment_bytes: 1 << 19, ..config(mode) };
     let (bytes_max, reserve_bytes) =
         (segments * config.segment_bytes, SPARES * config.segment_bytes);

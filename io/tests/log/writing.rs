@@ -136,7 +136,7 @@ fn in_synced_mode_one_note_follows_the_last_block() {
 
 #[test]
 fn a_failed_write_stops_the_log_for_good() {
-    // What may be had again in a while is waited for instead, see `held`.
+    // These errors are for good; the log waits until others are over, see `held`.
     for errno in [libc::EIO, libc::EROFS] {
         for mode in [Mode::Written, Mode::Synced] {
             let mut log = new_log(mode, Faults::default());

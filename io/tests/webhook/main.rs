@@ -74,7 +74,7 @@ impl Bed {
         Arc::new(Hook::new(id, Target::parse(url, true).unwrap(), secret, 0b11))
     }
 
-    /// One event, whose body is its number.
+    /// Tells of an event whose body is its number.
     fn tell(&self, hooks: &[&Arc<Hook>]) {
         let number = self.next_event.fetch_add(1, Ordering::Relaxed);
         self.tell_body(hooks, 1, number as u64, number.to_string().into());
@@ -88,7 +88,7 @@ impl Bed {
         self.feed.offer([hooks, Arc::default()], notice);
     }
 
-    /// One event of a job.
+    /// Tells of an event of a job.
     fn tell_of(&self, hook: &Arc<Hook>, job: &str, body: String) {
         let bytes = body.len();
         let render = move || body.clone().into();
@@ -96,7 +96,7 @@ impl Bed {
         self.feed.offer([Arc::from([Arc::clone(hook)]), Arc::default()], notice);
     }
 
-    /// One event that takes a byte until its body is rendered.
+    /// Tells of an event that takes a byte until its body is rendered.
     fn tell_rendered(
         &self,
         hook: &Arc<Hook>,

@@ -27,7 +27,7 @@ fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
         (&["169.254.169.254"], "a cloud metadata host: 169.254.169.254"),
         (&["::ffff:127.0.0.1"], "a loopback address: ::ffff:127.0.0.1"),
         (&["fd00::1"], "a private address: fd00::1"),
-        // One bad address among good ones.
+        // A bad address among good ones is refused, too.
         (&["1.1.1.1", "127.0.0.1"], "a loopback address: 127.0.0.1"),
     ] {
         let (lookup, _) = lookup(addresses);
@@ -60,7 +60,7 @@ fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
     assert_eq!(receiver.posts().len(), 0);
 }
 
-/// What is checked is what is connected to: nothing looks a name up between the two.
+/// Guards that the address which was checked is the one connected to: nothing looks a name up between the two.
 #[test]
 fn a_name_is_looked_up_once_for_each_post() {
     let (lookup, asked) = lookup(&["127.0.0.1"]);

@@ -3,7 +3,7 @@
 
 use crate::shard::SLICE;
 
-/// What is left of each allowance: counted down.
+/// Remaining work until the next step of time, by kind; each part is counted down.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     /// Notices to the shards of other jobs of what jobs here wait for.

@@ -1,5 +1,5 @@
-//! What time brings: delays that end, lives that end, locks that end, waits that end, long commands
-//! that go on. Called with the time; says when it wants to be called again.
+//! Work that is due by time: delays that end, lives that end, locks that end, waits that end, long commands that go on.
+//! Called with the time; says when it wants to be called again.
 
 use crate::apply::allowance::Allowance;
 use crate::effect::Reply;
@@ -7,7 +7,7 @@ use crate::job::State;
 use crate::log_record::Journal;
 use crate::shard::{Out, SLICE, Shard};
 
-/// What one job takes in the log that ends, or is delivered, in a slice, with a short reason.
+/// Log bytes of a job that ends or is delivered in a slice, with a short reason.
 const SLICE_END_BYTES: u64 = 128;
 
 /// Queues that are looked at in each step of time, so that those without use go also while none is made.
@@ -138,7 +138,7 @@ impl Shard {
     /// Ends recovery: from now on the shard is live. Locks that were alive get their whole life again,
     /// so that a worker which comes back can still answer for its job.
     pub fn restart(&mut self, now_ms: u64) {
-        // What is too old by now, or too much by the settings of today, goes first of all.
+        // Completed jobs that are too old by now, or too many by the settings of today, go first of all.
         if self.has_history() {
             self.retention.due_ms = now_ms;
         }

@@ -1,4 +1,4 @@
-//! What a log tells of the clock, and how one is set back that was ahead.
+//! The clock as the log shows it, and how a clock that was ahead is set back.
 //!
 //! A ground type: it knows times and ids.
 
@@ -10,7 +10,7 @@ pub(crate) const CORRECTED_MS: u64 = 10_000;
 /// No command asks for a time that is further away, but for series and for jobs that say themselves when they were made.
 pub(crate) const FAR_MS: u64 = 365 * 86_400_000;
 
-/// What the log tells of the clock, as far as it is read.
+/// The clock as the log shows it, as far as the log has been read.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_field_names, reason = "a unit comes last")]
 pub(crate) struct LogClock {
@@ -27,9 +27,9 @@ pub(crate) struct LogClock {
 /// How a clock is set back: see [`crate::log_record::Record::ClockSetBack`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetBack {
-    /// What the clock had come to.
+    /// The time that the clock ahead had come to.
     pub from_ms: u64,
-    /// What it shows now.
+    /// The time of the right clock.
     pub to_ms: u64,
     /// See `LogClock`; before this one was set back.
     pub stuck_ms: u64,
@@ -70,7 +70,8 @@ impl SetBack {
         if far { self.moved(at_ms) } else { self.judged_by_id(id, at_ms) }
     }
 
-    /// The same of a time that may be as far away as a client likes.
+    /// Moves a time back if the clock ahead has set it. As `judged`, but a time far away is not moved for that alone:
+    /// clients may ask for it.
     pub(crate) fn judged_by_id(&self, id: JobId, at_ms: u64) -> u64 {
         if self.has_set(id, at_ms) { self.moved(at_ms) } else { at_ms }
     }
@@ -88,7 +89,7 @@ impl LogClock {
         }
     }
 
-    /// Its time, and up to where ids say nothing of it: what a replay of the records behind these has to know.
+    /// The time, and the time up to which ids say nothing of it: what a replay of the records behind these has to know.
     pub(crate) fn told(&self) -> (u64, u64) {
         (self.now_ms, self.stuck_ms)
     }
@@ -98,7 +99,7 @@ impl LogClock {
         (self.now_ms, self.stuck_ms, self.noted_ms) = (at_ms, stuck_ms, at_ms);
     }
 
-    /// It is so late now.
+    /// Follows the clock of a call.
     #[inline]
     pub(crate) fn show(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
@@ -120,7 +121,7 @@ impl LogClock {
         (back.by_ms() > CORRECTED_MS).then_some(back)
     }
 
-    /// It has been set back.
+    /// Takes over a clock that was set back: ids stay where they are, and say nothing of it until it has passed them.
     pub(crate) fn follow(&mut self, back: SetBack) {
         self.now_ms = back.to_ms;
         self.stuck_ms = self.ids_ms;

@@ -150,7 +150,7 @@ impl Shard {
         Ok(())
     }
 
-    /// What a record tells of the clock.
+    /// Learns the time of a record, from the id of the job that it brings or from a time in it.
     fn note_clock(&mut self, record: &Record<'_>) {
         let made = match record {
             Record::Pushed(pushed) => Some(pushed.id),

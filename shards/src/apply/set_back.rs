@@ -48,8 +48,8 @@ impl Shard {
         }
     }
 
-    /// The same before a record that tells the time by the id of a new job: ids say nothing while they stay where a clock was
-    /// set back from.
+    /// Writes down the time, now and then, before a record that tells it by the id of a new job: ids say nothing while
+    /// they stay where a clock was set back from.
     pub(crate) fn tell_silent_clock<J: Journal>(&mut self, now_ms: u64, journal: &mut J) {
         if self.log_clock.is_silent(now_ms) {
             self.tell_clock(now_ms, journal);
@@ -151,7 +151,7 @@ impl Shard {
             return if is_due { series.due_after(id, back) } else { back.judged(id, run_at_ms) };
         }
         let made_at_ms = options.extras.as_deref().and_then(|extras| extras.made_at_ms);
-        // Its delay counts from its timestamp.
+        // A delay counts from the job's timestamp.
         let is_asked_for = made_at_ms.is_some_and(|made_at_ms| {
             (made_at_ms..=made_at_ms.saturating_add(FAR_MS)).contains(&run_at_ms)
         });

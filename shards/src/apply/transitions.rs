@@ -55,7 +55,7 @@ impl Shard {
         }
     }
 
-    /// What the client of a job calls it.
+    /// The name that the client gave to the job; several jobs may have it.
     #[inline]
     pub(crate) fn name_of(&self, job: u32) -> Option<&str> {
         let about = &self.jobs.slab[job];
@@ -106,7 +106,7 @@ impl Shard {
         })
     }
 
-    /// One entry of [`crate::log_record::Record::Leased`], and a pull without an owner: that one is not
+    /// Applies an entry of [`crate::log_record::Record::Leased`], and a pull without an owner: that one is not
     /// recorded, since its job goes back to waiting at a restart.
     pub(crate) fn lease(
         &mut self,
@@ -206,7 +206,7 @@ impl Shard {
         self.drop_failures(&forgotten);
     }
 
-    /// What earlier attempts of a job came to is of no use any more.
+    /// Forgets the errors of earlier attempts of a job.
     fn forget_failures(&mut self, job: u32) {
         if self.jobs.slab[job].attempts > 0 {
             let forgotten = self.jobs.failures.take(job);
@@ -364,7 +364,8 @@ impl Shard {
     pub(crate) fn enter(&mut self, job: u32, state: State) {
         self.steps += 1;
         let about = &mut self.jobs.slab[job];
-        // What a log says may be in any order, and is applied as it comes; what a shard decides may not.
+        // Records of a log may come in any order, and are applied as they come; transitions that a shard decides on
+        // must be legal.
         let legal = about.state.may_become(state) || self.recovering;
         assert!(legal, "a job goes from {:?} to {state:?}", about.state);
         assert!(about.timer == NONE, "a job that enters a state has no deadline of another one");

@@ -65,9 +65,9 @@ enum Work {
 
 /// Which jobs go, and how far the search for them has come.
 struct Removal {
-    /// Those that ended, to be taken in order of their age; of each, before which place among the ends.
+    /// States of ended jobs, each with the place among the ends before which they go; taken in order of their age.
     ended: Vec<(State, u64)>,
-    /// Those that have not, to be taken in the order they were made.
+    /// States of jobs that have not ended, taken in the order they were made.
     pending: States,
     /// Of those that wait, also the ones of a priority above 0.
     prioritized: bool,
@@ -82,11 +82,11 @@ struct Removal {
     /// The ids of those that went, if the command asks for them.
     ids: Option<Vec<Box<[KnownAs]>>>,
     id_bytes: usize,
-    /// What its end is for those who hear events of the queue.
+    /// The event for listeners of the queue at the end of the removal.
     end: End,
 }
 
-/// What the removal of some jobs is for those who hear events of their queue.
+/// The event for listeners of a queue at the end of a removal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Untold,
@@ -335,9 +335,10 @@ impl Shard {
         }
     }
 
-    /// One slice of the bulk operation whose turn it is.
+    /// Does one slice of the next bulk operation.
     pub(crate) fn work_on_bulk<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        // Those that have not begun stay where they are, so that the bulk operations of one queue keep their order.
+        // Operations that have not begun wait while another one of their queue is under way, so that those of a queue
+        // keep their order.
         let can_go_on = |bulk: &BulkOperation| bulk.begun || !self.queues[bulk.queue].busy;
         let Some(next) = self.bulk_operations.iter().position(can_go_on) else { return };
         let Some(mut bulk) = self.bulk_operations.remove(next) else { return };
@@ -380,13 +381,13 @@ impl Shard {
         about.bulk_operations.take_out(1);
         if about.detached && about.bulk_operations == 0 && about.total() == 0 {
             self.remove_detached(bulk.queue);
-            // What waited for that may be forgotten now.
+            // Completed jobs that had to stay until then may be forgotten now.
             self.retention.due_ms = self.retention.due_ms.min(now_ms);
         }
         out.effects.replies.push((bulk.request, bulk.work.answer(bulk.done)));
     }
 
-    /// One slice; true if it was the last.
+    /// Does one slice; true if it was the last.
     fn work_on<J: Journal>(
         &mut self,
         now_ms: u64,
@@ -507,7 +508,7 @@ impl Shard {
 }
 
 impl Work {
-    /// What its end is for those who hear events of the queue, if it is anything to them.
+    /// The event for listeners of the queue at the end of the work, if there is one.
     fn told(&self, jobs: u64) -> Option<Step> {
         let extra = match self {
             Self::Revive { ended: State::Failed, .. } => Extra::DlqRetriedAll { jobs },

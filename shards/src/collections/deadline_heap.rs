@@ -4,7 +4,7 @@
 use crate::collections::chunked_vec::ChunkedVec;
 use crate::collections::slab::NONE;
 
-/// What has a deadline, and remembers its place in the heap (`NONE` if it has none).
+/// A collection whose entries have deadlines; each entry remembers its place in the heap (`NONE` if it has none).
 pub trait Timed {
     /// Records the place of `key`'s deadline.
     fn place(&mut self, key: u32, place: u32);

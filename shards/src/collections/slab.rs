@@ -38,9 +38,9 @@ impl Default for Links {
 
 /// An entry that can be in a list of kind `L`.
 pub trait Linked<L> {
-    /// Its links in that list.
+    /// Links of the entry in lists of kind `L`.
     fn links(&self) -> Links;
-    /// The same, to change.
+    /// Links of the entry in lists of kind `L`, to be changed by the list.
     fn links_mut(&mut self) -> &mut Links;
 }
 
@@ -48,7 +48,7 @@ pub trait Linked<L> {
 pub struct Slab<T> {
     /// `None` where a chunk was given back. The last one is there.
     chunks: Vec<Option<Box<[T; CHUNK]>>>,
-    /// What of each chunk is used.
+    /// Used and free entries of each chunk.
     marks: ChunkedVec<Marks>,
     /// Chunks that are there and have room.
     open: Bits,
@@ -58,7 +58,7 @@ pub struct Slab<T> {
     /// anew again and again.
     spare: usize,
     len: usize,
-    /// What is read where no entry is.
+    /// The entry that `peek` returns where none is stored.
     vacant: T,
     /// The last indices that were freed, which are not handed out again yet.
     #[cfg(debug_assertions)]
@@ -69,7 +69,7 @@ pub struct Slab<T> {
 #[cfg(debug_assertions)]
 const RESTING: usize = 64;
 
-/// What of a chunk is used.
+/// Used and free entries of a chunk.
 struct Marks {
     /// A bit for each free entry.
     free: [u64; WORDS],
@@ -223,7 +223,7 @@ impl<T: Default> Slab<T> {
         Some(index)
     }
 
-    /// The same, some removals later.
+    /// The index that is free now: the one removed `RESTING` removals ago, so that use of a stale index is found out.
     #[cfg(debug_assertions)]
     fn rested(&mut self, index: u32) -> Option<u32> {
         let (chunk, place) = ((index >> CHUNK_BITS) as usize, index as usize & (CHUNK - 1));
@@ -299,7 +299,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The same, to change: only what is stored is.
+    /// The stored entry at an index, to be changed; panics if its chunk is not there.
     pub fn peek_mut(&mut self, index: u32) -> &mut T {
         let chunk = self.chunks[(index >> CHUNK_BITS) as usize].as_mut();
         &mut chunk.expect("an entry that is stored")[index as usize & (CHUNK - 1)]
@@ -479,7 +479,7 @@ mod tests {
         let mut slab: Slab<u64> = Slab::new();
         let all = 100 * CHUNK as u32;
         (0..all).for_each(|n| _ = slab.insert(u64::from(n)));
-        // One entry of each chunk stays: then most of what comes next fills the lowest ones.
+        // With one entry left in each chunk, most of the new entries fill the lowest chunks.
         (0..all).filter(|n| n % CHUNK as u32 != 7).for_each(|n| _ = slab.remove(n));
         wake(&mut slab);
         assert_eq!((slab.len(), slab.capacity()), (100, 100 * CHUNK));

@@ -76,7 +76,7 @@ impl<T> Table<T> {
         self.part(hash)?.find(hash, same)
     }
 
-    /// The same, to change, though not what its hash is made of.
+    /// The entry of this hash that is `same`, to be changed, though not what its hash is made of.
     pub fn find_mut(&mut self, hash: u64, same: impl FnMut(&T) -> bool) -> Option<&mut T> {
         if self.parts.is_empty() {
             return None;
@@ -179,9 +179,9 @@ impl<T> Table<T> {
     }
 }
 
-/// What a [`Map`] is looked up by.
+/// A key of a [`Map`].
 pub(crate) trait MapKey: Copy + Eq {
-    /// Its hash.
+    /// Hash of the key, under the shard's secret.
     fn hash(self, key: HashKey) -> u64;
 }
 
@@ -255,7 +255,7 @@ impl<K: MapKey, V> Map<K, V> {
         if !self.contains(at) {
             self.add(at, make());
         }
-        // It was there, or is now.
+        // The entry was there, or was just added.
         self.get_mut(at).expect("an entry that was just added")
     }
 

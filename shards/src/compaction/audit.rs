@@ -1,4 +1,4 @@
-//! What the log is needed for, counted anew: the part of the audit of the state that is about compaction.
+//! Counts the needs of the log anew: the part of the audit of the state that is about compaction.
 
 use crate::compaction::live_bytes::{Live, bytes_of};
 use crate::compaction::rewrite::evicted_bytes;

@@ -30,7 +30,7 @@ impl Shard {
         self.forget_some_history(SLICE, out)
     }
 
-    /// The same with at most so many looks at jobs and queues.
+    /// Forgets completed jobs as `forget_history`, with at most so many looks at jobs and queues.
     pub fn forget_some_history<J: Journal>(&mut self, looks: u64, out: &mut Out<'_, J>) -> u64 {
         let forgotten = self.forget_oldest(looks, out.journal);
         out.effects.names.append(&mut self.names);
@@ -58,7 +58,7 @@ impl Shard {
                     break;
                 }
                 if left == 0 {
-                    // The same queue again, next time.
+                    // The next call goes on with this queue.
                     break;
                 }
                 left -= 1;

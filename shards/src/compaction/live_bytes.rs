@@ -57,12 +57,12 @@ impl Live {
         }
     }
 
-    /// So many lines of logs are among what is pointed to.
+    /// Adds log lines of jobs to those that are pointed to.
     pub fn add_lines(&mut self, lines: usize) {
         self.lines += lines as u64;
     }
 
-    /// So many are no longer.
+    /// Takes log lines of jobs out of those that are pointed to.
     pub fn sub_lines(&mut self, lines: usize) {
         self.lines.take_out(lines as u64);
     }
@@ -150,7 +150,7 @@ impl Live {
     }
 }
 
-/// What a record takes in the log.
+/// Bytes of a record in the log, with its header.
 pub fn bytes_of(stored: &LogRef) -> u64 {
     u64::from(stored.record_bytes) + HEADER_BYTES
 }

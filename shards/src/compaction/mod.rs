@@ -1,4 +1,4 @@
-//! What is written again, so that the oldest segment of the log can go.
+//! Rewriting live records at the end of the log, so that its oldest segment can go.
 //!
 //! | file | responsibility |
 //! |---|---|

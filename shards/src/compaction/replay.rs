@@ -1,5 +1,4 @@
-//! What was written again at the end of the log, on its way back: how recovery takes records of
-//! [`crate::compaction::rewrite`]. They stand for what was said before them, wherever that was.
+//! Replays records of [`crate::compaction::rewrite`]. They replace the records before them, wherever those were.
 
 use crate::collections::count::Count;
 use crate::collections::slab::NONE;
@@ -66,7 +65,7 @@ impl Shard {
         }
     }
 
-    /// What lay at `from` lies at `to` from now on.
+    /// Points the job, or all that share its payload, to the new place of a payload or text that was moved.
     pub(crate) fn relocate(&mut self, id: JobId, from: u64, to: LogRef) {
         let live = &mut self.live;
         let mut follow = |stored: &mut LogRef| {
@@ -165,8 +164,8 @@ impl Shard {
         let apart = given.name.filter(|_| name == NameRef::APART).map(Into::into);
         let group = self.join_group(queue, given.group_id);
         let Some(rare) = &kept.rare else {
-            // It found a place among the names of its queue when it was written, and finds none now; or
-            // it was written when groups meant nothing.
+            // The name had a place among the names of its queue when the record was written, and has none now; or the
+            // record is from a release without groups.
             if apart.is_none() && given.group_id.is_none() {
                 return NONE;
             }

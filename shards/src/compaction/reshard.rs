@@ -142,7 +142,7 @@ impl Journal for OneRecord {
     }
 }
 
-/// What has been written of a record.
+/// The outcome of dealing out a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
     /// The log that has it.
@@ -163,7 +163,7 @@ pub struct Reshard {
     /// Of each old shard, the newest first.
     completed_names: Vec<Vec<(Box<str>, JobId)>>,
     highest: JobId,
-    /// What the old logs tell of the clock: the latest time, and up to where ids say nothing of it.
+    /// The clock by the old logs: the latest time, and the time up to which ids say nothing of it.
     clock: (u64, u64),
     contents: Contents,
 }
@@ -313,14 +313,14 @@ impl Reshard {
         Ok(self.contents)
     }
 
-    /// What a new shard remembers of jobs that were completed and are forgotten, the newest last.
+    /// Completed and forgotten jobs that a new shard remembers, the newest last.
     fn completed_of(&self, shard: usize) -> Vec<JobId> {
         let own = |id: &&JobId| self.owner(id.slot()) == shard;
         let rows = self.completed_ids.iter().map(|row| row.iter().filter(own).copied());
         newest_of_each(rows.collect(), COMPLETED_IDS_MAX)
     }
 
-    /// The same of their custom ids.
+    /// Custom ids of completed and forgotten jobs that a new shard remembers, the newest last.
     fn names_of(&self, shard: usize) -> Vec<(&str, JobId)> {
         let own = |(_, id): &&(Box<str>, JobId)| self.owner(id.slot()) == shard;
         let rows = self

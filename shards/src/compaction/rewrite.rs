@@ -36,7 +36,7 @@ use crate::shard::{SLICE, Shard};
 /// Records of forgotten jobs written at a time.
 const COMPLETED_ID_BATCHES: u32 = 4;
 
-/// What still needs an old record.
+/// Everything that still needs an old record.
 #[derive(Default)]
 pub(crate) struct Needs {
     /// The job that begins there.
@@ -75,7 +75,7 @@ struct Lent {
     failures: Vec<u8>,
 }
 
-/// What the record takes that tells of the evictions of a queue.
+/// Bytes of the record that tells of a queue's evictions.
 pub(crate) fn evicted_bytes(queue: &str) -> u64 {
     8 + 2 + 8 + queue.len() as u64
 }
@@ -174,7 +174,7 @@ impl Shard {
                 let webhook = self.webhook(added.id);
                 needs.setting = webhook.is_some_and(|it| it.set_in.position == position);
             }
-            // What these say stands in the job that they are about, or is over.
+            // The state that these records lead to is in the job that they are about, or is over.
             Record::Leased(_)
             | Record::Stalled { .. }
             | Record::Released { .. }
@@ -463,7 +463,8 @@ impl Shard {
         false
     }
 
-    /// The same with the custom ids of those that had any, some at a time.
+    /// Writes the custom ids of completed and forgotten jobs as `keep_completed_ids` does ids, some at a time. True
+    /// when that is done.
     fn keep_completed_names<J: Journal>(&mut self, until: u64, journal: &mut J) -> bool {
         let mut bytes = Vec::new();
         let (names, last) = self.completed_ids.names.told_before(until);

@@ -1,6 +1,6 @@
-//! What the jobs there are may still take of the log, besides what they take now: how much longer they
-//! get when they are written again, and how long they may become before they are gone. Known at any
-//! time with a few multiplications, so that every push can be judged by it.
+//! Forecast of the log space that the present jobs may still take, besides their present records: how much longer they
+//! get when they are written again, and how long they may become before they are gone. Known at any time with a few
+//! multiplications, so that every push can be judged by it.
 //!
 //! Counted per job by its worst: a job that fails with a text of [`TEXT_KEPT_BYTES`] and is written
 //! again. Longer texts, results and lines of logs are judged when they come.
@@ -8,14 +8,14 @@
 use crate::compaction::live_bytes::LARGE_BYTES;
 use crate::shard::Shard;
 
-/// What of the reason for a failure is always kept: enough for those that the server gives itself.
+/// Bytes of a failure's reason that are always kept: enough for the reasons that the server gives itself.
 pub const TEXT_KEPT_BYTES: usize = 24;
 
 /// How much a job that waits gets longer when it is written again.
 const KEPT: u64 = 6;
-/// What a kept job takes more that has a lock.
+/// Bytes by which a rewritten job is longer if it has a lock.
 const KEPT_LOCK: u64 = 28;
-/// What it takes more that has ended.
+/// Bytes by which a rewritten job is longer if it has ended.
 const KEPT_END: u64 = 40 + 1;
 /// How much a text gets longer when it is written again.
 const MOVED: u64 = 26;
@@ -23,21 +23,21 @@ const MOVED: u64 = 26;
 const BURIED: u64 = 8 + 2 + 36;
 /// The record of a completion, without a result.
 const COMPLETED: u64 = 8 + 2 + 32;
-/// What a job may come to take: its failure, both written again, and as much as a job may get longer
-/// that has been.
+/// Bytes by which a job may grow: its failure, both records written again, and the growth of a job that has been
+/// rewritten.
 const GROWTH: u64 = KEPT + BURIED + KEPT_END + MOVED + TEXT_KEPT_BYTES as u64 + KEPT;
-/// The same once it has ended: it may be taken back and fail anew.
+/// Bytes by which an ended job may grow: it may be taken back and fail anew.
 const GROWTH_ENDED: u64 = GROWTH - COMPLETED;
-/// What few jobs have: the parts of a kept job that say it, a message and a payload that move.
+/// Bytes of parts that few jobs have: those of a kept job that say so, a message and a payload that move.
 const OPTIONS: u64 = 8 + 18 + 16 + 8 + 16 + 12 + MOVED + MOVED;
 /// A line of a job's log: that it moves, and its entry in a kept job.
 const LINE: u64 = MOVED + 25;
 /// The end of a child: that it moves, and its entry in the kept job of its parent.
 const CHILD_END: u64 = MOVED + 33;
-/// What one more job takes besides its record, at most.
+/// Bytes that a new job may take besides its record, at most.
 pub const JOB_FORECAST_BYTES: u64 = KEPT + GROWTH + 3 * OPTIONS;
 
-/// What the jobs there are may still take in the log, in bytes.
+/// Log bytes that the present jobs may still take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceForecast {
     /// Of records that are needed.
@@ -53,7 +53,7 @@ pub struct SpaceForecast {
 }
 
 impl Shard {
-    /// What the jobs of this shard may still take in the log.
+    /// The forecast for the present jobs of this shard.
     pub fn space_forecast(&self) -> SpaceForecast {
         let jobs = self.jobs.slab.len() as u64;
         let (active, ended) = (self.leases.len() as u64, self.jobs.outcomes.len() as u64);

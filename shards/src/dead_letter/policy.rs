@@ -30,7 +30,7 @@ const NO_ROOM_PAUSE_MS: u64 = 1000;
 /// The longest wait between two of these retries.
 const RETRY_WAIT_MS_MAX: u64 = 365 * 86_400_000;
 
-/// What becomes of jobs in the dead-letter queue by themselves. By default, nothing.
+/// Automatic retries and removals of a queue's dead letters. By default, there are none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DlqRule {
     /// Whether they are taken out to be tried anew.
@@ -83,7 +83,7 @@ impl Default for StallRule {
     }
 }
 
-/// One of the rules.
+/// A rule of a queue, with its new content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
     /// For the dead-letter queue.

@@ -8,17 +8,17 @@ pub enum Cause {
     /// Something else, or buried by a release that did not say.
     #[default]
     Unknown,
-    /// Its worker said that no other attempt can succeed.
+    /// The worker said that no other attempt can succeed.
     Explicit,
-    /// Its last attempt failed.
+    /// The last attempt failed.
     Attempts,
-    /// Its last attempt took too long.
+    /// The last attempt took too long.
     Timeout,
-    /// Its workers went silent too often.
+    /// Workers went silent too often.
     Stalled,
-    /// Its life was over. Written by no release so far: such jobs are removed.
+    /// The job's life was over. Written by no release so far: such jobs are removed.
     Expired,
-    /// Its worker is gone. Written by no release so far: such jobs wait again.
+    /// The worker is gone. Written by no release so far: such jobs wait again.
     WorkerLost,
 }
 

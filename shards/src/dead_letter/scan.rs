@@ -29,18 +29,18 @@ pub struct FailedFilter {
     pub expired: bool,
 }
 
-/// What is in a dead-letter queue.
+/// Counts and times of the jobs in a dead-letter queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FailedStats {
     /// The queue.
     pub queue: Box<str>,
     /// Jobs in the queue.
     pub total: u64,
-    /// The same by cause, in the order of [`Cause::ALL`].
+    /// Jobs by cause, in the order of [`Cause::ALL`].
     pub by_cause: [u64; Cause::ALL.len()],
-    /// Those that will be tried anew by themselves.
+    /// Jobs that will be retried automatically.
     pub retriable: u64,
-    /// Those that have expired.
+    /// Jobs that are too old to be retried automatically.
     pub expired: u64,
     /// When the first of them failed.
     pub oldest_ms: Option<u64>,
@@ -48,7 +48,7 @@ pub struct FailedStats {
     pub newest_ms: Option<u64>,
 }
 
-/// What becomes of the jobs that are found.
+/// The action on the jobs that are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DlqScanFor {
     /// They are listed.
@@ -69,7 +69,7 @@ pub(crate) struct DlqScan {
     pub(crate) yields: Yields,
 }
 
-/// What has come of it.
+/// The results of a scan so far.
 pub(crate) enum Yields {
     Ids(Vec<JobId>),
     Retried,
@@ -98,14 +98,14 @@ impl Shard {
         }
     }
 
-    /// The same, to set the deadlines of all.
+    /// Begins a scan of all jobs of a dead-letter queue that sets their deadlines anew.
     pub(crate) fn rearming(&self, queue: u32) -> DlqScan {
         let below = self.end_of(queue, State::Failed);
         let filter = FailedFilter::default();
         DlqScan { filter, below, skip: 0, limit: u64::MAX, yields: Yields::Rearmed }
     }
 
-    /// One slice; how many were found, and whether it was the last.
+    /// Does one slice; returns how many jobs were found, and whether it was the last.
     pub(crate) fn continue_scan<J: Journal>(
         &mut self,
         now_ms: u64,
@@ -115,7 +115,7 @@ impl Shard {
     ) -> (u64, bool) {
         let mut found = 0;
         for _ in 0..LOOKS_MAX {
-            // What is found may change: then a slice is as long as those of other bulk operations.
+            // Found jobs may be changed, so a slice finds at most as many as slices of other bulk operations change.
             if scan.limit == 0 || found == self.config.bulk_slice {
                 break;
             }

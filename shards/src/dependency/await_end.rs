@@ -20,12 +20,12 @@ use crate::log_record::location::LogRef;
 use crate::shard::{Caller, Out, SLICE, Shard};
 use std::collections::VecDeque;
 
-/// One wait for the end of a job.
+/// A client's wait for the end of a job.
 #[derive(Clone, Debug)]
 pub struct EndWaiter {
     request: RequestId,
     client: ClientId,
-    /// Those who wait for the same job.
+    /// Index of the [`Group`] of waits for the same job.
     group: u32,
     at_job: Links,
     of_client: Links,
@@ -72,7 +72,7 @@ impl Timed for Slab<EndWaiter> {
     }
 }
 
-/// Those who wait for one job.
+/// All waits for one job.
 #[derive(Clone, Default)]
 struct Group {
     waits: List<AtJob>,
@@ -183,7 +183,7 @@ impl Shard {
         let EndWaiter { client, group, timer, .. } = slab[index];
         timers.remove(timer, slab);
         groups[group].waits.remove(slab, index);
-        // One whose job has ended goes when its turn comes.
+        // The group of a job that has ended goes in its turn, with `ended`.
         if groups[group].waits.is_empty() && groups[group].ending.is_none() {
             let job = groups.remove(group).job;
             by_job.remove(job);

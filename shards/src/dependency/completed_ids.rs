@@ -107,7 +107,7 @@ impl CompletedIds {
         self.indexed = until;
     }
 
-    /// Those in the index of the hash of an id, the newest first.
+    /// Indexed ids with the same hash as an id, newest first.
     fn walk(&self, id: JobId) -> impl Iterator<Item = JobId> {
         let newest = self.newest.get(self.key.number(folded(id)) as usize % HASHES);
         let behind = newest.map(|&newest| (self.noted as u32).wrapping_sub(newest));
@@ -123,7 +123,7 @@ impl CompletedIds {
         std::iter::successors(behind.and_then(at), before).map(|(_, place)| self.ring[place])
     }
 
-    /// Those that are remembered and have this number or a higher one, in order.
+    /// Remembered ids with this number or a higher one, in order.
     fn numbers(&self, from: u64) -> impl DoubleEndedIterator<Item = JobId> {
         (from.max(self.oldest())..self.noted).map(|number| self.ring[place_of(number)])
     }
@@ -161,7 +161,7 @@ impl CompletedIds {
         self.closed_from = self.closed_from.min(position);
     }
 
-    /// Those that are remembered, the newest first.
+    /// Remembered ids, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = JobId> {
         self.numbers(0).rev()
     }

@@ -16,7 +16,7 @@ const BATCH: usize = 256;
 /// Names looked at for that at a time.
 const LOOKS: u64 = 2048;
 
-/// What a name takes in a record besides its text: the id, and its length.
+/// Bytes of a name in a record besides its text: the id, and its length.
 const NAME_BYTES: u64 = 16 + 2;
 
 struct Named {
@@ -34,7 +34,7 @@ pub struct CompletedNames {
     by_id: BTreeMap<JobId, u64>,
     /// How many have been forgotten: the number of the oldest.
     gone: u64,
-    /// What all of them take in the log.
+    /// Bytes of all names in the log.
     bytes: u64,
     /// No name needs a replay from further back.
     told_from: u64,
@@ -98,7 +98,7 @@ impl CompletedNames {
         self.names.len()
     }
 
-    /// What all of them take in the log when they are written again.
+    /// Bytes of all names in the log when they are written again.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

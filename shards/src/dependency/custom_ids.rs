@@ -19,7 +19,8 @@ pub struct Directory {
     entries: Table<Entry>,
     /// Names whose jobs are gone, with those jobs: a dependency may still be given by such a name.
     completed_ids: Table<Entry>,
-    /// The same, oldest first, to forget them by. Each stands here as often as it went.
+    /// Names of `completed_ids`, oldest first, in the order in which they are forgotten. A name is here as often as a
+    /// job of it went.
     completed_order: VecDeque<(Box<str>, JobId)>,
 }
 

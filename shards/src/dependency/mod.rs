@@ -37,10 +37,10 @@ use crate::log_record::codec::{Malformed, Reader};
 use crate::log_record::{Journal, Record};
 use crate::shard::{Out, Shard};
 
-/// What one shard tells another about a job and one that depends on it.
+/// News from one shard to another about a job and one that depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// What is to be known.
+    /// The change, and which of the two shards it is for.
     pub news: News,
     /// The job that waits.
     pub dependent: JobId,
@@ -48,7 +48,7 @@ pub struct Notice {
     pub dependency: JobId,
 }
 
-/// What a [`Notice`] says.
+/// The news of a [`Notice`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum News {
     /// To the shard of the dependency: the dependent waits for it.
@@ -87,7 +87,7 @@ pub enum Standing {
     Unknown,
     /// Done, so there is nothing to wait for.
     Completed,
-    /// It can still be completed, from the dead-letter queue, too.
+    /// The job can still be completed, from the dead-letter queue, too.
     Open,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Unmet<'a> {
         Self(bytes)
     }
 
-    /// What one takes beside its name.
+    /// Bytes of a dependency beside its name.
     pub(crate) const HEAD: usize = 16 + 2;
 
     /// Adds a dependency to a buffer of them. `name` is empty if it was given by its id.
@@ -156,14 +156,14 @@ impl Shard {
             None if self.completed_ids.has(id) => Standing::Completed,
             None => match self.unreported.get(id).map(|left| left.end) {
                 Some(End::Completed) => Standing::Completed,
-                // It has still to say what that means for its parent.
+                // A failed child that was forgotten counts as open until its parent has learnt of the failure.
                 Some(End::Failed(_)) => Standing::Open,
                 None => Standing::Unknown,
             },
         }
     }
 
-    /// What the other shards have to be told after recovery: all that jobs here wait for.
+    /// Notices for the other shards after recovery: one for each job that a job here waits for.
     pub fn watches_to_renew(&self) -> impl Iterator<Item = Notice> {
         self.jobs.indices().flat_map(|job| {
             let dependent = self.jobs.slab[job].id;
@@ -285,7 +285,7 @@ impl Shard {
                 self.watchers.add(dependent, dependency, false);
                 return;
             }
-            // What it leaves to its parent is nothing that others wait for.
+            // The remembered end of a forgotten child is for its parent only; to other dependents the child is gone.
             (Standing::Open | Standing::Unknown, _) => News::Removed,
         };
         self.notices.push(Notice { news, dependent, dependency });

@@ -1,4 +1,4 @@
-//! What shards of other jobs have yet to learn of those that come and go here, in order. One job may be news to
+//! Notices that shards of other jobs have yet to get about jobs that come and go here, in order. One job may be news to
 //! as many as it depends on: those are not listed when it comes or goes, but looked up when they are told.
 
 use crate::collections::count::Count;
@@ -20,7 +20,7 @@ enum Item {
         dependent: JobId,
         rest: IntoIter<(Dependency, bool)>,
     },
-    /// The same to some.
+    /// To some that a job has waited for.
     UnwatchSome {
         dependent: JobId,
         rest: IntoIter<JobId>,
@@ -67,7 +67,7 @@ impl Outbox {
         self.add(Item::Unwatch { dependent, rest: unmet.into_rows() }, left);
     }
 
-    /// The same for some that are no children.
+    /// Tells some that are no children that a job waits for them no longer.
     pub(crate) fn unwatch_some(&mut self, dependent: JobId, some: Vec<JobId>) {
         let left = some.len();
         self.add(Item::UnwatchSome { dependent, rest: some.into_iter() }, left);
@@ -82,7 +82,7 @@ impl Outbox {
             let (item, left) = self.items.front_mut()?;
             let notice = item.next(&mut waits_for);
             let is_last = notice.is_none() || matches!(item, Item::One(_));
-            // What a job waits for may have become less since, or more.
+            // Dependencies may have come or gone since the item was added, so its count is an estimate.
             let given = if is_last { *left } else { 1.min(*left) };
             *left -= given;
             self.waiting.take_out(given);

@@ -1,16 +1,16 @@
-//! What one job waits for: found by id, and given up one by one at little cost, however many there are.
+//! Dependencies of a job that are unmet: found by id, and given up one by one at little cost, however many there are.
 
 use crate::collections::count::Count;
 use crate::job::id::JobId;
 
-/// One job that another waits for.
+/// A job that another one waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dependency {
     /// The job.
     pub id: JobId,
     /// The name it was given by, if that is not its id and is needed.
     pub name: Option<Box<str>>,
-    /// It was made for the job that waits.
+    /// The dependency was made for the job that waits.
     pub child: bool,
 }
 
@@ -47,7 +47,7 @@ impl UnmetDependencies {
         self.left == 0
     }
 
-    /// Those that are left, by id.
+    /// Unmet dependencies, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Dependency> {
         self.all.iter().filter(|(_, met)| !met).map(|(one, _)| one)
     }
@@ -63,14 +63,14 @@ impl UnmetDependencies {
         self.all.into_iter()
     }
 
-    /// One of them.
+    /// The unmet dependency with this id.
     pub fn find(&self, id: JobId) -> Option<&Dependency> {
         let place = self.all.binary_search_by_key(&id, |(one, _)| one.id).ok()?;
         let (one, met) = &self.all[place];
         (!met).then_some(one)
     }
 
-    /// One is waited for no longer.
+    /// Marks a dependency as met.
     pub fn meet(&mut self, id: JobId) {
         if let Ok(place) = self.all.binary_search_by_key(&id, |(one, _)| one.id)
             && !std::mem::replace(&mut self.all[place].1, true)
@@ -91,7 +91,7 @@ impl UnmetDependencies {
         others
     }
 
-    /// One more is waited for. Says how many it has moved: all of those with a higher id.
+    /// Adds an unmet dependency. Returns how many it has moved: all with a higher id.
     pub fn add(&mut self, one: Dependency) -> usize {
         match self.all.binary_search_by_key(&one.id, |(known, _)| known.id) {
             Ok(place) => {

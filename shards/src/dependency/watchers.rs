@@ -10,7 +10,7 @@ use crate::collections::table::{Map, Table};
 use crate::job::id::JobId;
 use std::collections::VecDeque;
 
-/// One dependent that waits for one job.
+/// A dependent's wait for one job.
 #[derive(Clone, Copy, Default)]
 struct Watch {
     dependent: JobId,
@@ -30,7 +30,7 @@ impl Linked<OfWatched> for Watch {
     }
 }
 
-/// One job that others wait for, either as for a child or not.
+/// A job that others wait for, either as for a child or not.
 #[derive(Default)]
 struct Watched {
     dependency: JobId,
@@ -38,14 +38,14 @@ struct Watched {
     watches: List<OfWatched>,
 }
 
-/// What those who wait for a job are to be told.
+/// The news for dependents of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It was completed.
+    /// The dependency was completed.
     Completed,
-    /// It is gone.
+    /// The dependency is gone.
     Removed,
-    /// It was the child of those who are told, and has ended: how, is looked up when they are.
+    /// A child of the dependents has ended: how, is looked up when they are notified.
     ChildEnded,
 }
 
@@ -69,7 +69,7 @@ fn hash(key: HashKey, watches: &Slab<Watch>, watched: &Slab<Watched>, watch: u32
 }
 
 impl Watchers {
-    /// Those of no jobs.
+    /// Begins without any waits.
     pub fn new(key: HashKey) -> Self {
         Self {
             key,
@@ -95,7 +95,7 @@ impl Watchers {
     /// nothing.
     pub fn add(&mut self, dependent: JobId, dependency: JobId, parent: bool) {
         if let Some(known) = self.find(dependent, dependency) {
-            // What it depends on may become its child.
+            // A dependency may become a child of its dependent, which then changes lists.
             let of = self.watches[known].of;
             let is_known = self.by_dependency.get(dependency) != Some(&of);
             if !parent || self.watched[of].child || is_known {
@@ -143,8 +143,8 @@ impl Watchers {
         dependent
     }
 
-    /// Those who wait for a job as for a child wait no longer: the first of them, to be told now; the others are
-    /// told in slices. Says, too, whether nobody waits for it any more.
+    /// Ends the waits for a job as for a child. Returns the first of them, to be notified now, and whether no wait for
+    /// the job is left; the others are notified in slices.
     pub fn end_child(&mut self, dependency: JobId) -> (Option<JobId>, bool) {
         let Some(of) = self.by_child.remove(dependency) else {
             return (None, !self.is_watched(dependency));
@@ -168,7 +168,7 @@ impl Watchers {
     /// A watched job has ended: all who wait for it are to be told.
     pub fn end(&mut self, dependency: JobId, completed: bool) {
         let fate = if completed { Fate::Completed } else { Fate::Removed };
-        // Those who wait for it as for a child, first.
+        // Parents of the job are notified first.
         for list in [&mut self.by_child, &mut self.by_dependency] {
             if let Some(of) = list.remove(dependency) {
                 self.ended.push_back((of, fate));
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(watchers.len(), 6);
         assert!(!watchers.remove(JobId(12), job));
         watchers.end(job, true);
-        // The same job may be watched anew while the old watchers are being told.
+        // A job may be watched anew while its old watchers are being notified.
         watchers.add(JobId(20), job, false);
         assert!(!watchers.remove(JobId(13), job), "may leave though the job has ended");
         let mut told = Vec::new();

@@ -62,7 +62,7 @@ impl FromIterator<ChildEnd> for ChildEnds {
     }
 }
 
-/// What is left of parents that are gone, and is let go of in slices.
+/// Ends of children of parents that are gone; let go of in slices.
 #[derive(Default)]
 pub(crate) struct Orphaned(VecDeque<ChildEnds>);
 

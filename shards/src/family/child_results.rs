@@ -14,7 +14,7 @@ use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Record};
 use crate::shard::{Out, Shard};
 
-/// What an error is called that has no text.
+/// Stands for the text of an error that has none.
 const UNKNOWN_ERROR: &str = "unknown error";
 
 /// Rows of what a job waits for that are gone through in about the time of a step.
@@ -31,12 +31,12 @@ impl Shard {
         family.is_some_and(|family| family.parent.is_some())
     }
 
-    /// What the failure of a job means for its parent, if that was said.
+    /// The effect of a job's failure on its parent, if its push named one.
     pub(crate) fn policy_of(&self, job: u32) -> Option<Policy> {
         self.jobs.options_of(job)?.family.as_deref()?.policy
     }
 
-    /// What is known of the children of a job that goes is needed no more. Of many it is let go in slices.
+    /// Lets go of the ends of a job's children when the job goes; of many in slices.
     pub(crate) fn forget_ends(&mut self, mut ends: ChildEnds) {
         if !self.recovering && ends.len() as u64 > self.config.bulk_slice {
             self.orphaned.push(ends);
@@ -88,8 +88,8 @@ impl Shard {
         }
     }
 
-    /// Those who wait for a job as for their child do so no longer. Returns the first of them: a child mostly has one,
-    /// who learns it at once; others learn it in slices.
+    /// Ends the waits for a job as for a child. Returns the first of them: a child mostly has one parent, which learns
+    /// of the end at once; others learn of it in slices.
     pub(crate) fn end_for_parents(&mut self, job: u32, child: JobId) -> Option<JobId> {
         if !self.jobs.slab[job].has(flags::WATCHED) {
             return None;
@@ -301,7 +301,7 @@ impl Shard {
         }
     }
 
-    /// What is left of a child has been heard, or is not asked for.
+    /// Forgets the remembered end of a child once its parent has it, or does not want it.
     pub(crate) fn settle_unreported<J: Journal>(&mut self, child: JobId, out: &mut Out<'_, J>) {
         // Parents that are not notified yet need it as well; the last of them settles it.
         if self.unreported.get(child).is_some() && !self.watchers.tells_of(child) {

@@ -1,5 +1,5 @@
-//! What commands do to parents and children that are there: a job gets one more child, or waits for one
-//! less; a child gets a parent, or goes as that wishes; a running job waits for its children.
+//! Commands that change parents and children which exist: a job gets one more child, or waits for one less; a child
+//! gets a parent, or goes as that wishes; a running job waits for its children.
 
 use crate::collections::slab::NONE;
 use crate::dependency::unmet::Dependency;
@@ -194,7 +194,7 @@ impl Shard {
         true
     }
 
-    /// What is known of a job as the parent of one that goes by `child`.
+    /// Describes a job as the parent of one whose name is `child`.
     pub fn about_parent(&mut self, job: JobId, child: &str) -> Option<AboutParent> {
         let job = self.jobs.find(job)?;
         self.count_looks_at_children(job);

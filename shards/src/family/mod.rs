@@ -33,7 +33,7 @@ use crate::log_record::show::Show;
 /// Most children of one job: what is kept of them fits one record.
 pub const CHILDREN_MAX: usize = 100_000;
 
-/// What one child takes in the record of its parent beside its id, at most, if it has that from the start.
+/// Bytes of a child in the record of its parent beside its id, at most, if the parent has it from the start.
 pub const CHILD_BYTES: usize = 80;
 
 /// Payload and children of one job together: what always fits a record.
@@ -42,17 +42,17 @@ pub const FAMILY_BYTES_MAX: usize = 11 << 20;
 /// Children of one job whose names are kept while they are waited for, for what may be told of them.
 pub const NAMED_CHILDREN_MAX: usize = 1000;
 
-/// What becomes of a parent when a child fails for good.
+/// Effect on a parent when a child fails for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Policy {
-    /// It fails, too.
+    /// The parent fails, too.
     Fail = 1,
-    /// It goes on at once, whatever else it waits for.
+    /// The parent goes on at once, whatever else it waits for.
     Continue = 2,
-    /// It waits for that child no longer, and can ask how it failed.
+    /// The parent waits for that child no longer, and can ask how it failed.
     Ignore = 3,
-    /// It waits for that child no longer.
+    /// The parent waits for that child no longer.
     Remove = 4,
 }
 
@@ -75,12 +75,12 @@ impl Policy {
     }
 }
 
-/// What a job is pushed with of its parent and its children.
+/// Parent and children of a job that is pushed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewFamily<'a> {
-    /// Its parent, as its client calls it.
+    /// The parent, as its client calls it.
     pub parent: Option<&'a str>,
-    /// What its failure means for its parent.
+    /// Effect of the job's failure on its parent.
     pub policy: Option<Policy>,
     /// A MessagePack array of the ids of its children, or empty for none.
     pub children: &'a [u8],
@@ -94,7 +94,7 @@ mod part {
     pub(super) const POLICY: u8 = 1 << 1;
     pub(super) const CHILDREN: u8 = 1 << 2;
     pub(super) const OPEN: u8 = 1 << 3;
-    /// It depends on its children, and on nothing else.
+    /// The job depends on its children, and on nothing else.
     pub(super) const SAME: u8 = 1 << 4;
     pub(super) const ALL: u8 = (1 << 5) - 1;
 }
@@ -160,15 +160,15 @@ impl<'a> NewFamily<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum How {
-    /// It was completed; the payload is its result.
+    /// The child was completed; the payload is its result.
     Completed = 1,
-    /// It failed, and the parent went on at once; the payload is the error.
+    /// The child failed, and the parent went on at once; the payload is the error.
     Failed = 2,
-    /// It failed, and the parent does not mind; the payload is the error.
+    /// The child failed, and the parent does not mind; the payload is the error.
     Ignored = 3,
-    /// It failed or went, and nothing more is to be known.
+    /// The child failed or went, and nothing more is kept of it.
     Dropped = 4,
-    /// It is no child any more.
+    /// The child was taken from its parent.
     Detached = 5,
 }
 
@@ -284,14 +284,14 @@ impl std::fmt::Debug for Names {
     }
 }
 
-/// What a job knows of its parent and its children.
+/// Parent and children of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Family {
-    /// Its parent, as its client calls it.
+    /// The parent, as its client calls it.
     pub parent: Option<Box<str>>,
-    /// Its children, as their client calls them.
+    /// The children, as their client calls them.
     pub children: Names,
-    /// What its failure means for its parent.
+    /// Effect of the job's failure on its parent.
     pub policy: Option<Policy>,
     /// A child's failure has let it go on: it does not wait for what is still open.
     pub freed: bool,
@@ -302,14 +302,14 @@ pub struct Family {
 }
 
 impl Family {
-    /// What a job knows that was pushed with `given`.
+    /// The family of a job that was pushed with `given`.
     pub(crate) fn of(given: &NewFamily<'_>) -> Self {
         let NewFamily { parent, policy, children, .. } = *given;
         let (parent, children) = (parent.map(Into::into), Names::of(children));
         Self { parent, children, policy, ..Self::default() }
     }
 
-    /// What is written of its children with a job, at most, however they end. `unmet` is what it waits for.
+    /// Bytes that the children take in the job's record, at most, however they end. `unmet` has the job's dependencies.
     pub fn bytes_max(&self, unmet: &UnmetDependencies) -> usize {
         let name_of = |one: &Dependency| one.name.as_ref().map_or(0, |name| name.len());
         let open = unmet.iter().filter(|one| one.child).map(|one| Unmet::HEAD + name_of(one));
@@ -322,7 +322,7 @@ impl Family {
     }
 }
 
-/// What a shard has to say to that of a parent: how a child ended.
+/// Reports the end of a child to the shard of its parent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The parent.
@@ -331,7 +331,7 @@ pub struct Report {
     pub child: JobId,
     /// The child as its clients know it.
     pub known_as: KnownAs,
-    /// Its queue.
+    /// The child's queue.
     pub queue: Box<str>,
     /// How it ended.
     pub end: End,
@@ -344,9 +344,9 @@ pub struct Report {
 /// How a child ended, as its own shard knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It was completed.
+    /// The child was completed.
     Completed,
-    /// It failed for good, which means this for its parent.
+    /// The child failed for good, with this effect on its parent.
     Failed(Policy),
 }
 
@@ -359,7 +359,7 @@ pub struct Reported<'a> {
     pub child: JobId,
     /// The child as its clients know it.
     pub known_as: &'a str,
-    /// Its queue.
+    /// The child's queue.
     pub queue: &'a str,
     /// How it ended.
     pub end: End,
@@ -378,7 +378,7 @@ pub struct ChildEnded<'a> {
     pub child: JobId,
     /// When the parent's shard learnt of it.
     pub at_ms: u64,
-    /// What it means for the parent.
+    /// The child's end as its parent keeps it.
     pub how: How,
     /// The child's queue.
     pub queue: &'a str,

@@ -1,5 +1,5 @@
-//! What is left of children that were to be forgotten with their end: how they ended, until their parents
-//! have heard. Bounded: beyond, the oldest go, and their parents learn no more than that they ended.
+//! Ends of children that were forgotten with their end, until their parents have learnt of them. Bounded: beyond, the
+//! oldest go, and their parents learn no more than that they ended.
 
 use crate::collections::count::Count;
 use crate::collections::hash_key::HashKey;
@@ -22,7 +22,7 @@ pub const UNREPORTED_BYTES_MAX: u64 = 256 << 20;
 /// How one child ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreported {
-    /// Its queue.
+    /// The child's queue.
     pub queue: Box<str>,
     /// The child as its clients know it.
     pub known_as: KnownAs,
@@ -39,7 +39,7 @@ pub(crate) struct AllUnreported {
     order: BTreeMap<u64, JobId>,
     inserted: u64,
     bytes: u64,
-    /// Those that had to go for others.
+    /// Ends that were given up to make room for others.
     dropped: u64,
 }
 
@@ -127,7 +127,7 @@ impl AllUnreported {
 pub struct KeptUnreported<'a> {
     /// The child.
     pub child: JobId,
-    /// Its queue.
+    /// The child's queue.
     pub queue: &'a str,
     /// The id that its client chose, if it did.
     pub custom_id: Option<&'a str>,

@@ -1,4 +1,5 @@
-//! What anybody may do to a single job by its id: cancel it, change it, move it, note something about it.
+//! Changes of a single job by its id, by a client or its worker: cancel it, change it, move it, note something about
+//! it.
 
 use crate::caller::Token;
 use crate::collections::slab::NONE;
@@ -19,7 +20,7 @@ use crate::traced::Settled;
 /// Why a job is in the dead-letter queue that was sent there by hand.
 const DISCARDED: &str = "Job discarded";
 
-/// What is to be done to one job.
+/// A change of one job.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// Forgets it, unless a worker has it or it has ended.
@@ -44,31 +45,30 @@ pub enum Change<'a> {
     PutOff {
         /// The time.
         delay_ms: u64,
-        /// What the worker shows; needed by none.
+        /// The token of the worker's lock, if the client shows one; checked only if it does.
         token: Option<Token>,
     },
     /// Lets it wait for its turn: one that a worker has goes back as it came, one that is delayed is
     /// promoted, one in the dead-letter queue begins anew.
     ToWait {
-        /// What the worker shows that has it; needed by none.
+        /// The token of the worker's lock, if the client shows one; checked only if it does.
         token: Option<Token>,
     },
-    /// It is not to be delivered before so many milliseconds have passed, whether it waits or a worker
-    /// has it.
+    /// Keeps the job from delivery until so many milliseconds have passed, whether it waits or a worker has it.
     Delay {
         /// The time.
         delay_ms: u64,
-        /// What the worker shows that has it; needed by none.
+        /// The token of the worker's lock, if the client shows one; checked only if it does.
         token: Option<Token>,
     },
     /// Sends it to the dead-letter queue, wherever it is.
     Discard {
-        /// What the worker shows that has it; needed by none.
+        /// The token of the worker's lock, if the client shows one; checked only if it does.
         token: Option<Token>,
     },
-    /// The same for a reason that is given: a dead letter that comes from elsewhere.
+    /// Sends the job to the dead-letter queue for a given reason: a dead letter that comes from elsewhere.
     Bury {
-        /// What the worker shows that has it; needed by none.
+        /// The token of the worker's lock, if the client shows one; checked only if it does.
         token: Option<Token>,
         /// Why, in a word.
         cause: Cause,
@@ -110,16 +110,16 @@ pub enum Change<'a> {
     /// Takes it from its worker until its children have ended; answered with how many jobs wait now: none
     /// if all have.
     Block {
-        /// What the worker shows; needed by none.
+        /// The token of the worker's lock, if the client shows one; checked only if it does.
         token: Option<Token>,
     },
     /// Forgets its log but for so many lines, the newest.
     CutLog(u32),
-    /// Its worker tells how far it is, and that it is alive.
+    /// Notes the progress that the worker reports, and that the worker is alive.
     Progress {
         /// 0 to 100.
         progress: f64,
-        /// What the worker says: the bytes of a text, which was checked where it came in.
+        /// The worker's message: the bytes of a text, which was checked where it came in.
         message: Option<&'a [u8]>,
     },
     /// Adds a line to its log.
@@ -201,7 +201,7 @@ impl Change<'_> {
         }
     }
 
-    /// The same as from a client that must show the token of a job that is locked.
+    /// The change from a client that must show the token if the job is locked: without a token it is refused then.
     #[must_use]
     pub fn with_token_if_locked(self) -> Self {
         let shown = |token: Option<Token>| token.or(Some(Token::LACKING));
@@ -296,7 +296,7 @@ impl Shard {
                 self.serve(now_ms, queue, out);
                 Reply::Count(count)
             }
-            // It is not there, as was wanted.
+            // The job is not there, which is the outcome that these changes ask for.
             (None, Change::Bin { .. } | Change::LetGo { .. } | Change::Abandon) => Reply::Count(0),
             (Some(job), _) => {
                 let queue = self.jobs.slab[job].queue;
@@ -337,7 +337,7 @@ impl Shard {
             }
             _ => match change.text_bytes() {
                 0 => true,
-                // Its caller has seen to it that there is room for what comes; others may have come meanwhile.
+                // The caller has checked the room for its whole command; other jobs may have come meanwhile.
                 bytes if matches!(change, Change::Adopt { .. }) => {
                     out.journal.can_append_text(bytes, space_forecast)
                 }
@@ -499,7 +499,7 @@ impl Shard {
                     None => {}
                 }
                 self.enter(job, state);
-                // Its place within its group is another one. That of the group among others is not.
+                // The job has a new place within its group. The place of the group among others stays.
                 self.give_turn(job, turn);
             }
             Changed::Promoted { at_ms, .. } => {

@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 /// Failed attempts that are remembered of a job, beside the one that buried it: the newest.
 pub const FAILURES_MAX: usize = 20;
 
-/// What their records may take together. The newest is always remembered.
+/// Bytes of the records of a job's remembered attempts together. The newest is always remembered.
 pub const FAILURES_BYTES_MAX: u64 = 16 << 10;
 
-/// What of the reason is remembered of an attempt that another follows.
+/// Bytes that are remembered of the reason of an attempt that another follows.
 pub const REASON_BYTES_MAX: usize = 8 << 10;
 
-/// What is remembered of its stack: as many of its first lines as have room.
+/// Bytes that are remembered of an attempt's stack: as many of its first lines as have room.
 pub const STACK_BYTES_MAX: usize = 4 << 10;
 
 /// The failed attempts of all jobs, oldest first of each.
@@ -51,12 +51,12 @@ impl Remembered {
 }
 
 impl Failures {
-    /// Those of a job.
+    /// Remembered failures of a job, oldest first.
     pub(crate) fn of(&self, job: u32) -> &[LogRef] {
         self.by_job.get(&job).map_or(&[], |failures| failures)
     }
 
-    /// One more attempt has failed. Returns those that are forgotten for it.
+    /// Remembers a failed attempt. Returns the failures that are forgotten for it.
     pub(crate) fn note(&mut self, job: u32, stored: LogRef) -> Box<[LogRef]> {
         let known = self.by_job.entry(job).or_default();
         let all: Vec<LogRef> = known.iter().copied().chain([stored]).collect();
@@ -76,7 +76,7 @@ impl Failures {
         self.all
     }
 
-    /// Those of a job that was written again.
+    /// Sets the failures of a job that was written again.
     pub(crate) fn set(&mut self, job: u32, failures: Box<[LogRef]>) {
         if !failures.is_empty() {
             self.all.add(&failures);
@@ -84,14 +84,14 @@ impl Failures {
         }
     }
 
-    /// Those of a job to which they are of no use any more.
+    /// Takes out the failures of a job that needs them no more.
     pub(crate) fn take(&mut self, job: u32) -> Box<[LogRef]> {
         let failures = self.by_job.remove(&job).unwrap_or_default();
         self.all.sub(&failures);
         failures
     }
 
-    /// What lay at `from` lies at `to`. Returns what it was, if it is one of the job's.
+    /// Follows a record from `from` to `to`. Returns its earlier location, if it is a failure of the job.
     pub(crate) fn relocate(&mut self, job: u32, from: u64, to: LogRef) -> Option<LogRef> {
         let mut known = self.by_job.get_mut(&job)?.iter_mut();
         let stored = known.find(|stored| stored.position == from)?;

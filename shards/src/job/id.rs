@@ -58,7 +58,7 @@ impl JobId {
         Self(u128::from(at_ms.min(ID_MS_MAX)) << TIME_SHIFT | rest)
     }
 
-    /// Its number among the ids of the shard that made it. Wraps after four billion.
+    /// Number of the id among those of the shard that made it. Wraps after four billion.
     pub fn sequence(self) -> u32 {
         let high = (self.0 >> 64) as u32 & 0xfff;
         let low = (self.0 >> 42) as u32 & ((1 << SEQUENCE_LOW_BITS) - 1);

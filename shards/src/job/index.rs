@@ -36,7 +36,7 @@ impl Default for Page {
     }
 }
 
-/// What the ids of one page have in common.
+/// Number of the run of ids that share a page: neighbours by sequence number, made at about the same time.
 fn run_of(id: JobId) -> u64 {
     u64::from(id.sequence() >> PAGE_BITS) | (id.made_at_ms() >> TIME_BITS) << (32 - PAGE_BITS)
 }
@@ -191,7 +191,7 @@ mod tests {
             }
             for (&id, &job) in &model {
                 assert_eq!(index.find(id, &jobs), Some(job));
-                // The same in all but chance.
+                // An id that differs in its random bits only is not found.
                 assert_eq!(index.find(JobId(id.0 ^ (1 << 20)), &jobs), None);
             }
             assert!(gone.iter().all(|&id| index.find(id, &jobs).is_none()));
@@ -229,7 +229,7 @@ mod tests {
         }
         assert!(index.bytes() < 6 * JOBS, "{} bytes for {JOBS} jobs", index.bytes());
         for (job, &id) in (0_u32..).zip(&ids) {
-            // One in 16 stays, each in a page of its own.
+            // Every 16th job stays, each in a page of its own.
             if !job.is_multiple_of(PAGE as u32) {
                 index.remove(id, job);
             }

@@ -131,10 +131,10 @@ impl State {
     }
 }
 
-/// One job.
+/// A job in memory; its payload and most texts are in the log.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its id; also its place in push order.
+    /// Id of the job; also its place in push order.
     pub id: JobId,
     /// The record that holds all of it: nothing before it in the log is about this job. Its options and
     /// payload are there, too, unless it has [`flags::SHARED`].
@@ -149,9 +149,9 @@ pub struct Job {
     pub links: Links,
     /// Place of its deadline, or `NONE`.
     pub timer: u32,
-    /// Its lease while active, its outcome once ended, else `NONE`.
+    /// Index of the job's lease while active, of its outcome once ended, else `NONE`.
     pub detail: u32,
-    /// Its [`Options`], or `NONE`.
+    /// Index of the job's [`Options`], or `NONE`.
     pub options: u32,
     /// Base of the wait between attempts.
     pub backoff_ms: u32,
@@ -165,7 +165,7 @@ pub struct Job {
     pub stalls: u8,
     /// Some of [`flags`].
     pub flags: u8,
-    /// What its client calls it.
+    /// The name that the client gave to the job.
     pub name: NameRef,
 }
 
@@ -177,15 +177,15 @@ pub mod flags {
     pub const REMOVE_ON_COMPLETE: u8 = 2;
     /// Forget instead of moving to the dead-letter queue.
     pub const REMOVE_ON_FAIL: u8 = 4;
-    /// It has ended, and its record says so. Derived, not persisted.
+    /// The job has ended, and its record says so. Derived, not persisted.
     pub const KEPT_ENDED: u8 = 8;
-    /// Those that a job is pushed with.
+    /// Flags that a job is pushed with.
     pub const PUSHED: u8 = LIFO | REMOVE_ON_COMPLETE | REMOVE_ON_FAIL;
     /// A client waits for its end. Not persisted.
     pub const AWAITED: u8 = 0x20;
     /// Other jobs depend on it: its end is news to them. Derived, not persisted.
     pub const WATCHED: u8 = 0x40;
-    /// Its payload is that of other jobs, too: see [`crate::job::shared_payload`]. Not persisted as such.
+    /// The payload is that of other jobs, too: see [`crate::job::shared_payload`]. Not persisted as such.
     pub const SHARED: u8 = 0x10;
     /// Waiting in the heap of jobs out of order, not in a lane's list; or ended and told of late.
     pub const OUT_OF_ORDER: u8 = 0x80;
@@ -255,7 +255,7 @@ impl Linked<InQueue> for Job {
     }
 }
 
-/// What few jobs have.
+/// Parts of a job that few jobs have.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Deduplication key within the queue.
@@ -268,21 +268,21 @@ pub struct Options {
     pub ttl_ms: u64,
     /// Longest time one attempt may take; 0 for none.
     pub timeout_ms: u32,
-    /// Its progress and its log.
+    /// Progress and log of the job.
     pub notes: Option<Box<Notes>>,
-    /// What it waits for in [`State::WaitingChildren`], and children that are still to end elsewhere.
+    /// Jobs that this one waits for in [`State::WaitingChildren`], and children that are still to end elsewhere.
     pub unmet: UnmetDependencies,
-    /// Its repetition.
+    /// Repetition of the job.
     pub series: Option<Box<Series>>,
     /// Where the payload lies, if it is shared.
     pub share: ShareRef,
-    /// What its client calls it, where that is [`NameRef::APART`].
+    /// The name that the client gave to the job, where that is [`NameRef::APART`].
     pub name: Option<Box<str>>,
     /// Rules of its own.
     pub extras: Option<Box<Extras>>,
     /// The group it belongs to.
     pub group: GroupRef,
-    /// What it knows of its parent and its children.
+    /// Parent and children of the job.
     pub family: Option<Box<Family>>,
     /// How often it left the dead-letter queue by itself.
     pub redelivered: Option<Redelivered>,
@@ -307,7 +307,7 @@ pub struct Outcome {
     pub finished_at_ms: u64,
     /// When its last attempt began; 0 if it never did.
     pub started_at_ms: u64,
-    /// Its place among the ends of its queue: the address that the record of it had at first.
+    /// Place among the ends of the queue: the address that the end's record had at first.
     pub order: u64,
     /// The record whose payload is the result, or the text of the failure.
     pub stored: LogRef,
@@ -326,7 +326,7 @@ impl Outcome {
 pub struct Jobs {
     /// The jobs.
     pub slab: Slab<Job>,
-    /// What few of them have.
+    /// Parts of jobs that few jobs have.
     pub options: Slab<Options>,
     /// How the ended ones ended.
     pub outcomes: Slab<Outcome>,
@@ -388,7 +388,8 @@ impl Jobs {
         self.options_of(index)?.extras.as_deref()
     }
 
-    /// What sorts the jobs of a queue by the time when each was made, as its client says if he says so, and then by their ids.
+    /// Sort key of the jobs of a queue: the time when each was made, as its client says if the client does, and then
+    /// its id.
     #[inline]
     pub fn order_of(&self, index: u32) -> JobId {
         let id = self.slab[index].id;
@@ -431,7 +432,7 @@ impl Jobs {
         self.outcomes[self.slab[index].detail].order
     }
 
-    /// The same, made if it had none.
+    /// The rare options of a job, made if it had none.
     pub fn options_or_new(&mut self, index: u32) -> &mut Options {
         if self.slab[index].options == NONE {
             self.slab[index].options = self.options.insert(Options::default());

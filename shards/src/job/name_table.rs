@@ -1,5 +1,5 @@
-//! What clients call the kinds of their jobs ("send-mail"): a queue has few such names and many jobs, so each
-//! is held once per queue, and a job says which one is its own in a byte that it has to spare.
+//! Names that clients give to kinds of jobs ("send-mail"): a queue has few such names and many jobs, so each is held
+//! once per queue, and a job says which one is its own in a byte that it has to spare.
 //!
 //! A queue with more names than fit a byte has the others beside the options of each job. Knows texts and
 //! numbers; which job has which is not known here.

@@ -14,7 +14,7 @@ use crate::job::trace::NewTrace;
 pub struct NewJob<'a> {
     /// The payload: exactly one well-formed MessagePack value.
     pub data: &'a [u8],
-    /// What the client calls it, 1 to 256 characters.
+    /// The client's name for the job, 1 to 256 characters.
     pub name: Option<&'a str>,
     /// Higher is delivered sooner. -1,000,000 to 1,000,000.
     pub priority: i32,
@@ -55,7 +55,7 @@ pub struct NewJob<'a> {
     pub durable: bool,
     /// Rules of its own, if it has any.
     pub extras: Option<Box<Extras>>,
-    /// Its parent and its children, if it has any.
+    /// Parent and children of the job, if it has any.
     pub family: Option<Box<NewFamily<'a>>>,
     /// When its runs are due, if it is repeated and that is more than an interval.
     pub recurrence: Option<Box<Recurrence<'a>>>,

@@ -20,20 +20,20 @@ pub struct Extras {
     pub stack_lines_max: Option<u32>,
     /// When its client says that it was made, in milliseconds since the epoch.
     pub made_at_ms: Option<u64>,
-    /// What a second push under its key does.
+    /// Effect of a second push under the job's key.
     pub dedup: Option<Dedup>,
 }
 
 /// How the wait between attempts grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth {
-    /// It doubles.
+    /// Each wait is twice as long as the last.
     Exponential,
-    /// It stays.
+    /// All waits are equally long.
     Fixed,
 }
 
-/// What a second push under the same key does.
+/// Effect of a second push under the same key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dedup {
     /// For how long the key is held at most; 0 for as long as the job needs it.
@@ -63,8 +63,8 @@ const EXTEND: u8 = 1;
 const REPLACE: u8 = 2;
 
 impl Extras {
-    /// What is left of a delay, which counts from when the job was made, as its client says. A job without a delay has none,
-    /// whenever it was made.
+    /// The remaining delay, which counts from when the job was made, as its client says. A job without a delay has
+    /// none, whenever it was made.
     pub fn delay_left_ms(&self, delay_ms: u64, now_ms: u64) -> u64 {
         if delay_ms == 0 {
             return 0;
@@ -73,7 +73,7 @@ impl Extras {
         made_at_ms.saturating_add(delay_ms).saturating_sub(now_ms)
     }
 
-    /// The same rules for a job that is made at `now_ms`.
+    /// Rules like these for a job that is made at `now_ms`.
     #[must_use]
     pub fn anew(mut self, now_ms: u64) -> Self {
         if let Some(dedup) = &mut self.dedup {

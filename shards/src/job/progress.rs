@@ -1,5 +1,5 @@
-//! What a worker reports about a job while it lives: how far it is, and the lines of its log. The texts
-//! stay in the log of the shard; here is only where they lie.
+//! Reports of a worker about a job while it lives: how far it is, and the lines of its log. The texts stay in the log
+//! of the shard; here is only where they lie.
 
 use crate::log_record::job_change::Level;
 use crate::log_record::location::LogRef;
@@ -19,7 +19,7 @@ pub struct Notes {
     pub logs: VecDeque<LogEntry>,
 }
 
-/// One line of a job's log.
+/// A line of a job's log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogEntry {
     /// When it was written.

@@ -4,7 +4,7 @@ use super::new_job::Repeat;
 use super::recurrence::{KeptRecurrence, Recurrence};
 use crate::log_record::push::Pushed;
 
-/// What a run knows of the series it belongs to.
+/// The series of runs that a run belongs to, and its place there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Series {
     /// Distance between due times, at least 1.
@@ -42,7 +42,7 @@ impl Series {
         })
     }
 
-    /// The same of its recurrence.
+    /// The recurrence in the form in which it is pushed.
     pub(crate) fn given_recurrence(&self) -> Option<Box<Recurrence<'_>>> {
         self.recurrence.as_deref().map(|kept| Box::new(kept.given()))
     }

@@ -7,7 +7,7 @@ use crate::collections::slab::{NONE, Slab};
 use crate::log_record::location::LogRef;
 use std::collections::BTreeMap;
 
-/// One record that jobs share.
+/// A record whose payload jobs share.
 #[derive(Clone, Copy, Default, Debug)]
 struct Share {
     stored: LogRef,
@@ -40,7 +40,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// One more job shares `stored`. True if it is the first.
+    /// Adds a job that shares `stored`. True if it is the first.
     pub fn join(&mut self, stored: LogRef) -> (ShareRef, bool) {
         let slab = &mut self.slab;
         let place = self.by_position.entry(stored.position);

@@ -54,7 +54,7 @@ impl TraceParent {
         (trace_id != [0; 16] && span_id != [0; 8]).then_some(Self { trace_id, span_id, flags })
     }
 
-    /// Its text, as version 00.
+    /// The `traceparent` text, as version 00.
     pub fn text(&self) -> [u8; Self::CHARS] {
         let mut text = [b'-'; Self::CHARS];
         to_hex(&[0], &mut text[..2]);
@@ -115,16 +115,16 @@ fn is_member(member: &str) -> bool {
 pub struct NewTrace<'a> {
     /// Where the job was pushed.
     pub parent: TraceParent,
-    /// What vendors add, or empty.
+    /// The `tracestate` of vendors, or empty.
     pub state: &'a str,
 }
 
-/// The same as a job holds it.
+/// A [`NewTrace`] as a job holds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
     /// Where the job was pushed.
     pub parent: TraceParent,
-    /// What vendors add, or empty.
+    /// The `tracestate` of vendors, or empty.
     pub state: Box<str>,
 }
 

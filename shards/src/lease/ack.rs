@@ -1,4 +1,4 @@
-//! What a worker may do with a job it holds: complete it, fail it, stay alive.
+//! Commands of a worker for a job that it holds: complete it, fail it, stay alive.
 
 use crate::caller::{ClientId, Token};
 use crate::command::{Ack, Beat, Fail, Stack};
@@ -19,7 +19,7 @@ use crate::traced::Settled;
 /// Why an attempt failed.
 #[derive(Clone, Copy)]
 pub(crate) struct Reason<'a> {
-    /// What it is called if it was the last one.
+    /// The cause that a dead letter has if this was the last attempt.
     cause: Cause,
     error: &'a str,
     stack: Stack<'a>,
@@ -28,7 +28,7 @@ pub(crate) struct Reason<'a> {
 /// Jobs of a batch that are checked or renewed in about the time of a step.
 const LOOKS_PER_STEP: u64 = 4;
 
-/// What the completion of a job that is run once takes besides its result, at most.
+/// Bytes of the completion of a job that is run once besides its result, at most.
 const COMPLETED_BYTES: u64 = 56;
 
 impl<'a> Reason<'a> {
@@ -40,7 +40,7 @@ impl<'a> Reason<'a> {
         (self.error.len() + self.stack.texts.len()) as u64
     }
 
-    /// What is kept of it where there is no room for more.
+    /// Cuts the reason to the length that is kept where there is no room for more.
     fn cut(self) -> Self {
         let end = self.error.floor_char_boundary(TEXT_KEPT_BYTES);
         Self { error: &self.error[..end], stack: Stack::default(), ..self }
@@ -59,7 +59,7 @@ impl Shard {
     fn judge_hold(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<u32, Refusal> {
         let job = self.jobs.find(id).ok_or(Refusal::NotActive)?;
         let about = &self.jobs.slab[job];
-        // What is left of an obliterated queue is gone for its workers already.
+        // The jobs of an obliterated queue are gone for workers, although their removal is under way.
         if about.state != State::Active || self.queues[about.queue].detached {
             return Err(Refusal::NotActive);
         }
@@ -212,7 +212,7 @@ impl Shard {
         }
     }
 
-    /// What these ends take in the log, at most.
+    /// Bytes of these completions in the log, at most.
     pub fn bytes_of_acks(&self, acks: &[Ack<'_>]) -> u64 {
         let next =
             |ack: &&Ack<'_>| self.jobs.find(ack.job).is_some_and(|job| self.has_next_run(job));
@@ -378,10 +378,9 @@ impl Shard {
         let about = &self.jobs.slab[job];
         let (id, queue) = (about.id, about.queue);
         let removed = about.has(flags::REMOVE_ON_FAIL);
-        // Those that wait for its end still learn why it failed, and a record has to hold that. One that
-        // was completed is to be forgotten as one that failed.
+        // Clients that wait for the end, and a parent with a rule for failures, still learn why the job failed, and a
+        // record has to hold that. A job that was completed is to be forgotten as one that failed.
         let was_completed = about.state == State::Completed;
-        // So does its parent, if that wants to.
         let is_reported = about.has(flags::AWAITED) || self.policy_of(job).is_some();
         if !removed || was_completed || is_reported || self.is_listened_to() {
             let started_at_ms = match about.state {

@@ -19,7 +19,7 @@ pub(crate) struct Client {
     pub(crate) end_waiters: List<OfClient>,
     /// Jobs it pulled, wherever they are renewed from: those it holds, and what became of others.
     pub(crate) activity: Activity,
-    /// Its connection is gone: it is forgotten with the last of its jobs.
+    /// The connection has ended: the client is forgotten with the last of its jobs.
     pub(crate) gone: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What happens when a lock expires, or an attempt takes too long: the job waits again, is tried again, or goes to the
+//! Ends locks that expire and attempts that take too long: the job waits again, is tried again, or goes to the
 //! dead-letter queue.
 //!
 //! A lease ends at its own time, or where the rule of its queue says so ([`crate::dead_letter::policy::StallRule`]). That time is
@@ -23,7 +23,7 @@ impl Shard {
             }
             let client = self.leases[lease].client.and_then(|client| self.clients.get(client));
             if client.is_some_and(|held| held.gone) {
-                // It goes back in any case, and only its turn has not come yet: its job has not stalled.
+                // The job goes back in any case, and only its turn has not come yet: it has not stalled.
                 self.release_from_leaver(now_ms, lease, out);
                 continue;
             }
@@ -92,12 +92,12 @@ impl Shard {
         self.hold_was_to_end_ms(lease).saturating_add(self.lease_put_off_ms(lease))
     }
 
-    /// The same if it had not been put off since it began.
+    /// When the hold would have ended without being put off.
     fn hold_was_to_end_ms(&self, lease: u32) -> u64 {
         let about = &self.leases[lease];
         let queue = self.jobs.slab[about.job].queue;
         let Some(rules) = self.queues[queue].rules.as_deref() else { return about.expires_at_ms };
-        // What a job asks for itself is part of its lease.
+        // A time that the job itself asked for is part of its lease.
         if self.jobs.extras_of(about.job).is_some_and(|extras| extras.stall_timeout_ms.is_some()) {
             return about.expires_at_ms;
         }

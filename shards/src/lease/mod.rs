@@ -48,7 +48,7 @@ pub struct Lease {
     /// The connection that pulled it, for as long as the lease lasts. None after a restart, and for
     /// a job that stays when its connection goes.
     pub puller: Option<ClientId>,
-    /// What the holder must show; `None` for a job pulled without an owner.
+    /// The token that the holder must show; `None` for a job pulled without an owner.
     pub token: Option<Token>,
     /// Life of the lease from each sign of life.
     pub ttl_ms: u32,

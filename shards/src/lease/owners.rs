@@ -24,7 +24,7 @@ impl Default for OwnerRef {
 struct Owner {
     name: Box<str>,
     users: u32,
-    /// It stands in the row of those that had no users.
+    /// The name is in `Owners::unused`.
     unused: bool,
 }
 
@@ -45,7 +45,7 @@ impl Owners {
         Self { slab, by_name, unused, last: NONE }
     }
 
-    /// One more use of a name.
+    /// Adds a use of a name.
     pub(crate) fn take(&mut self, name: Option<&str>) -> OwnerRef {
         let Some(name) = name else { return OwnerRef::default() };
         if self.last == NONE || *self.slab[self.last].name != *name {
@@ -64,7 +64,7 @@ impl Owners {
         index
     }
 
-    /// One more use of the name that another use has.
+    /// Adds a use of the name that another use has.
     pub(crate) fn again(&mut self, owner: OwnerRef) -> OwnerRef {
         if owner.0 != NONE {
             self.slab[owner.0].users += 1;
@@ -128,7 +128,7 @@ mod tests {
         for n in 0..3 * UNUSED_MAX {
             let one = owners.take(Some(&n.to_string()));
             owners.give_back(one);
-            // One that is used again and again is not made anew.
+            // A name that is used again and again is not made anew.
             let again = owners.take(Some("v"));
             assert_eq!(again, other);
             owners.give_back(again);

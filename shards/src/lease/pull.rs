@@ -218,7 +218,7 @@ impl Shard {
             && (self.seeing.contains(queue) || self.unserved.contains(&queue))
     }
 
-    /// What time has brought to a queue with groups is for those who wait there already, in whatever view.
+    /// Gives jobs that time has brought to a queue with groups to the pulls that wait there already, in whatever view.
     #[inline]
     fn serve_earlier<J: Journal>(&mut self, now_ms: u64, queue: Option<u32>, out: &mut Out<'_, J>) {
         let Some(queue) = queue.filter(|&queue| self.queues[queue].groups.is_some()) else {
@@ -296,7 +296,7 @@ impl Shard {
         }
     }
 
-    /// The same in a queue that has groups, where a pull that finds nothing does not speak for others.
+    /// Serves a queue that has groups, where a pull that finds nothing does not speak for others.
     fn serve_by_place<J: Journal>(&mut self, now_ms: u64, queue: u32, out: &mut Out<'_, J>) {
         self.wake_groups(now_ms, out);
         let mut tried = 0;
@@ -306,7 +306,7 @@ impl Shard {
             }
             let terms = Terms::of(&self.waiters[waiter]);
             if !self.deliver(now_ms, queue, &terms, out) {
-                // Its group could; so it is the queue that gives nothing.
+                // The group of this pull has a job to give, so it is the queue that gives nothing.
                 self.await_token(queue);
                 return;
             }

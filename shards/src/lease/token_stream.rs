@@ -7,8 +7,8 @@
 use crate::job::id::Chance;
 use std::fmt;
 
-/// What the numbers of a shard follow from: random, and another one at each start and on each shard. All of
-/// them are known with it, so it is shown nowhere.
+/// Key from which the lock tokens of a shard are derived: random, and another one at each start and on each shard. All
+/// tokens can be computed from it, so it is shown nowhere.
 #[derive(Clone, Copy)]
 pub struct SecretKey([u32; 8]);
 
@@ -45,7 +45,7 @@ pub(crate) struct Secrets {
     key: SecretKey,
     /// The number of the next block.
     next: u64,
-    /// What is left of the last blocks; the next number is the last one.
+    /// Unused numbers of the last blocks; the next number is the last one.
     left: [u128; 4 * BLOCKS],
     count: usize,
 }
@@ -160,8 +160,8 @@ mod tests {
         }
     }
 
-    /// What a number is has to stay, since runs that are repeated follow from it. From another implementation of the
-    /// standard: a nonce of zeros, block by block, and of each block the last number first.
+    /// Numbers must stay as they are, since runs that are repeated follow from them. The expected ones are from another
+    /// implementation of the standard: a nonce of zeros, block by block, and of each block the last number first.
     #[test]
     fn numbers_are_those_of_the_standard_in_their_order() {
         let mut secrets = Secrets::new(SecretKey::new(&std::array::from_fn(|byte| byte as u8)));

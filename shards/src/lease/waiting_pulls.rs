@@ -21,7 +21,7 @@ impl Default for Place {
     }
 }
 
-/// One waiting pull.
+/// A pull that waits for a job.
 #[derive(Clone, Debug)]
 pub struct Waiter {
     /// The request to answer.

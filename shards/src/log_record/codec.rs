@@ -25,16 +25,16 @@ pub struct Writer<'a> {
     payload: Payload,
 }
 
-/// What a writer does with a payload, which is the last piece of bytes.
+/// Where a writer puts the payload, which is the last piece of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Payload {
-    /// It writes it.
+    /// The payload is written like all else.
     Written,
-    /// It has no room for it, and notes where it is.
+    /// The payload has no room, and its place in memory will be noted.
     Skipped,
-    /// It has noted that.
+    /// The payload was left out, and lies at this place in memory.
     Noted(Place),
-    /// What it had no room for was not the payload by itself.
+    /// The bytes without room were more or less than the payload.
     Inseparable,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Writer<'a> {
         Self { bytes, at: 0, payload: Payload::Written }
     }
 
-    /// The same for all but the payload, which is the last piece of bytes.
+    /// Starts a writer for all but the payload, which is the last piece of bytes.
     pub fn before_payload(bytes: &'a mut [u8]) -> Self {
         Self { bytes, at: 0, payload: Payload::Skipped }
     }
@@ -66,7 +66,7 @@ impl<'a> Writer<'a> {
             if is_last { Payload::Noted(Place::of(bytes)) } else { Payload::Inseparable };
     }
 
-    /// One byte.
+    /// Writes one byte.
     pub fn u8(&mut self, value: u8) {
         self.bytes(&[value]);
     }
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
 /// Bytes that are not a record of this program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(
-    /// What was being read.
+    /// The part that was being read.
     pub &'static str,
 );
 
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(self.array::<1>()?[0])
     }

@@ -6,7 +6,7 @@ use crate::log_record::kind;
 use crate::log_record::row::Body;
 use crate::log_record::show::Show;
 
-/// What the completion of a job means for other completed jobs of its queue.
+/// Effect of a completion on other completed jobs of the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evicts {
     /// The record is of a release that did not say: it kept as many as
@@ -14,7 +14,7 @@ pub enum Evicts {
     Unsaid,
     /// Nothing is forgotten.
     Nothing,
-    /// Those whose place among the ends is below this are forgotten.
+    /// Completed jobs whose place among the ends is below this are forgotten.
     Below(u64),
     /// The job itself is not kept.
     Itself,
@@ -49,9 +49,9 @@ pub struct Ended<'a> {
     pub at_ms: u64,
     /// When its last attempt began.
     pub started_at_ms: u64,
-    /// What of its queue was forgotten for it.
+    /// Completed jobs of the queue that were forgotten for this one.
     pub evicts: Evicts,
-    /// One MessagePack value, or nothing.
+    /// The result as a MessagePack value, or empty.
     pub result: &'a [u8],
 }
 

@@ -11,7 +11,7 @@ use crate::log_record::{Pushed, kind};
 /// A schedule came, or was set anew. Payload: the data of its jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct CronSet<'a> {
-    /// Its name.
+    /// Name of the schedule.
     pub name: &'a str,
     /// Where its jobs go.
     pub queue: &'a str,
@@ -31,9 +31,9 @@ pub struct CronSet<'a> {
     pub executions: u64,
     /// Times it has been set.
     pub version: u64,
-    /// Its next run.
+    /// Time of the next run.
     pub next_run_ms: u64,
-    /// What else its jobs are pushed with, as `template_of` writes it; empty for nothing.
+    /// Other fields that its jobs are pushed with, as `template_of` writes them; empty for none.
     pub template: &'a [u8],
     /// By which rules it runs.
     pub rules: CronRules,
@@ -42,7 +42,7 @@ pub struct CronSet<'a> {
 /// By which rules a schedule runs. By default a job is pushed whenever it is due while the server is up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CronRules {
-    /// Its first run is when it is set, if there was none of its name.
+    /// The first run is at once when the schedule is set, if there was none of its name.
     pub immediately: bool,
     /// No run while no worker works on its queue.
     pub skip_if_no_worker: bool,
@@ -79,7 +79,7 @@ parts! {
     /// A schedule ran: the job it pushed and its next time, in one. Payload: the job's data.
     #[derive(Clone, Debug)]
     pub struct CronRan<'a> {
-        /// Its next run; none, and it is gone.
+        /// Time of the next run; without one the schedule is gone.
         next_run_ms: Option<u64> = "nextRun",
         /// The schedule.
         name: &'a str = "name",
@@ -94,7 +94,7 @@ fn text(text: Option<&str>) -> &[u8] {
     text.unwrap_or_default().as_bytes()
 }
 
-/// What the jobs of a schedule are pushed with beside payload and priority, for its record.
+/// Fields that the jobs of a schedule are pushed with beside payload and priority, for its record.
 pub(crate) fn template_of(job: &NewJob<'_>) -> Vec<u8> {
     let job = NewJob { data: &[], ..job.clone() };
     let pushed = Pushed { id: JobId::default(), queue: "", run_at_ms: 0, job };
@@ -114,7 +114,7 @@ pub(crate) fn job_of_template(template: &[u8]) -> Result<NewJob<'_>, Malformed> 
 }
 
 impl<'a> CronSet<'a> {
-    /// What else its jobs are pushed with, beside payload and priority.
+    /// Fields that its jobs are pushed with beside payload and priority.
     pub fn job(&self) -> NewJob<'a> {
         // Every template that there is has been read before.
         job_of_template(self.template).unwrap_or_default()

@@ -115,7 +115,7 @@ pub struct Retried<'a> {
     pub at_ms: u64,
     /// When the next one may begin.
     pub run_at_ms: u64,
-    /// What else is known of the attempt, if it is to be remembered.
+    /// Details of the attempt, if it is to be remembered.
     pub attempt: Option<Attempt<'a>>,
     /// Why it failed.
     pub error: &'a str,
@@ -128,7 +128,7 @@ pub struct Attempt<'a> {
     pub number: u16,
     /// When it began.
     pub started_at_ms: u64,
-    /// Its worker went silent: the job waits again at its old place.
+    /// The worker went silent: the job waits again at its old place.
     pub stalled: bool,
     /// Why it failed, in a word.
     pub cause: Cause,

@@ -18,7 +18,7 @@ use crate::log_record::settings::{Grouped, Limited, Ruled, WebhookAdded};
 use crate::log_record::snapshot::{KeptJob, Moved};
 
 records! {
-    /// One fact.
+    /// A fact in the log.
     #[derive(Debug)]
     pub enum Record<'a> {
         /// A job came. Payload: its data.
@@ -50,7 +50,7 @@ records! {
         45 "grouped" => Grouped(Grouped<'a>),
         /// All that was set for the groups of a queue was taken back.
         46 "groups-cleared" => GroupsCleared { ..rest queue: &'a str = "queue" },
-        /// One of the jobs that a job depends on was completed. The time is when this shard learnt of it.
+        /// A job learnt of the completion of one that it depends on. The time is when this shard learnt of it.
         60 "met" => Met { id: JobId = "id", dependency: JobId = "dependency", at_ms: u64 = "at" },
         /// A run of a repeated job was done, and the next one came. Payload: the result.
         61 "repeated" REPEATED, 68 "run-done" RUN_DONE => Repeated(Repeated<'a>),
@@ -64,7 +64,7 @@ records! {
         65 "blocked" => Blocked { id: JobId = "id" },
         /// A job of a flow, which has not come yet. Payload: its data.
         66 "staged" => Staged(Staged<'a>),
-        /// What became of a flow. Payload: none.
+        /// A flow was decided, or a part of it carried out. Payload: none.
         67 "flow" => Flow { flow: JobId = "flow", fate: Fate = "fate" },
         /// Some of the jobs of a flow that were staged came, or went. Payload: none.
         69 "flow-slice" => FlowSlice { flow: JobId = "flow", first: JobId = "first", last: JobId = "last", come: bool = "come" },
@@ -90,34 +90,36 @@ records! {
         Kept(Kept<'a>),
     }
 
-    /// One fact about one job besides its course through the queue. 33 to 39 are set aside for more. Every row names the job.
+    /// A fact about one job besides its course through the queue. 33 to 39 are set aside for more. Every row names the
+    /// job.
     #[derive(Debug)]
     pub enum Changed<'a> with id: JobId {
-        /// Its priority is another one.
+        /// The job's priority changed.
         21 "prioritized" PRIORITIZED, 31 "prioritized-as" PRIORITIZED_AS => Prioritized(Prioritized),
-        /// Its delay was ended.
+        /// The job's delay was ended.
         22 "promoted" => Promoted { id: JobId = "id", at_ms: u64 = "at" },
-        /// It was taken from its worker and put off until it may be delivered again.
+        /// The job was taken from its worker and put off until it may be delivered again.
         23 "put-off" => PutOff { id: JobId = "id", at_ms: u64 = "at", run_at_ms: u64 = "runAt" },
-        /// Its worker told how far it is, from 0 to 100. Payload: the message.
+        /// The job's worker told how far it is, from 0 to 100. Payload: the message.
         24 "progressed" =>
             Progressed { id: JobId = "id", progress: f64 = "progress", ..payload message: Option<&'a [u8]> = "message" },
         /// A line was added to its log. Payload: the line.
         25 "logged" =>
             Logged { id: JobId = "id", at_ms: u64 = "at", level: Level = "level", ..payload message: &'a str = "message" },
-        /// It has one more of [`crate::job::flags`].
+        /// The job has one more of [`crate::job::flags`].
         27 "flagged" => Flagged { id: JobId = "id", flag: Flags = "flags" },
         /// Lines of its log were forgotten, all but so many of the newest.
         28 "log-cut" => LogCut { id: JobId = "id", keep: u32 = "keepLogs" },
-        /// It holds its deduplication key no longer.
+        /// The job holds its deduplication key no longer.
         29 "key-freed" => KeyFreed { id: JobId = "id" },
-        /// It holds its deduplication key for longer.
+        /// The job holds its deduplication key for longer.
         30 "key-extended" => KeyExtended { id: JobId = "id", until_ms: u64 = "until" },
-        /// Its life begins anew.
+        /// The job's life begins anew.
         32 "renewed" => Renewed { id: JobId = "id", until_ms: u64 = "until" },
     }
 
-    /// What a shard writes again, so that the beginning of the log can be given up. 109 to 119 are set aside for more.
+    /// A fact that a shard writes again, so that the beginning of the log can be given up. 109 to 119 are set aside for
+    /// more.
     #[derive(Debug)]
     pub enum Kept<'a> {
         /// A job as it stands. Payload: its data, unless that is shared.
@@ -137,7 +139,7 @@ records! {
         106 "given-up" => GivenUp { until: u64 = "until" },
         /// Custom ids of jobs that were completed and are forgotten.
         107 "completed-names" => CompletedNames(CompletedNameBytes<'a>),
-        /// What records before this one tell of the clock.
+        /// The clock as records before this one tell of it.
         108 "clock" => Clock { at_ms: u64 = "at", stuck_ms: u64 = "idsFrom" },
     }
 }

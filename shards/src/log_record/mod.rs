@@ -1,4 +1,4 @@
-//! What is persisted: one record per fact, with the payload, if any, as its last bytes.
+//! Records of the log: one per fact, with the payload, if any, as its last bytes.
 //!
 //! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
 //!

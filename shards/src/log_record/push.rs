@@ -16,11 +16,11 @@ use crate::log_record::show::Show;
 pub struct Pushed<'a> {
     /// The new job.
     pub id: JobId,
-    /// Its queue.
+    /// Queue of the job.
     pub queue: &'a str,
     /// When it may be delivered.
     pub run_at_ms: u64,
-    /// What was pushed.
+    /// The job as the client gave it.
     pub job: NewJob<'a>,
 }
 
@@ -42,7 +42,7 @@ mod part {
     pub(crate) const UNMET: u16 = 1 << 13;
     /// There are parts that no bit was left for: [`super::more`].
     pub(crate) const MORE: u16 = 1 << 14;
-    /// Those of all parts there are.
+    /// All bits that are known.
     pub(crate) const ALL: u16 = (1 << 15) - 1;
 }
 
@@ -327,7 +327,7 @@ impl<'a> Tail<'a> for Pushed<'a> {
         Self::read(from)
     }
 
-    /// Its entries stand beside those of the record.
+    /// The entries of the pushed job are shown beside those of the record.
     fn show(&self, _: &'static str, to: &mut impl Show) {
         Body::show(self, to);
     }

@@ -1,4 +1,4 @@
-//! What is remembered of completed jobs that are gone: their ids, and the custom ids that they had.
+//! Ids and custom ids of completed jobs that are gone.
 
 use crate::job::id::JobId;
 use crate::log_record::codec::{Malformed, Reader, Writer};

@@ -1,4 +1,4 @@
-//! What a row of the table of records is made of: parts that are measured, written, read and shown one after the other.
+//! Rows of the table of records, made of parts that are measured, written, read and shown one after the other.
 //!
 //! A row names its parts once; the macros make the type and its four walks of them, so that they cannot differ. What a row
 //! cannot say (parts that are there or not, kinds that are versions of one fact) is a type with a [`Body`] of its own.
@@ -179,7 +179,7 @@ impl<'a> Tail<'a> for Option<&'a [u8]> {
     }
 }
 
-/// One walk over the parts of a row. Each part stands in a variable of its name, a body in `$body`.
+/// A walk over the parts of a row. Each part is in a variable of its name, a body in `$body`.
 macro_rules! row {
     (@pattern $variant:ident ($type:ty) $body:ident) => { Self::$variant($body) };
     (@pattern $variant:ident {

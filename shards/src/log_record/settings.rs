@@ -309,13 +309,13 @@ impl<'a> Body<'a> for Grouped<'a> {
 /// A webhook came. Payload: none.
 #[derive(Clone, Copy)]
 pub struct WebhookAdded<'a> {
-    /// Its id.
+    /// Id of the webhook, a UUID.
     pub id: u128,
     /// When it came.
     pub created_at_ms: u64,
     /// Where to post.
     pub url: &'a str,
-    /// What it asks for.
+    /// Events that the webhook asks for.
     pub events: Triggers,
     /// Only events of this queue.
     pub queue: Option<&'a str>,
@@ -374,7 +374,7 @@ impl<'a> Body<'a> for WebhookAdded<'a> {
         to.texts("events", self.events.iter().map(Trigger::name));
         to.some_text("queue", self.queue);
         to.flag("disabled", !self.events.is_enabled());
-        // What it is stays in the log.
+        // The secret itself is not shown.
         to.flag("hasSecret", self.secret.is_some());
     }
 }

@@ -1,5 +1,5 @@
-//! What a record says, entry by entry, for people and tools. Names are those of `docs/log-format.md`, in the style of the
-//! protocol; how entries are written down is not known here.
+//! Shows the contents of a record, entry by entry, for people and tools. Names are those of `docs/log-format.md`, in
+//! the style of the protocol; how entries are written down is not known here.
 
 use crate::job::id::JobId;
 use crate::log_record::location::LogRef;
@@ -22,7 +22,7 @@ pub trait Show: Sized {
     fn id(&mut self, name: &'static str, id: JobId);
     /// MessagePack values that a client gave, one after the other, as an array of so many.
     fn values(&mut self, name: &'static str, count: usize, values: &[u8]);
-    /// One MessagePack value that a client gave; it is left out if there is none.
+    /// A MessagePack value that a client gave; left out if there is none.
     fn value(&mut self, name: &'static str, value: &[u8]);
     /// An array of ids.
     fn ids(&mut self, name: &'static str, ids: impl Iterator<Item = JobId>);

@@ -26,7 +26,7 @@ pub struct KeptJob<'a> {
     pub stalls: u8,
     /// Where it stands.
     pub place: Place,
-    /// What few jobs have, if this one has any of it.
+    /// Parts that few jobs have, if this one has any.
     pub rare: Option<Rare<'a>>,
     /// Where its data lies, if other jobs have it, too.
     pub shared: Option<LogRef>,
@@ -77,7 +77,7 @@ pub enum Place {
     Active {
         /// The token of the lock.
         token: Token,
-        /// Its life.
+        /// Life of the lease from each sign of life.
         ttl_ms: u32,
         /// When the job was pulled.
         at_ms: u64,
@@ -86,12 +86,12 @@ pub enum Place {
     Ended(State, Outcome),
 }
 
-/// What few jobs have besides what they were pushed with.
+/// Parts that few jobs have besides those that they were pushed with.
 #[derive(Clone, Debug)]
 pub struct Rare<'a> {
     /// End of its life while not active; 0 for none.
     pub expires_at_ms: u64,
-    /// What was told of it.
+    /// Progress and log of the job.
     pub notes: Option<KeptNotes<'a>>,
     /// When its run was due, and whether the next one has come, for a repeated job.
     pub run: Option<(u64, bool)>,
@@ -101,7 +101,7 @@ pub struct Rare<'a> {
     pub redelivered: Option<Redelivered>,
 }
 
-/// What was told of a job. The texts lie in records of their own.
+/// Progress and log of a job. The texts lie in records of their own.
 #[derive(Clone, Debug)]
 pub struct KeptNotes<'a> {
     /// 0 to 100.
@@ -190,7 +190,7 @@ mod part {
     pub(crate) const CAUSE: u16 = 1 << 12;
     pub(crate) const REDELIVERED: u16 = 1 << 13;
     pub(crate) const FAILURES: u16 = 1 << 14;
-    /// Those of all parts there are.
+    /// All bits that are known.
     pub(crate) const ALL: u16 = ((1 << 9) - 1) | CAUSE | REDELIVERED | FAILURES;
 }
 

@@ -5,8 +5,8 @@ use crate::log_record::location::LogRef;
 use crate::log_record::push::has_tags;
 use crate::log_record::{Record, VERSION, kind};
 
-/// What the record of a plain job takes beside its payload and the name of its queue: kind, version, and the parts that
-/// every job has.
+/// Bytes of a plain job's record beside its payload and the name of its queue: kind, version, and the parts that every
+/// job has.
 const PLAIN_BYTES: usize = 2 + 2 + 16 + 8 + 8 + 4 + 2 + 4 + 2;
 
 /// Whether a job of `queue` may have tags, by where its record lies: one that is as long as that of a plain job has none.
@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// What costs a pull nothing: the length of its record says that a job has nothing that is rare.
+    /// Guards a shortcut of pulls: the length of a record says that a job has no rare parts, tags among them.
     #[test]
     fn a_plain_job_is_known_by_the_length_of_its_record() {
         let data = b"\x93\x01\x02\x03";

@@ -49,7 +49,7 @@ fn encoded(record: &Record<'_>) -> Vec<u8> {
     bytes
 }
 
-/// What is given of a sample: its name, and the record.
+/// Takes a sample: its name, and the record.
 type Give<'g> = &'g mut dyn FnMut(&str, Record<'_>);
 
 fn plain<'a>() -> Pushed<'a> {

@@ -1,4 +1,4 @@
-//! What may be set to limit a queue. A ground type: it imports nothing.
+//! Limits that may be set for a queue. A ground type: it imports nothing.
 
 /// The span of a rate that does not say.
 const SPAN_MS_DEFAULT: u32 = 1000;
@@ -24,7 +24,7 @@ pub struct PerSpan {
 }
 
 impl PerSpan {
-    /// So many jobs per second, for ever.
+    /// A rate of so many jobs per second, for ever.
     pub fn per_second(jobs: u32) -> Self {
         Self { jobs, span_ms: SPAN_MS_DEFAULT, until_ms: 0 }
     }

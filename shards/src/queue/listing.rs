@@ -39,7 +39,7 @@ impl FromIterator<State> for States {
     }
 }
 
-/// What a listing takes besides the states it names.
+/// Jobs of a listing beside those of the states that it names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Views {
     /// Waiting jobs of a priority above 0.
@@ -73,13 +73,13 @@ impl Listing {
         Self { queue, states, views, skip: offset, limit, newest_first: false, after, found }
     }
 
-    /// The same page with the jobs of these views among the others.
+    /// Adds the jobs of these views to the page.
     #[must_use]
     pub fn with(self, views: Views) -> Self {
         Self { views, ..self }
     }
 
-    /// The same page of the row that begins with the newest job, or with the oldest.
+    /// Begins the page with the newest job, or with the oldest.
     #[must_use]
     pub fn newest_first(self, newest_first: bool) -> Self {
         Self { newest_first, ..self }

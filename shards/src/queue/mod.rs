@@ -46,10 +46,10 @@ use crate::stats::history::{self, History, OfQueue};
 use crate::stats::queue_times::QueueTimes;
 use std::collections::BTreeMap;
 
-/// One queue.
+/// A queue: its jobs by state, settings, and history.
 #[derive(Default)]
 pub struct Queue {
-    /// Its name.
+    /// Name of the queue.
     pub name: Box<str>,
     /// The slot of its name.
     pub slot: Slot,
@@ -65,13 +65,13 @@ pub struct Queue {
     pub waiters: List<AtQueue>,
     /// The record that stopped delivery, while it is stopped.
     pub paused: Option<LogRef>,
-    /// What clients call its jobs, if they do.
+    /// Names that clients gave to its jobs, if they did.
     pub names: Option<Box<JobNames>>,
     /// How fast and how many jobs may leave it, if that is limited.
     pub limits: Option<Box<Limits>>,
-    /// Its groups, if it has any.
+    /// Groups of the queue, if it has any.
     pub(crate) groups: Option<Box<Rotation>>,
-    /// What becomes of its jobs by themselves, if anything is said.
+    /// Rules for failed and silent jobs, if any are set.
     pub rules: Option<Box<Rules>>,
     /// Long commands that work on it or wait for their turn.
     pub bulk_operations: u32,
@@ -85,11 +85,11 @@ pub struct Queue {
     pub runs: Option<Box<QueueTimes>>,
     /// Jobs completed, and attempts failed, by the minute.
     pub done: [Minutes; 2],
-    /// What is known of its last day, beside those.
+    /// Other counts of the last day, if the queue has a place in the history.
     pub history: OfQueue,
     /// Completed jobs whose place among the ends is below this were forgotten for age or number.
     pub evicted_below: u64,
-    /// The same, as the log says.
+    /// The bound `evicted_below` that the log has: what lies between the two is not recorded.
     pub evicted_noted: u64,
     counts: [u32; STATES],
     /// Waiting jobs of a priority above 0.
@@ -108,7 +108,7 @@ impl Queue {
         u64::from(self.counts[state as usize])
     }
 
-    /// What it has counted since the start.
+    /// Counts since the start.
     pub fn counters(&self) -> Counters {
         Counters {
             pushed: self.history.pushed,
@@ -183,7 +183,7 @@ impl Queue {
             && self.waiters.is_empty()
             && self.groups.is_none()
             && self.bulk_operations == 0
-            // Those whose jobs leave nothing behind are as busy as others.
+            // A queue with a history stays: jobs that are forgotten on completion leave nothing else of it.
             && !self.history.has_place()
     }
 }
@@ -270,7 +270,7 @@ impl Queues {
         found
     }
 
-    /// The same, without a note of it.
+    /// The index of a queue that is known, without remembering it as the last one.
     pub fn lookup(&self, name: &str) -> Option<u32> {
         let same = |&index: &u32| *self.slab[index].name == *name;
         self.by_name.find(self.key.text(name), same).copied()
@@ -338,7 +338,7 @@ impl Queues {
             && !known.is_some_and(|queue| self[queue].has_settings())
     }
 
-    /// What clients call the jobs of a queue.
+    /// Names that clients gave to the jobs of a queue.
     pub fn names_of(&mut self, index: u32) -> &mut JobNames {
         let key = self.key;
         self.slab[index].names.get_or_insert_with(|| Box::new(JobNames::new(key)))
@@ -411,7 +411,7 @@ impl Queues {
         self.history.ran(&self.slab[index].history, ms);
     }
 
-    /// What happened in the last day.
+    /// History of the last day.
     pub fn history(&self) -> &History {
         &self.history
     }
@@ -471,7 +471,7 @@ impl Queues {
         (0..self.slab.end()).map(|index| self.slab.peek(index)).filter(|queue| queue.exists())
     }
 
-    /// One past the highest index in use.
+    /// The index above the highest in use.
     pub fn end(&self) -> u32 {
         self.slab.end()
     }

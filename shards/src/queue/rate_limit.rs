@@ -122,10 +122,10 @@ impl Limits {
         room.min(rate.level / rate.token())
     }
 
-    /// So many jobs leave, which were allowed to.
+    /// Takes the tokens of jobs that leave, which `allowance` let.
     pub fn spend(&mut self, jobs: u64) {
         if let Some(rate) = &mut self.rate {
-            // One that is over bounds nothing, and may be overdrawn.
+            // A rate that is over bounds nothing, and may be overdrawn.
             rate.level = rate.level.saturating_sub(jobs.saturating_mul(rate.token()));
         }
     }
@@ -202,7 +202,7 @@ impl Shard {
         if let Some(limits) = known.and_then(|queue| self.queues[queue].limits.as_mut())
             && let Some(rate) = &mut limits.rate
         {
-            // What came so far came at the old rate.
+            // Time until now counts at the old rate.
             rate.refill(now_ms);
         }
         let limits = known.and_then(|queue| self.queues[queue].limits.as_deref());

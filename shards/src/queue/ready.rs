@@ -155,7 +155,7 @@ impl Ready {
         let mut count = lanes.by_ref().take(looks).sum::<u64>();
         count += others.by_ref().take(looks).sum::<u64>();
         let mut exact = lanes.next().is_none() && others.next().is_none();
-        // Those of its own priority that came out of order.
+        // Counts jobs of the same priority that came out of order.
         if self.out_of_order_of.contains_key(&key) {
             exact &= self.out_of_order.len() <= looks;
             let first = |&other: &u32| jobs[other].priority == key.0 && rank(&jobs[other]) < own;

@@ -21,7 +21,7 @@ pub(crate) struct Retention {
     pub(crate) due_ms: u64,
     /// The next queue.
     queue: u32,
-    /// It has met a completed job that stays.
+    /// The walk has met a completed job that stays.
     any: bool,
 }
 
@@ -39,7 +39,7 @@ impl Retention {
 }
 
 impl Shard {
-    /// What the completion of an active job is to mean for others.
+    /// Completed jobs that are to be forgotten for the completion of an active job.
     #[inline]
     pub(crate) fn evicts(&self, job: u32) -> Evicts {
         let about = &self.jobs.slab[job];

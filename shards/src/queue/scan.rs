@@ -43,7 +43,7 @@ impl Default for Wanted {
 pub enum Range {
     /// In one queue.
     Queue {
-        /// Its name.
+        /// Name of the queue.
         name: Box<str>,
         /// Whether the newest job comes first.
         newest_first: bool,
@@ -73,13 +73,13 @@ pub struct Found {
     pub id: JobId,
     /// Where the job stands among those of its queue.
     pub order: JobId,
-    /// Its place in memory.
+    /// Index of the job in memory.
     pub place: u32,
     /// How many its slice had looked at with it.
     pub looked: u64,
 }
 
-/// What one slice of a scan brought.
+/// Results of a slice of a scan.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Slice {
     /// The jobs, in their order.

@@ -1,4 +1,4 @@
-//! What a queue has done, by the minute: for a day, in memory only, and only minutes in which something was done.
+//! Counts of a queue by the minute: for a day, in memory only, and only minutes in which something was done.
 //!
 //! All queues of a shard together remember [`MINUTES_IN_ALL_MAX`] minutes that are over. Beyond that a queue
 //! that begins a minute gives up its own oldest one, and one that has none remembers no more than the
@@ -90,7 +90,7 @@ impl Minutes {
         }
     }
 
-    /// The same for a queue in which nothing may be counted any more for long.
+    /// Forgets minutes older than a day in a queue in which nothing may be counted any more for long.
     pub(crate) fn grow_old(&mut self, now_ms: u64, budget: &mut Budget) {
         self.forget_old((now_ms / MINUTE_MS) as u32, budget);
     }
@@ -119,7 +119,7 @@ impl Minutes {
         (now + 1).saturating_sub(first).min(MINUTES_MAX as u64)
     }
 
-    /// What was counted in the minutes from `start` to `end`, both included, the newest first.
+    /// Counts of the minutes from `start` to `end`, both included, the newest first.
     pub fn newest_first(&self, now_ms: u64, start: u64, end: u64) -> Vec<u64> {
         let now = now_ms / MINUTE_MS;
         let end = end.min(self.len(now_ms).saturating_sub(1));
@@ -136,8 +136,8 @@ impl Minutes {
         counts
     }
 
-    /// What was counted lately: in the minute under way and the `minutes` before it, and how long that is, in milliseconds.
-    /// A minute before the first that is remembered does not count as time. `None` if nothing was counted.
+    /// The recent count: in the minute under way and the `minutes` before it, and how long that is, in milliseconds. A
+    /// minute before the first that is remembered does not count as time. `None` if nothing was counted.
     pub fn lately(&self, now_ms: u64, minutes: u64) -> Option<(u64, u64)> {
         let now = now_ms / MINUTE_MS;
         let last = Some(self.last).filter(|(_, count)| *count > 0);
@@ -150,7 +150,7 @@ impl Minutes {
         (count > 0).then_some((count, over_ms.max(1000)))
     }
 
-    /// What was counted in the last minute in which anything was.
+    /// The count of the last minute in which anything was counted.
     pub fn last_count(&self) -> u64 {
         u64::from(self.last.1)
     }
@@ -201,7 +201,7 @@ mod tests {
         let now = 199 * MINUTE_MS;
         assert!(queues.iter().all(|queue| queue.last_count() == 1 && queue.len(now) >= 1));
         assert!(queues[0].newest_first(now, 0, 1) == [1, 1]);
-        // What nobody adds to grows old, and makes room for others.
+        // Counts of idle queues grow old, and make room for others.
         let later = now + 2 * MINUTES_MAX as u64 * MINUTE_MS;
         for queue in &mut queues {
             queue.grow_old(later, &mut budget);

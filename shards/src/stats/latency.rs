@@ -14,7 +14,7 @@ const LONGEST_US: u64 = 3_600_000_000;
 /// Significant digits of a sample.
 const DIGITS: u8 = 2;
 
-/// One kind of duration on one shard.
+/// Durations of one kind on one shard.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
     /// Made with the first sample and of fixed size from then on.
@@ -87,7 +87,7 @@ pub struct Buckets {
     pub sum_us: u64,
 }
 
-/// What the engine of a shard times.
+/// Durations that the engine of a shard measures.
 #[derive(Clone, Debug, Default)]
 pub struct Timings {
     /// From when a job was due to its delivery.

@@ -12,7 +12,7 @@ pub mod latency;
 pub mod queue_times;
 pub mod sampling;
 
-/// What a shard has done since it started.
+/// Counts of a shard since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Jobs pushed.
@@ -95,7 +95,7 @@ pub struct Census {
     pub per_second: PerSecond,
 }
 
-/// What is done in a second.
+/// Rates of a shard, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PerSecond {
     /// Jobs pushed.
@@ -151,7 +151,7 @@ impl Rates {
         }
     }
 
-    /// What is done per second, over the last few.
+    /// Rates over the last seconds.
     pub fn per_second(&self, now_ms: u64, totals: Totals) -> PerSecond {
         let recent = self.samples.iter().find(|(at_ms, _)| at_ms + RATE_SPAN_MS >= now_ms);
         let Some((at_ms, then)) = recent else { return PerSecond::default() };

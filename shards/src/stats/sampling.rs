@@ -15,7 +15,7 @@ const LOOKS_MAX: usize = 250;
 pub struct Busy<'a> {
     /// The queue.
     pub queue: &'a Queue,
-    /// What happens in it.
+    /// Recent rates of the queue.
     pub pace: Pace,
 }
 
@@ -44,17 +44,17 @@ impl Shard {
         if history.is_due(now_ms) { now_ms } else { history.next_ms() }
     }
 
-    /// What happened in the last day.
+    /// The history of the last day.
     pub fn history(&self) -> &History {
         self.queues.history()
     }
 
-    /// What is known of the shard in a span, and how many looks that took.
+    /// The history of the shard in a span, and how many looks that took.
     pub fn history_of_shard(&self, now_ms: u64, span: Span) -> (Share, usize) {
         self.history().shard().share(now_ms, self.counters(), span)
     }
 
-    /// The same of a queue, if it has a history.
+    /// The history of a queue in a span, if it has one, and how many looks that took.
     pub fn history_of(&mut self, name: &str, now_ms: u64, span: Span) -> Option<(Share, usize)> {
         let index = self.queues.find(name)?;
         let queue = &self.queues[index];
@@ -68,7 +68,7 @@ impl Shard {
         busiest.filter_map(|queue| self.busy(now_ms, queue)).collect()
     }
 
-    /// What happens in a queue that has a history.
+    /// Recent rates of a queue that has a history.
     pub fn busy<'a>(&self, now_ms: u64, queue: &'a Queue) -> Option<Busy<'a>> {
         let pace = self.history().of(&queue.history)?.pace(now_ms, queue.counters());
         Some(Busy { queue, pace })

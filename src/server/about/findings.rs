@@ -36,10 +36,10 @@ impl ShardServer {
         });
     }
 
-    /// What may change while the server runs.
+    /// Findings that may change while the server runs.
     fn findings(&self, metrics: &Metrics, tls: Option<CertificateStatus>) -> Vec<Finding> {
         let mut findings = Vec::new();
-        // One look at the file system, as the log takes them too when it makes a file.
+        // Reads the file system once, as the log does when it makes a file.
         if let Some(path) = &self.about.data
             && let Ok(found) = machine_facts::file_system(path)
         {

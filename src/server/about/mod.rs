@@ -1,4 +1,4 @@
-//! What the server tells its operators of itself: what is worth a look on it and its machine, and its settings.
+//! Reports of the server on itself for its operators: findings on it and its machine, and its settings.
 //!
 //! | file | responsibility |
 //! |---|---|

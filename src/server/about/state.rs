@@ -1,4 +1,4 @@
-//! What is known of a server and its machine from the start on, the same for all shards.
+//! Facts about the server and its machine that hold from the start on, the same for all shards.
 //!
 //! A ground type: it imports nothing of the server.
 
@@ -6,10 +6,10 @@ use crate::checks::Finding;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a shard knows of the server as a whole.
+/// Facts about the server as a whole, for one of its shards.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// What was found of the machine at the start: what does not change while the server runs.
+    /// Findings on the machine at the start that do not change while the server runs.
     pub machine: Arc<[Finding]>,
     /// Where the log is; nothing in memory.
     pub data: Option<Arc<PathBuf>>,

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-/// What each token lets its holder do. None of them means that no token is asked for.
+/// The rights of each token. An empty list means that no token is asked for.
 #[derive(Debug, Default)]
 pub struct Grants {
     of_tags: BTreeMap<Tag, (Grant, Option<TokenName>)>,
@@ -37,7 +37,8 @@ impl Grants {
         self.of_tags.get(&tag).and_then(|(_, name)| *name)
     }
 
-    /// What a token lets its holder do by now; nothing if it counts no longer. Without a token all was let.
+    /// The present rights of a token's holder; `None` if the token counts no longer. A client without a token has all
+    /// rights: it came when none was asked for.
     pub fn of_holder(&self, holder: Holder) -> Option<Grant> {
         match holder {
             Some(holder) => self.of_holders.get(&holder).copied(),
@@ -45,7 +46,7 @@ impl Grants {
         }
     }
 
-    /// Those of these tokens. A token that there was before keeps its number.
+    /// Builds the grants of a new list of tokens. A token that was there before keeps its number.
     fn next(&self, grants: impl Iterator<Item = (Tag, Grant, Option<TokenName>)>) -> Self {
         let mut next = Self { numbered: self.numbered, ..Self::default() };
         for (tag, mut grant, name) in grants {
@@ -82,10 +83,10 @@ impl Sources {
     }
 }
 
-/// What all shards share.
+/// The accepted tokens and the browser sessions, shared by all shards.
 pub struct Guard {
     key: hmac::Key,
-    /// What the short names of tokens follow from.
+    /// Key from which the short names of tokens in the audit log are derived.
     names: OnceLock<NameKey>,
     sources: Mutex<Sources>,
     /// Whether the sources have a file.
@@ -190,7 +191,7 @@ impl Guard {
         Arc::clone(&self.grants.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What a token is kept as.
+    /// The hash by which a token is stored and compared.
     pub fn tag(&self, token: &str) -> Tag {
         Tag::of(&self.key, token)
     }
@@ -260,17 +261,17 @@ mod tests {
         assert!(guard.changes() != changes);
         assert_eq!((role(&guard, "two"), role(&guard, "three")), (None, Some(Role::Push)));
         assert!(guard.session(keys[0], 0).is_some() && guard.session(keys[1], 0).is_none());
-        // What was begun with a token is known to be by its number, which no other gets.
+        // A task knows the token that began it by its number, which no other token gets.
         let holder = |grants: &Grants, token| grants.of(guard.tag(token)).unwrap().holder;
         let (one, two) = (holder(&before, "one"), holder(&before, "two"));
         assert!(guard.grants().of_holder(one).is_some() && guard.grants().of_holder(two).is_none());
         let three = holder(&guard.grants(), "three");
         assert!(three.is_some() && three != one && three != two);
         assert_eq!(guard.grants().of_holder(None), Some(Grant::ALL));
-        // The same patterns are kept once.
+        // Equal patterns are stored once.
         let of = |grants: &Grants| grants.of(guard.tag("one")).unwrap().queues.unwrap();
         assert!(std::ptr::eq(of(&before), of(&guard.grants())));
-        // What cannot be read changes nothing.
+        // A list that cannot be read changes nothing.
         std::fs::write(&file, "push(x:four").unwrap();
         assert!(guard.reload(Some("other")).unwrap_err().contains("line 1"));
         assert_eq!(role(&guard, "other"), None);

@@ -29,7 +29,7 @@ impl SessionKey {
     }
 }
 
-/// One session.
+/// A session of the dashboard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BrowserSession {
     /// The token that began it.
@@ -37,11 +37,11 @@ pub struct BrowserSession {
     pub until_ms: u64,
 }
 
-/// Those of a server.
+/// All sessions of a server.
 #[derive(Debug, Default)]
 pub struct BrowserSessions {
     by_key: BTreeMap<SessionKey, BrowserSession>,
-    /// Those of each token, oldest first.
+    /// Sessions of each token, oldest first.
     of_token: BTreeMap<Tag, VecDeque<SessionKey>>,
 }
 
@@ -142,7 +142,7 @@ mod tests {
         assert!(sessions.find(key(&other), 0).is_some());
         assert!(cookies.iter().all(|cookie| sessions.find(key(cookie), 0).is_some()));
         assert_eq!(sessions.len(), SESSIONS_OF_TOKEN_MAX + 1);
-        // Those whose time is over make room before any that lasts.
+        // Sessions whose time is over make room before any that lasts.
         sessions.begin(Tag::of_test(1), SESSION_MS).unwrap();
         assert_eq!(sessions.len(), 2);
         sessions.keep(|tag| tag == Tag::of_test(2));

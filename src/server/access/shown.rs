@@ -1,5 +1,5 @@
-//! What a client has shown, and what that lets it do. A connection of frames or messages shows it once, each request over
-//! HTTP anew.
+//! Proofs that clients have shown, and the rights that they give. A connection of frames or messages shows its token
+//! once, each request over HTTP anew.
 
 use super::guard::{Grants, Guard};
 use super::sessions::SessionKey;
@@ -21,7 +21,7 @@ pub enum Shown {
     Session { key: SessionKey, until_ms: u64 },
 }
 
-/// What a connection may do, and why.
+/// The rights of a connection, and the proof that they come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     pub grant: Grant,
@@ -71,7 +71,7 @@ impl Round {
     }
 }
 
-/// What a shard knows of who may come in.
+/// Access control of one shard: its copy of the grants, and the look at connections after a change.
 pub struct ShardAccess {
     guard: Arc<Guard>,
     grants: Arc<Grants>,
@@ -130,7 +130,7 @@ impl ShardAccess {
         true
     }
 
-    /// What a token lets its holder do, if it counts. Without tokens any does everything.
+    /// The rights of a token, if it is accepted. Without tokens any text gives all rights.
     pub fn by_token(&self, token: &str) -> Option<Access> {
         if !self.is_on() {
             return Some(Access::default());
@@ -151,13 +151,13 @@ impl ShardAccess {
         }
     }
 
-    /// What a token lets its holder do by now that was shown on any shard, which may have followed more changes than this
-    /// one; nothing if it counts no longer.
+    /// The present rights of a token that was shown on any shard, which may have followed more changes than this shard;
+    /// `None` if the token counts no longer.
     pub fn by_holder(&self, holder: Holder) -> Option<Grant> {
         self.guard.grants().of_holder(holder)
     }
 
-    /// What a cookie lets its holder do, if its session lasts.
+    /// The rights of a cookie, if its session lasts.
     pub fn by_cookie(&self, cookie: &[u8], now_ms: u64) -> Option<Access> {
         self.by_session(SessionKey::of(cookie), now_ms)
     }
@@ -170,7 +170,7 @@ impl ShardAccess {
         Some(Access { grant, shown })
     }
 
-    /// What a connection may do by now by what it has shown before; nothing if that counts no longer.
+    /// The present rights of a connection by its earlier proof; `None` if that counts no longer.
     pub(super) fn again(&self, access: &Access, now_ms: u64) -> Option<Access> {
         match access.shown {
             Shown::Nothing => Some(*access),

@@ -22,7 +22,7 @@ impl Tag {
     }
 }
 
-/// What is kept of a cookie: its SHA-256.
+/// The stored form of a cookie: its SHA-256.
 pub(super) fn hash_of(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());

@@ -13,7 +13,7 @@ pub const TOKENS_MAX: usize = 1000;
 /// Most patterns of a token.
 pub const PATTERNS_MAX: usize = 64;
 
-/// One token.
+/// A token of the settings.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     pub role: Role,
@@ -49,7 +49,7 @@ fn entries(setting: &str) -> Vec<&str> {
     entries
 }
 
-/// One entry; nothing if it is empty.
+/// Reads an entry of the settings; `None` if it is empty.
 fn read_one(entry: &str) -> Result<Option<Token>, String> {
     let entry = entry.trim();
     if entry.is_empty() {

@@ -1,4 +1,4 @@
-//! One action on one job of this shard: by the call that the command on a single job makes, so what recovery replays is
+//! Acts on one job of this shard by the call that the command on a single job makes, so that recovery replays exactly
 //! what was applied here.
 
 use super::tasks::Skip;

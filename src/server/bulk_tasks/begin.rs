@@ -154,9 +154,10 @@ impl ShardServer {
         });
     }
 
-    /// One slice of the task, and one of the groups, whose turn it is. True if there is more to do.
+    /// Does one slice of the next task, and one of the next groups. True if there is more to do.
     pub(crate) fn bulk_tasks_in_turn(&mut self, conns: &mut Connections) -> bool {
-        // What is recorded waits as commands do: for room in the log, and while the disk or other shards are behind.
+        // Slices write records, so they wait as commands do: for room in the log, and while the disk or other shards
+        // are behind.
         if !self.has_bulk_turns() || self.must_stall() {
             return false;
         }
@@ -176,7 +177,7 @@ impl ShardServer {
             || !self.bulk_tasks.groups.is_empty() && !self.waits_for_readers()
     }
 
-    /// What another shard says.
+    /// Handles a message of another shard about a task.
     pub(crate) fn read_bulk_message(&mut self, conns: &mut Connections, message: BulkMessage) {
         match message {
             BulkMessage::Find { from, task, names } => self.find_named((from, task), &names),

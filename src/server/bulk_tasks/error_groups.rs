@@ -17,7 +17,7 @@ pub(super) struct Group {
     pub(super) newest_ms: u64,
     /// The one that failed last.
     pub(super) sample: JobId,
-    /// Its queue.
+    /// Queue of the sample.
     pub(super) queue: Box<str>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Groups {
     pub(super) total: u64,
     /// Dead letters of groups beyond those that are counted.
     pub(super) others: u64,
-    /// Those whose record cannot be read.
+    /// Dead letters whose record cannot be read.
     pub(super) damaged: u64,
 }
 

@@ -4,7 +4,7 @@
 /// Most characters of the text of a group.
 const GROUP_CHARS_MAX: usize = 200;
 
-/// What stands for each number and id.
+/// Replaces each word with a digit, so that errors that differ in numbers and ids only are one group.
 const PLACEHOLDER: char = '#';
 
 /// The text of the group that an error belongs to: its first line, in which each word with a digit is a placeholder. A word is

@@ -31,7 +31,7 @@ impl ShardServer {
         }
     }
 
-    /// One slice. `fetched` holds records that had to be read for it first.
+    /// Acts on one slice of a queue's jobs. `fetched` holds records that had to be read for it first.
     pub(super) fn act_on_slice(
         &mut self,
         conns: &mut Connections,
@@ -98,7 +98,7 @@ impl ShardServer {
         counts: &mut Counts,
     ) -> Result<bool, Skip> {
         let shard = &self.engine.shard;
-        // It may have become another one while records were read.
+        // The job may have changed, or another may have its place, while records were read.
         let is_there = shard.is_still_wanted(found, &filtered.scan.wanted);
         let Some(index) = shard.find(found.id).filter(|_| is_there) else { return Ok(false) };
         if found.id > filtered.newest {

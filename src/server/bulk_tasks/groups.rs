@@ -77,7 +77,7 @@ impl ShardServer {
         }
     }
 
-    /// One slice of the groups whose turn it is.
+    /// Counts one slice of the next groups, unless answers wait for readers.
     pub(super) fn group_in_turn(&mut self, conns: &mut Connections) {
         if self.waits_for_readers() {
             return;

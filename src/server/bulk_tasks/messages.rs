@@ -1,4 +1,4 @@
-//! What shards say to each other about actions on many jobs: data only.
+//! Messages between shards about actions on many jobs: data only.
 
 use super::error_groups::GroupScan;
 use super::tasks::Counts;
@@ -8,7 +8,7 @@ use crate::api::commands::Op;
 use crate::server::event_loop::turn_meter::Work;
 use corq_shards::job::id::JobId;
 
-/// What is to be done with some jobs of the receiver.
+/// An action on some jobs of the receiver.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub action: Action,
@@ -21,14 +21,13 @@ pub struct Part {
     pub looked_up: bool,
 }
 
-/// One message.
+/// A message about a task: `task` is its number on the shard that coordinates it.
 #[derive(Debug)]
 pub enum BulkMessage {
     /// Asks which jobs bear custom ids.
     Find {
         /// Who asks.
         from: u16,
-        /// Its task.
         task: u64,
         names: Vec<Box<str>>,
     },
@@ -38,12 +37,11 @@ pub enum BulkMessage {
     Act {
         /// Who asks.
         from: u16,
-        /// Its task.
         task: u64,
         part: Box<Part>,
         jobs: Vec<JobId>,
     },
-    /// What became of them.
+    /// Answers `Act`.
     Acted {
         task: u64,
         counts: Counts,
@@ -59,7 +57,7 @@ pub enum BulkMessage {
 }
 
 impl BulkMessage {
-    /// What it counts as.
+    /// The command that the turn meter counts the message as.
     pub fn work(&self) -> Work {
         match self {
             Self::Groups(_) | Self::GroupsEnded => Work::of(Op::DlqGroups),

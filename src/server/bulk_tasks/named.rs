@@ -14,11 +14,11 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::job::id::JobId;
 
-/// What a job costs beside the steps of the engine: it is looked for and judged, and all that follows from a command
-/// follows from each change.
+/// Steps that a job costs beside those of the engine: it is looked up and judged, and each change has the effects of a
+/// command.
 const STEPS_PER_JOB: usize = 6;
 
-/// What one slice asks of one shard.
+/// The part of a slice that goes to one shard.
 #[derive(Default)]
 struct OfShard {
     names: Vec<Box<str>>,
@@ -144,7 +144,8 @@ impl ShardServer {
         self.named_answered(number, counts, named);
     }
 
-    /// One shard has answered. When all have, others follow. What was on its way when a task ended counts for it, too.
+    /// Counts the answer of one shard, and asks for the next slice after the last. Answers that arrive after a task has
+    /// ended count for it, too.
     fn named_answered(&mut self, number: u64, counts: Counts, looked_up: &[JobId]) {
         self.bulk_tasks.note(number, counts);
         let Some(task) = self.bulk_tasks.get(number) else { return };

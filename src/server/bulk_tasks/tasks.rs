@@ -25,9 +25,9 @@ pub enum Skip {
     NotFound,
     /// A worker has it.
     Active,
-    /// It is in no state in which that can be done.
+    /// The state of the job does not allow the action.
     State,
-    /// What is stored of it cannot be read, so whether it is meant is not known.
+    /// The stored record cannot be read, so it is unknown whether the filter fits.
     Damaged,
 }
 
@@ -36,16 +36,16 @@ impl Skip {
     const NAMES: [&'static str; 4] = ["notFound", "active", "state", "damaged"];
 }
 
-/// What a task has done so far.
+/// Progress of a task, in jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Jobs looked at.
     pub counted: u64,
-    /// Those of them that are meant.
+    /// Jobs that the filter fits, or that the ids name.
     pub matched: u64,
-    /// Those that were changed; in a dry run, that would be.
+    /// Jobs that were changed; in a dry run, that would be.
     pub changed: u64,
-    /// Those that were not, by [`Skip`].
+    /// Jobs that were not changed, by [`Skip`].
     pub skipped: [u64; Skip::NAMES.len()],
     /// Payloads that were searched in part.
     pub partly: u64,
@@ -81,7 +81,7 @@ pub enum TaskState {
     Cancelled,
     /// The token that began it is gone, or may not do it any more.
     Revoked,
-    /// It could not go on.
+    /// An error stopped the task: nothing could be recorded.
     Failed(ErrorKind),
 }
 
@@ -105,7 +105,7 @@ impl TaskState {
     }
 }
 
-/// What is left to do.
+/// The jobs that a task has yet to act on.
 #[derive(Debug)]
 pub enum Work {
     /// With the jobs of a queue; not there while a slice of it goes on.
@@ -123,11 +123,11 @@ pub struct BulkTask {
     pub dry_run: bool,
     /// The jobs are of this queue.
     pub queue: Option<Box<str>>,
-    /// What the token of its client is for.
+    /// Role of the token that began the task, shown as `startedBy`.
     pub role: Role,
-    /// And for which queues.
+    /// Queues that the token is for; follows when tokens change.
     pub scope: Scope,
-    /// That token.
+    /// The token, whose rights are checked anew when tokens change.
     pub holder: Holder,
     pub state: TaskState,
     started_ms: u64,
@@ -206,7 +206,7 @@ pub(super) fn may(grant: Grant, action: Action, queue: Option<&str>) -> bool {
 pub struct BulkTasks {
     /// By their numbers.
     tasks: VecDeque<Box<BulkTask>>,
-    /// Those that have a slice to do here, in their order.
+    /// Numbers of tasks that have a slice to do on this shard, in their order.
     turns: VecDeque<u64>,
     last: u64,
     running: usize,
@@ -259,7 +259,7 @@ impl BulkTasks {
         Some(&mut self.tasks[place])
     }
 
-    /// Those that run or are remembered, the newest first.
+    /// All tasks that run or are remembered, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &BulkTask> {
         self.tasks.iter().rev().map(|task| &**task)
     }
@@ -327,7 +327,7 @@ impl BulkTasks {
         Some((number, self.take_work(number)?))
     }
 
-    /// What a task on the jobs of a queue has to do, unless it has ended.
+    /// Takes the work of a task on a queue's jobs, unless the task has ended.
     pub(super) fn take_work(&mut self, number: u64) -> Option<Box<Filtered>> {
         match &mut self.get(number)?.work {
             Work::Filtered(work) => work.take(),

@@ -1,4 +1,4 @@
-//! What is left to do of a task: data only. Of the server it imports what is searched for.
+//! The jobs that tasks have yet to act on: data only. Of the server it imports what is searched for.
 
 use super::error_text::group_of;
 use crate::api::bulk::{Action, BulkFilter};
@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 /// Which errors are meant.
 #[derive(Debug, Default)]
 pub(super) struct SoughtErrors {
-    /// Those with this text.
+    /// A text that the error must contain.
     text: Option<Finder<'static>>,
-    /// Those of this group.
+    /// The group that the error must belong to.
     group: Option<Box<str>>,
 }
 
@@ -43,7 +43,7 @@ pub struct Filtered {
     pub(super) pending: VecDeque<Found>,
     /// Whether there are no more.
     pub(super) is_done: bool,
-    /// So many may still be changed.
+    /// Jobs that may still be changed: the task's limit, less those changed.
     pub(super) left: u64,
 }
 
@@ -94,7 +94,7 @@ impl Filtered {
 pub(super) enum Name {
     Id(JobId),
     Custom(Box<str>),
-    /// What a directory has for a name.
+    /// A job that the directory has given for a custom id.
     LookedUp(JobId),
 }
 
@@ -104,7 +104,7 @@ pub struct Named {
     pub(super) names: VecDeque<Name>,
     /// Shards that have not answered.
     pub(super) asked: usize,
-    /// So many may still be changed.
+    /// Jobs that may still be changed: the task's limit, less those changed.
     pub(super) left: u64,
 }
 

@@ -19,14 +19,14 @@ pub const JOBS_MAX: u32 = 50;
 #[derive(Debug)]
 pub struct QueuePage {
     pub queue: Box<str>,
-    /// Its dead letters, as they are sent.
+    /// The dead letters as MessagePack, ready to be sent.
     pub letters: Vec<u8>,
     /// Jobs by what they are listed as, and how many of each.
     pub jobs: Vec<(&'static str, Vec<JobId>)>,
     pub limit: usize,
 }
 
-/// What jobs are listed as, in this order. Those of a paused queue wait under a name of their own.
+/// Lists of jobs on the page, in this order. Waiting jobs of a paused queue are listed as `paused`.
 pub const SECTIONS: [&str; 4] = ["waiting", "active", "delayed", "paused"];
 
 impl QueuePage {
@@ -51,13 +51,13 @@ impl QueuePage {
     }
 }
 
-/// What jobs of a queue are counted as: all that they can be listed as, each once.
+/// Names of the counts of a queue, one for each list that its jobs can be in.
 pub const NAMES: [&str; 8] = match LISTED.first_chunk() {
     Some(names) => *names,
     None => panic!("a queue counts more than it lists"),
 };
 
-/// Those of a queue that is not there.
+/// Counts of a queue that is not there.
 pub const NO_COUNTS: [u64; NAMES.len()] = [0; NAMES.len()];
 
 /// The jobs of a queue by their states. Prioritized and paused ones are among those that wait.
@@ -68,7 +68,8 @@ pub fn counts_by_state(queue: &Queue) -> [u64; NAMES.len()] {
     [waiting, delayed, active, completed, failed, blocked, queue.prioritized(), paused]
 }
 
-/// The same where each waiting job counts once: as one of a paused queue, as one of a priority above 0, or as another one.
+/// Counts as `counts_by_state`, but with each waiting job once: as one of a paused queue, as one of a priority above 0,
+/// or as another one.
 pub fn counts_once(queue: &Queue) -> [u64; NAMES.len()] {
     let [waiting, delayed, active, completed, failed, blocked, prioritized, paused] =
         counts_by_state(queue);
@@ -77,7 +78,7 @@ pub fn counts_once(queue: &Queue) -> [u64; NAMES.len()] {
     [waiting, delayed, active, completed, failed, blocked, prioritized, paused]
 }
 
-/// What there is in a queue.
+/// Counts of the jobs of a queue, or of several.
 #[derive(Debug, Default)]
 pub struct Counts {
     by_name: [u64; NAMES.len()],

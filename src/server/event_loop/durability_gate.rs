@@ -21,16 +21,16 @@ struct GatedOutput {
     outputs: Vec<(ConnId, u64)>,
     closing: Vec<ConnId>,
     batches: Vec<(usize, Batch)>,
-    /// What the turn did, and when it began.
+    /// Counts of the turn's work, and when its wait began, for the durations of answers.
     done: Totals,
     begun: Instant,
 }
 
-/// What waits for the log, the oldest turn first.
+/// Output that waits for the log, the oldest turn first.
 #[derive(Default)]
 pub struct DurabilityGate {
     waiting: VecDeque<GatedOutput>,
-    /// What had been done before this turn.
+    /// Counts of the engine at the end of the last turn.
     done: Totals,
 }
 

@@ -36,10 +36,10 @@ impl Ends {
         while server.steps() < until
             && let Some((conn, reason)) = self.waiting.pop_front()
         {
-            // One of no client has its price, too.
+            // The end of a connection without a client has its price, too.
             server.meter.note(1);
             match reason {
-                // What came is its own, and what it asked for is whole or left out.
+                // All that came is from the peer itself, so its commands are carried out; a truncated one is left out.
                 EndReason::HalfClosed | EndReason::Truncated => {
                     server.stays(conn);
                     server.half_closed(conns, conn);

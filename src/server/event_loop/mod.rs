@@ -89,7 +89,7 @@ impl From<io::Error> for Fatal {
     }
 }
 
-/// What one shard runs: the reactor, the server of the shard, and what a turn needs.
+/// A shard's thread: its reactor, its server, and the state of the turns.
 pub struct EventLoop {
     /// Goes first: what it has queued for the kernel names files and memory of the log in `server`.
     reactor: Reactor,
@@ -375,7 +375,7 @@ impl EventLoop {
             None => {
                 let deadline = self.clock.sleep_until(until_ms);
                 let woken = self.reactor.wait(deadline, &mut self.events);
-                // What came while a sleep that ends by itself was late is read before time is applied.
+                // A sleep that ends by itself may be late: input that came meanwhile is read before time is applied.
                 if woken.is_ok() && self.events.is_empty() {
                     self.reactor.poll(&mut self.events)
                 } else {

@@ -107,7 +107,7 @@ impl ShardServer {
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
     }
 
-    /// What a shutdown at its timeout drops, for people. `sent` as in [`ShardServer::is_quiet`].
+    /// Describes for people the work that a shutdown at its timeout drops. `sent` as in [`ShardServer::is_quiet`].
     pub fn unfinished(&self, sent: impl Fn(ConnId) -> bool) -> String {
         let unanswered: u32 = self.sessions.iter().map(|session| session.in_flight).sum();
         let unread = self.sessions.iter().filter(|session| !sent(session.conn)).count();

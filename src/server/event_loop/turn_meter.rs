@@ -9,7 +9,7 @@
 
 use crate::api::commands::{COMMANDS, Op};
 
-/// What no command does, or what is left of one without a waiting client.
+/// Kinds of work that belong to no command, or to one whose client does not wait.
 const BESIDE: [&str; 5] = ["due", "news", "disconnect", "json", "other"];
 
 const KINDS: usize = COMMANDS.len() + BESIDE.len();
@@ -17,16 +17,16 @@ const KINDS: usize = COMMANDS.len() + BESIDE.len();
 /// Bytes of a request that are read in about the time of a step.
 pub const BYTES_PER_STEP: usize = 4096;
 
-/// What is being done: one of the commands, or what is beside them.
+/// A kind of work: a command, or one of those beside them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Work(u8);
 
 impl Work {
-    /// What time brings: delays, locks, schedules, and the slices of long commands.
+    /// Work that time brings: delays, locks, schedules, and the slices of long commands.
     pub const DUE: Self = Self(COMMANDS.len() as u8);
-    /// What shards tell each other about jobs that wait for jobs.
+    /// News between shards about jobs that wait for jobs.
     pub const NEWS: Self = Self(COMMANDS.len() as u8 + 1);
-    /// What a connection held goes back.
+    /// Jobs and registrations that a connection held are given back.
     pub const DISCONNECT: Self = Self(COMMANDS.len() as u8 + 2);
     /// Long requests and replies that are turned from JSON or into it.
     pub const JSON: Self = Self(COMMANDS.len() as u8 + 3);
@@ -81,7 +81,7 @@ impl Meter {
         self.steps += steps as u64;
     }
 
-    /// So many bytes are read or written outside of the engine.
+    /// Counts bytes that are read or written outside of the engine.
     pub fn note_bytes(&mut self, bytes: usize) {
         self.note(1 + bytes / BYTES_PER_STEP);
     }
@@ -101,12 +101,12 @@ impl Meter {
         std::mem::replace(&mut self.current, work)
     }
 
-    /// What is being done.
+    /// The kind of work that is going on.
     pub fn current(&self) -> Work {
         self.current
     }
 
-    /// So many of the last steps were those of other work than the current.
+    /// Moves so many of the last steps from the current work to another.
     pub fn credit(&mut self, work: Work, steps: u64) {
         self.add(work, steps as u32);
         self.since += steps;

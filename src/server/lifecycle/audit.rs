@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// What the server itself does.
+/// Names in the audit log for acts of the server itself, which no command of a client causes.
 const START: &str = "Start";
 const STOP: &str = "Stop";
 const RELOAD: &str = "Reload";
@@ -57,7 +57,7 @@ impl Audit {
         let key = NameKey::new(&store.key(&fresh).map_err(failed)?);
         guard.name_tokens(key).map_err(StartError::Other)?;
         let log = AuditLog::start(store).map_err(failed)?;
-        // It is opened once.
+        // An error would mean that the log is open already: `open` runs once, at the start.
         let _ = self.0.set(log);
         Ok(())
     }

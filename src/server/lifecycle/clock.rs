@@ -29,7 +29,8 @@ pub fn check<J: Journal>(index: usize, now_ms: u64, shard: &mut Shard, journal: 
     shard.note_clock_of_start(now_ms, journal);
 }
 
-/// The same for a shard whose jobs go to the logs of other shards.
+/// Sets back the times of an old shard while the number of shards changes, unless the clock itself is wrong. Writes no
+/// record of that: the jobs go to the logs of new shards.
 pub fn check_old(index: usize, shard: &mut Shard) {
     let now_ms = Clock::new().now_ms();
     if now_ms < EARLIEST_MS {

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct DataDirWatch {
     watch: Watch,
-    /// What is gone at the moment.
+    /// The directory or file that is missing at the moment, to name it again when it is back.
     gone: Option<PathBuf>,
 }
 

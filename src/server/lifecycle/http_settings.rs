@@ -1,4 +1,4 @@
-//! What the settings say to the HTTP port and to the dashboard.
+//! Settings of the HTTP port and of the dashboard.
 
 use crate::config::{Config, RequestsMax};
 use crate::server::access::slowed::WINDOW_MS;

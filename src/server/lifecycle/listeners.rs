@@ -23,10 +23,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The shard that accepts for all.
 const PORTER: usize = 0;
 
-/// What comes through a listener; a number between the reactor and its shard.
+/// How connections of a listener are served; goes as a number from the reactor to its shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Port {
-    /// What is spoken there.
     pub protocol: Protocol,
     /// Whether this shard accepts all its connections and deals them out.
     pub seats: bool,
@@ -45,7 +44,7 @@ impl Port {
         http | seats | if self.is_path { Self::PATH } else { 0 }
     }
 
-    /// What a number stands for.
+    /// The port that a number of `tag` stands for.
     pub fn of(tag: u32) -> Self {
         let protocol = if tag & Self::HTTP == 0 { Protocol::Frames } else { Protocol::Http };
         Self { protocol, seats: tag & Self::SEATS != 0, is_path: tag & Self::PATH != 0 }
@@ -56,9 +55,8 @@ impl Port {
 #[derive(Debug)]
 pub struct BoundListener {
     pub socket: OwnedFd,
-    /// What comes through it.
     pub port: Port,
-    /// What TLS begins with there.
+    /// Begins TLS on each connection; none on a port without TLS.
     pub acceptor: Option<Acceptor>,
 }
 
@@ -80,7 +78,7 @@ impl BoundListener {
 /// All sockets, before they go to the shards.
 #[derive(Debug)]
 pub struct Listeners {
-    /// Those of each shard.
+    /// Sockets by shard.
     pub of_shards: Vec<Vec<BoundListener>>,
     /// How they are shown to people.
     pub shown: String,
@@ -248,7 +246,7 @@ fn name_of(protocol: Protocol) -> &'static str {
     if protocol == Protocol::Http { "http" } else { "tcp" }
 }
 
-/// What is spoken at an inherited socket: its name says so, or its port.
+/// The protocol of an inherited socket: by its name, or else by its port.
 fn protocol_of(inherited: &Inherited, config: &Config) -> Result<Protocol, StartError> {
     let port = match inherited.place {
         Place::Port(address) => Some(address.port()),

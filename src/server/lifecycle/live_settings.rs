@@ -7,7 +7,7 @@ use crate::server::access::guard::Guard;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What all shards share.
+/// Settings that SIGHUP may change, shared by all shards.
 pub struct LiveSettings {
     layers: Layers,
     shards: usize,
@@ -23,7 +23,7 @@ impl LiveSettings {
         Self { layers, shards, changes: AtomicU64::new(1), config }
     }
 
-    /// Those that count by now.
+    /// The settings in effect, from the last reload that succeeded.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -97,7 +97,7 @@ fn say_changes(before: &Config, taken: &Config, later: &Config) -> String {
     if names.is_empty() { "none has changed".to_owned() } else { names.join(", ") }
 }
 
-/// What a shard knows of them.
+/// Settings as one shard follows them.
 pub struct FollowedSettings {
     live: Arc<LiveSettings>,
     /// Up to which change it has followed.
@@ -110,12 +110,12 @@ impl FollowedSettings {
         Self { live, followed: 0 }
     }
 
-    /// Those that count by now, with where they come from.
+    /// The settings in effect.
     pub fn config(&self) -> Arc<Config> {
         self.live.config()
     }
 
-    /// Those that count from now on, if any have changed.
+    /// The settings in effect, if they have changed since the last call.
     #[inline]
     pub fn news(&mut self) -> Option<Arc<Config>> {
         let changes = self.live.changes();

@@ -26,7 +26,7 @@ impl Default for ProgressLimiter {
 }
 
 impl ProgressLimiter {
-    /// One step more. Whether it is time to look up.
+    /// Counts a step. True if a look at the progress is due; the clock is read once in `STEPS` only.
     pub fn is_due(&mut self) -> bool {
         self.steps += 1;
         if self.steps < STEPS {

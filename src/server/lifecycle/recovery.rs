@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What the log of a shard takes of the disk until its first job comes.
+/// Bytes of the first log file of a shard that has none yet: an empty server takes no whole segment of disk per shard.
 const FIRST_BYTES: u64 = 1 << 20;
 
 /// Records between two looks of a shard at [`RecoveryProgress`].
@@ -129,7 +129,7 @@ pub fn open_log(
         cache_bytes: config.cache_bytes(shards),
         fsync_interval_ms: config.fsync_interval_ms,
         bytes_max: config.data_bytes_max(shards),
-        // What the jobs need is known once they are.
+        // The bytes that jobs need are known only after recovery, and are reserved then.
         reserve_bytes: 2 * segment_bytes(config),
         first_bytes: FIRST_BYTES,
         ..LogConfig::new(index as u16, mode)

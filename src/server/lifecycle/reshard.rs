@@ -21,25 +21,25 @@ use std::fmt;
 use std::path::Path;
 use std::time::Instant;
 
-/// What waits to be written to one log is written once there is more of it.
+/// Unwritten bytes of a new log at which they are written.
 const WAITING_BYTES: u64 = 1 << 20;
 /// A block of a new log. There may be a thousand of those at a time.
 const BLOCK_BYTES: usize = 128 << 10;
 /// How long what is written may wait for its sync. It is synced before anything depends on it.
 const SYNC_INTERVAL_MS: u64 = 1000;
-/// What a job takes more when it is written as it stands, roughly.
+/// Bytes by which the record of a job grows, roughly, when it is written again with its current state.
 const MORE_PER_JOB_BYTES: u64 = 80;
 /// Segments per new log: the one that is written, and the next, which is made ahead.
 const SEGMENTS_AHEAD: u64 = 2;
 /// A log without a ring closes in a few steps.
 const CLOSING_STEPS_MAX: usize = 100;
 
-/// What is being done.
+/// The part of the change that is going on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// An old log is replayed.
     Reading,
-    /// What is needed of it is written again.
+    /// Records of the old log that are needed are written to the new ones.
     Moving,
     /// A new log is read back.
     Checking,
@@ -50,7 +50,6 @@ pub enum Stage {
 /// How far it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What is being done.
     pub stage: Stage,
     /// The shard it is done to, and how many there are of its kind.
     pub shard: usize,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// second.
 const REPORTED_FOR: Duration = Duration::from_mins(1);
 
-/// What is read again on SIGHUP.
+/// Everything that SIGHUP reads again, and the service manager and audit log that get the outcome.
 pub struct Reloads {
     pub certificates: Option<Arc<CertificateStore>>,
     pub guard: Arc<Guard>,

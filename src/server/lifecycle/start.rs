@@ -79,7 +79,7 @@ const AUDIT_END_MAX: Duration = Duration::from_secs(5);
 /// How long the end waits for a backup that is broken off. What is left of it the next start removes.
 const BACKUP_END_MAX: Duration = Duration::from_secs(2);
 
-/// What one shard is given.
+/// The part of the start that goes to one shard's thread.
 struct Seed {
     endpoint: Endpoint<Batch>,
     listeners: Vec<BoundListener>,
@@ -87,7 +87,7 @@ struct Seed {
     ready: Sender<()>,
 }
 
-/// What all shards share, and only read.
+/// State shared by all shards, read-only.
 struct Common {
     /// As they were at the start.
     config: Arc<Config>,
@@ -99,7 +99,7 @@ struct Common {
     ending: Arc<Ending>,
     /// Of the data directory.
     log_id: u64,
-    /// What is not there of the logs is missing.
+    /// Whether the data directory has had its first start: then a log that is not there is missing, not new.
     is_begun: bool,
     webhooks: Feed,
     spans: Option<batch_post::Feed<Step>>,
@@ -126,7 +126,7 @@ struct Failed(usize);
 enum Begun {
     /// All of them are there.
     Ready,
-    /// One has ended by itself.
+    /// A shard has ended by itself.
     Failed,
     /// The end was wanted before.
     Stopped(Signal),
@@ -160,7 +160,7 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
     let most = (config.connections_max, delivery::THREADS_MAX);
     let shares = Descriptors::share_out(host.nofile, shards, most.0, most.1);
     let shares = shares.map_err(StartError::Other)?;
-    // One more accepts before the shards do.
+    // The start-up thread accepts, too, before the shards do.
     let at_once = net::Config::default().accepted_at_once();
     let permits = Permits::new(shares.connections, shards + 1, at_once);
     let certificates = certificate::open(&config).map_err(StartError::Other)?;
@@ -177,7 +177,7 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
     let mut data = match config.data_path() {
         None => None,
         Some(path) => {
-            // It may end a change of the number of shards, as below.
+            // Opening the directory may finish a change of the number of shards, which writes files, as below.
             let _acting = act_in(&path).map_err(|error| other("data path", error))?;
             let open = || DataDir::open(&path, shards as u16);
             let is_held = |error: &LockError| matches!(error, LockError::Held { .. });
@@ -283,7 +283,7 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
         Begun::Failed => {}
         Begun::Stopped(signal) => {
             tracing::info!("stopping on {signal:?}, before all shards had read their logs");
-            // Those that have read theirs would wait for the others.
+            // Shards that have read their logs would wait for the others.
             ending.failed.store(true, Ordering::Release);
             common.recovery.give_up();
         }

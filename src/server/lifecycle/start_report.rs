@@ -5,7 +5,7 @@ use corq_io::service_manager::ServiceManager;
 use std::io;
 use std::sync::Arc;
 
-/// What answers until the shards do.
+/// Reports a start until the shards serve: on the HTTP port, and to the service manager.
 pub struct StartReport {
     http: StartupHttp,
     manager: Arc<ServiceManager>,

@@ -30,10 +30,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same once the shards are there.
+/// How long a client may take to send its request once the shards are ready: they are waiting for the port.
 const LAST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What the start tells it.
+/// State that the start shares with the start-up thread.
 #[derive(Debug, Default)]
 struct StartupState {
     leave: AtomicBool,
@@ -252,7 +252,7 @@ impl Reply {
     }
 }
 
-/// What a client gets that comes before the shards do.
+/// The reply to a request that comes before the shards serve.
 fn reply_to(head: &Head<'_>, state: &StartupState) -> Reply {
     let bodiless = head.method == Method::Head;
     let asks = bodiless || head.method == Method::Get;
@@ -390,7 +390,7 @@ mod tests {
         let late = thread::spawn({
             let over = Arc::clone(&over);
             move || {
-                // Those who come after accept from the same socket.
+                // Stands for the shards, which accept from the same socket after the start-up thread has left.
                 while !over.load(Ordering::Acquire) {
                     let (mut socket, _) = next.accept().unwrap();
                     let mut said = [0; 512];

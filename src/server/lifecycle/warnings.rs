@@ -1,4 +1,4 @@
-//! What the settings and the files of a server let others do, said loudly at its start. Knows settings, no sockets.
+//! Warns at the start of settings and file rights that let others reach jobs. Knows settings, no sockets.
 
 use crate::config::Config;
 use crate::server::http::Rules;

@@ -33,17 +33,18 @@ impl ForwardedFrames {
         self.bytes += Self::counted(frame);
     }
 
-    /// One of another shard's connection does. It counts there.
+    /// Notes that a frame of another shard's connection is sent on to a third shard. Its bytes stay counted on the
+    /// shard of its connection.
     pub fn note_passed_on(&mut self) {
         self.passed_on += 1;
     }
 
-    /// How many of these there have been.
+    /// Frames of other shards' connections that were sent on, since the start.
     pub fn passed_on(&self) -> u64 {
         self.passed_on
     }
 
-    /// So many bytes have been read by the shards that carry the commands out.
+    /// Notes that the shards which carry commands out have read so many bytes of frames sent there.
     pub fn note_taken(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.bytes, "what is taken was sent");
         self.bytes = self.bytes.saturating_sub(bytes);

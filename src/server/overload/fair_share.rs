@@ -28,7 +28,7 @@ const LITTLE_BYTES: usize = 1 << 10;
 /// For so many turns it counts that a connection asked for little.
 const MIXED_TURNS: u32 = 64;
 
-/// What a request counts beside its own bytes: the work that it is, however short.
+/// Bytes that each request counts beside its own, for its work: a short one is not free.
 const REQUEST_BYTES: usize = 128;
 
 /// The least share, however many are heard: 50 short pushes. With less, many connections that each have some in flight are
@@ -40,7 +40,7 @@ const SHARE_BYTES_MIN: usize = 16 << 10;
 const HELD_BYTES: usize = 4 << 20;
 const HELD_BYTES_MIN: usize = 16 << 10;
 
-/// What a connection has had of the turn.
+/// The part of a turn that a connection has used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TurnQuota {
     turn: u32,

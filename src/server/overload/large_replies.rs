@@ -35,8 +35,8 @@ pub const TURN_BYTES_MAX: usize = 4 << 20;
 /// Bytes of large answers on their way to other shards beyond which no other is begun.
 pub const IN_TRANSIT_BYTES_MAX: usize = 8 << 20;
 
-/// The same beyond which no command is begun: pulls that have waited are answered all the same. Lists alone do not bring
-/// that many.
+/// Bytes of large answers on their way to other shards beyond which no command is begun; pulls that have waited are
+/// answered all the same. Lists alone do not bring that many.
 const BACKED_UP_BYTES: usize = OUTPUT_BYTES_MAX / 2;
 
 /// Bytes of lists being written, as expected, beyond which no other is begun.
@@ -74,7 +74,7 @@ struct Waiting {
 pub struct LargeReplies {
     jobs: TurnQueue<Waiting>,
     lists: TurnQueue<Waiting>,
-    /// Those whose answers become JSON, while enough is becoming that.
+    /// Requests whose answers become JSON, deferred while enough is being turned into JSON.
     texts: TurnQueue<Waiting>,
     frame_bytes: usize,
     /// Of lists that are being written.
@@ -137,7 +137,7 @@ impl LargeReplies {
         self.note_peak();
     }
 
-    /// It is written, or given up.
+    /// A list that was begun is written, or given up.
     pub fn note_shown(&mut self, expected_bytes: usize) {
         self.begun_bytes -= expected_bytes;
     }
@@ -152,7 +152,7 @@ impl LargeReplies {
         self.begun_peak_bytes = self.begun_peak_bytes.max(self.begun_bytes + self.reserved_bytes);
     }
 
-    /// It is answered, or given up.
+    /// A list over all shards is answered, or given up: its reserve goes back.
     pub fn release(&mut self, bytes: usize) {
         self.reserved_bytes -= bytes;
     }
@@ -167,7 +167,7 @@ impl LargeReplies {
         self.in_transit_bytes += bytes;
     }
 
-    /// It is there.
+    /// Another shard has taken in large answers of so many bytes.
     pub fn note_taken(&mut self, bytes: usize) {
         self.in_transit_bytes = self.in_transit_bytes.saturating_sub(bytes);
     }
@@ -226,12 +226,13 @@ impl ShardServer {
         self.large_replies.written_bytes >= TURN_BYTES_MAX || self.waits_for_answers_to_go()
     }
 
-    /// The same but for what the next turn brings.
+    /// As `is_large_budget_spent`, but ignores the budget of the turn, which the next turn renews.
     pub(crate) fn waits_for_answers_to_go(&self) -> bool {
         self.waits_for_readers() || self.large_replies.lists_enough()
     }
 
-    /// The same for what is under way itself, and has its part of the lists: it must not wait for what only it gives back.
+    /// As `waits_for_answers_to_go`, for an answer under way: ignores the bytes of lists, of which its own are freed
+    /// only by going on.
     pub(crate) fn waits_for_readers(&self) -> bool {
         self.large_replies.in_transit_bytes >= IN_TRANSIT_BYTES_MAX || self.reads_enough()
     }
@@ -321,7 +322,7 @@ impl ShardServer {
             let Some(next) = text.or_else(|| self.large_replies.take()) else { return };
             let Waiting { origin, lookup, frame, .. } = next;
             self.answered(origin);
-            // It was decoded before it was deferred.
+            // The request was decoded without error before it was deferred.
             if let Ok(request) = decode_frame(frame.view(), origin.version) {
                 self.meter_command(request.op, frame.len());
                 let (req_id, frame, body) = (request.req_id, frame.view(), &request.body);

@@ -1,4 +1,4 @@
-//! What happens when clients send more, or read less, than a shard can carry.
+//! Bounds memory and work when clients send more, or read less, than a shard can carry.
 //!
 //! | file | responsibility |
 //! |---|---|

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 /// Most bytes of frames and messages on their way to one shard.
 pub const FRAMES_BYTES_MAX: usize = 256 << 20;
 
-/// The same of those who have shown no token: one frame with it is small.
+/// Most bytes of frames and messages on their way from clients that have shown no token: a frame with one is small.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 << 20;
 
 /// More than this together leave enough behind to be given back.
@@ -25,7 +25,7 @@ const LARGE_BYTES: usize = 32 << 20;
 /// Time after the last large ones until their memory is given back.
 const KEPT_MS: u64 = 10_000;
 
-/// What a connection has sent of what is not there yet, as it is counted.
+/// Memory of a connection's incomplete request, as it was counted last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceivedBytes {
     bytes: usize,
@@ -71,7 +71,7 @@ impl ReceiveMemory {
         self.bytes = self.bytes - before + now;
     }
 
-    /// The same of memory that cannot give way.
+    /// Notes a change of memory that cannot give way: it counts, but `crowd_out` never strikes it out.
     pub fn note_firm(&mut self, before: usize, now: usize) {
         self.bytes = self.bytes - before + now;
     }
@@ -109,7 +109,7 @@ impl ShardServer {
         let Some(session) = self.sessions.get(conn) else { return };
         let incoming = match (session.protocol, session.stream) {
             (Protocol::WebSocket, Some(key)) => self.subscribers.incoming_bytes(key),
-            // One that only listens from now on gives back what its head took.
+            // A stream of events only listens, and has given back what its head took. All other input is in `pending`.
             _ => 0,
         };
         let waits = self.long_commands.held_by(conn) + session.transcoding.bytes;

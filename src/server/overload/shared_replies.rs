@@ -35,7 +35,7 @@ pub struct SharedReply {
     asked: bool,
 }
 
-/// What a connection is owed, in order; without memory while that is nothing.
+/// Replies that wait for one connection, in order; without memory while there are none.
 #[derive(Debug, Default)]
 pub struct SharedReplies(Option<Box<Queue>>);
 
@@ -192,7 +192,7 @@ fn head_frame(head: &[u8]) -> Vec<u8> {
 /// A head as JSON, up to where its value goes.
 fn text_head(head: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
-    // It was written here, and the name that the client gave was checked when it came.
+    // The head was written by this server, and the client's name in it was checked when it came.
     let shown = json::from_reply(&head_frame(head)[PREFIX_BYTES..], &mut text);
     debug_assert!(shown.is_ok(), "a reply is a value");
     text.truncate(text.len().saturating_sub(b"null}".len()));

@@ -24,7 +24,7 @@ pub const SHARED_BYTES_MIN: usize = 16 << 10;
 const KEPT_MAX: usize = 64;
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
-/// Those who have waited for one value and get it in a turn.
+/// Clients waiting for one value that are answered in one turn.
 const ANSWERED_PER_TURN: usize = 500;
 
 /// No connection: the reading is for several.
@@ -53,7 +53,7 @@ impl Value {
         self.text.get().is_some()
     }
 
-    /// Its text is made, or cannot be.
+    /// Sets the text of the value once it is made; `None` if no message has room for it.
     pub fn note_written(&self, text: Option<Vec<u8>>, tally: &Tally) {
         let end = |mut text: Vec<u8>| {
             text.push(b'}');
@@ -73,7 +73,7 @@ impl Value {
         self.is_written()
     }
 
-    /// Its text, if that is made and a message has room for it.
+    /// The text of the value, if it is made and a message has room for it.
     pub fn text(&self) -> Option<&Shared> {
         self.text.get()?.as_ref()
     }
@@ -148,14 +148,14 @@ impl LiveValues {
 /// The long values that are on their way to clients.
 #[derive(Debug, Default)]
 pub struct SharedValues {
-    /// What was asked for lately, the last behind the others.
+    /// Values asked for lately; the one used last is at the end.
     kept: Vec<Kept>,
     kept_bytes: usize,
     /// All that are in memory.
     alive: LiveValues,
     /// Who waits for what is being read, by the place of its record.
     reading: BTreeMap<u64, Vec<Waiting>>,
-    /// What has been read, or could not be, with the clients that have yet to get it.
+    /// Values that have been read, or could not be, with the clients that have yet to get them.
     read: VecDeque<Arrived>,
     /// Values that were read from the disk, so far.
     reads: u64,
@@ -208,7 +208,7 @@ impl SharedValues {
         &mut self.kept[last]
     }
 
-    /// What the record at this place holds, if that is in memory.
+    /// The value of the record at this place, if that is in memory.
     fn find(&mut self, position: u64) -> Option<Arc<Vec<u8>>> {
         let bytes = self.alive.bytes_at(position)?;
         self.keep(&bytes);
@@ -221,7 +221,7 @@ impl SharedValues {
         self.keep(bytes);
     }
 
-    /// The same bytes, as this shard sends them.
+    /// The value with these bytes in the form in which this shard sends it; all who wait for it share one.
     pub fn value_of(&mut self, bytes: &Arc<Vec<u8>>, conns: &Connections) -> Arc<Value> {
         let value = self.alive.value_of(bytes).unwrap_or_else(|| {
             let value = Arc::new(Value::new(bytes.clone(), &self.tally(conns)));

@@ -65,7 +65,7 @@ impl DiskFullNotice {
     }
 }
 
-/// What stands in the way of another file, for people.
+/// The cause for which no other file of the log can be made, as words for people.
 pub(crate) fn lacking(lack: Option<Lack>) -> &'static str {
     match lack {
         Some(Lack::Space) | None => "the disk is full",
@@ -75,13 +75,13 @@ pub(crate) fn lacking(lack: Option<Lack>) -> &'static str {
     }
 }
 
-/// What must be before a message is read.
+/// The state of the log that a message waits for before it is read.
 enum Needs {
-    /// It writes nothing, or must be heard whatever there is room for.
+    /// The message writes nothing, or must be read at once.
     Nothing,
-    /// There is room in the log. It brings others no further behind.
+    /// Needs room in the log only: the message adds nothing that other shards have to catch up on.
     Room,
-    /// There is room in the log, and others are not far behind.
+    /// Needs room in the log, and few notices that wait for other shards.
     Calm,
 }
 
@@ -92,7 +92,7 @@ fn needs_of(message: &Message) -> Needs {
         | Message::Push { .. }
         | Message::BatchPart { .. }
         | Message::Bulk(BulkMessage::Act { .. }) => Needs::Calm,
-        // What jobs are to learn, and clients that go.
+        // Notices and reports take work off other shards, and leaving clients free jobs: these only need space.
         Message::Notice(_) | Message::Report { .. } | Message::Leave { .. } => Needs::Room,
         Message::ParentLink(message) => match message {
             ParentLinkMessage::Edge { .. }
@@ -106,7 +106,7 @@ fn needs_of(message: &Message) -> Needs {
         },
         Message::Flow(message) => match message {
             FlowMessage::Stage { .. } => Needs::Calm,
-            // What is decided of a flow must not come behind the word that all has been said.
+            // Decisions of a flow must not come behind the word that all has been said.
             FlowMessage::Staged { .. } | FlowMessage::Decided { .. } | FlowMessage::Come { .. } => {
                 Needs::Nothing
             }

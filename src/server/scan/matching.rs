@@ -14,7 +14,7 @@ pub const SEARCHED_BYTES_MAX: usize = 256 << 10;
 /// Values of one payload that are passed on the way to a path.
 const PASSED_MAX: usize = 50_000;
 
-/// What is searched for in records.
+/// The tag, text and field that a job's record must have, as far as they are given.
 #[derive(Debug, Default)]
 pub struct Sought {
     tag: Option<Box<str>>,
@@ -33,7 +33,7 @@ enum Value {
     Encoded(Box<[u8]>),
 }
 
-/// What a look at one record has brought.
+/// The outcome of a look at one record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Judged {
     pub fits: bool,

@@ -1,4 +1,4 @@
-//! One page under way: which jobs are looked for, how far that is, and the rows so far.
+//! A page of jobs under way: which jobs are looked for, how far the search is, and the rows so far.
 //!
 //! A ground type: of the server it imports ground types only.
 
@@ -40,7 +40,7 @@ pub struct JobScan {
     pub is_search: bool,
 }
 
-/// What a search has looked at.
+/// The work of a search so far, as its reply reports it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Covered {
     /// Jobs in memory.
@@ -57,7 +57,7 @@ pub struct Covered {
 pub type JobScans = TurnQueue<Box<JobScan>>;
 
 impl JobScan {
-    /// So many of the slice are covered: another page does not look at them again.
+    /// Notes that so many jobs of the slice are covered: the next page starts behind them.
     pub fn cover(&mut self, looked: u64) {
         self.covered.jobs += looked - self.slice_covered;
         self.slice_covered = looked;
@@ -94,7 +94,7 @@ impl JobScan {
         let mut head = Vec::new();
         let mut reply = reply::begin(&mut head, true, self.req_id.as_deref());
         reply.key("jobs").array(self.count);
-        // What follows the jobs is a piece of its own.
+        // The fields behind the jobs are written to a piece of their own.
         reply.count_later(1 + u16::from(self.is_search));
         drop(reply);
         let mut tail = Vec::new();

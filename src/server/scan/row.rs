@@ -17,7 +17,7 @@ const PREVIEW_CHARS: usize = 200;
 /// Bytes of text after which a preview is not written on.
 const PREVIEW_BYTES: usize = 4 * PREVIEW_CHARS;
 
-/// What a row shows.
+/// Which fields of a job a row shows, and how much of its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct RowForm {
     /// Bits of [`JOB_SHOWN`].
@@ -54,11 +54,12 @@ const fn same(one: &str, other: &str) -> bool {
     true
 }
 
-/// Those that stand in records.
+/// Bits of the fields that are in records only, not in memory.
 const RECORDED: u32 = bit("tags") | bit("failedReason");
 
 impl RowForm {
-    /// What was asked for. Without fields, all that is in memory, and all that records hold if payloads are shown.
+    /// The form that a request asks for. Without fields, all that is in memory, and all that records hold if payloads
+    /// are shown.
     pub fn new(fields: Option<u32>, data: DataForm) -> Self {
         let all = u32::MAX;
         let fields_shown = match (fields, data) {

@@ -38,9 +38,9 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 /// How long `GetJobs` goes on before it answers with what it has.
 const PAGE_BUDGET_MS: u64 = 1000;
 
-/// What comes of a slice.
+/// The outcome of a slice.
 enum Sliced {
-    /// Its page is complete.
+    /// The page is complete.
     Done,
     /// There is more to look at.
     More,
@@ -154,9 +154,9 @@ impl ShardServer {
         self.job_scans.push_back(page.origin.client, Box::new(page));
     }
 
-    /// One slice of the page whose turn it is. True if there is more to do.
+    /// Does one slice of the next page. True if there is more to do.
     pub(crate) fn scan_in_turn(&mut self, conns: &mut Connections) -> bool {
-        // What is found is shown, for which there must be room; that it has come wakes the shard.
+        // Jobs that are found become rows, for which there must be room; the shard is woken when there is.
         if self.waits_for_readers() {
             return false;
         }
@@ -282,7 +282,7 @@ impl ShardServer {
     /// Looks at a job, whose records are at hand, and writes its row if it is one that is meant.
     fn judge(&self, page: &mut JobScan, found: Found, fetched: &[Fetched], rows: &mut Vec<u8>) {
         let shard = &self.engine.shard;
-        // It may have gone, or have become another, while records were read.
+        // The job may have gone while records were read.
         let Some(index) = shard.find(found.id) else { return };
         let view = shard.view(index);
         let records = Records::new(&self.engine.journal, fetched);

@@ -349,7 +349,7 @@ impl ShardServer {
             // The sender has decoded it before; only a mistake in this program leads here.
             Err(refused) => self.refuse(conns, origin, refused.req_id, &refused.error),
         }
-        // One that goes on to yet another shard is still on its way.
+        // A command that goes on to yet another shard is still on its way, and counts on.
         if !is_own && passed_on == self.forwarded_frames.passed_on() {
             self.note_taken(origin, &frame);
         }

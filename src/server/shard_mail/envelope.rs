@@ -1,4 +1,4 @@
-//! What messages between shards have in common, whatever they say: where an answer goes, which step of a task waits for
+//! Types that all messages between shards share: where an answer goes, which step of a task waits for
 //! it, and one batch per destination and turn, whose texts and frames lie in one buffer behind the messages.
 //!
 //! A ground type: it imports nothing of the server, of the interface only which version of it is spoken, and of the
@@ -18,7 +18,7 @@ pub struct Origin {
     /// The shard that has the connection.
     pub shard: u16,
     pub conn: ConnId,
-    /// The same as the engine knows it, wherever it goes.
+    /// The connection as the engine knows it: stays the same when the connection moves to another shard.
     pub client: ClientId,
     /// Whether it may finish locked jobs without their tokens, as over HTTP.
     pub tokenless: bool,
@@ -28,9 +28,9 @@ pub struct Origin {
     pub version: Version,
     /// The queues that there are for it.
     pub scope: Scope,
-    /// What its token is for.
+    /// Role of the client's token.
     pub role: Role,
-    /// Its token, if it has shown one.
+    /// The client's token, if it has shown one.
     pub holder: Holder,
     /// Which entry of the audit log waits for the answer.
     pub ticket: Ticket,
@@ -81,12 +81,12 @@ pub enum SentFrame {
     Shared(Arc<LargeFrame>),
 }
 
-/// One of several steps that a command takes over several shards: who waits for it.
+/// Identifies a step of a command over several shards, for the command's coordinator, which waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Step {
     /// The shard that coordinates.
     pub shard: u16,
-    /// Its number for the command.
+    /// Number of the command on the coordinator.
     pub task: u32,
     /// Tells the command from an earlier one of the same number, whose last answers may come late.
     pub round: u32,
@@ -97,7 +97,7 @@ pub struct Step {
 pub struct Batch<M> {
     /// The messages, in order.
     pub messages: Vec<M>,
-    /// What their spans point into.
+    /// Texts and frames of the messages, which hold spans of this buffer.
     pub bytes: Vec<u8>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) const MESSAGE_STEPS_MAX: u64 = 1000;
 /// A batch that a turn has begun to read.
 #[derive(Debug)]
 pub struct Unread {
-    /// What its messages point into, without those.
+    /// The batch without its messages: the bytes that they point into.
     batch: Batch,
     messages: IntoIter<Message>,
 }
@@ -35,7 +35,7 @@ impl ShardServer {
         let others_wait = !self.stalled_messages.is_empty();
         while let Some(message) = messages.next() {
             self.read_or_put_off(conns, &mut batch, message, others_wait);
-            // What is put off points into the same bytes: such a batch is read to its end, and costs little.
+            // Messages that are put off point into the same bytes: such a batch is read to its end, and costs little.
             if self.steps() >= until && batch.messages.is_empty() {
                 self.unread = Some(Unread { batch, messages });
                 return true;
@@ -211,7 +211,8 @@ impl ShardServer {
     }
 }
 
-/// What a message counts as. One that brings a command is known when that is decoded.
+/// The command that the turn meter counts a message as. A message that brings a command counts as that once it is
+/// decoded.
 fn work_of(message: &Message) -> Work {
     match message {
         Message::Notice(_) | Message::Report { .. } => Work::NEWS,

@@ -1,4 +1,4 @@
-//! What shards say to each other, message by message.
+//! Messages between shards, by kind.
 
 use super::envelope::{self, Origin, SentFrame, Span, Step};
 use super::request_context::Lookup;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 pub use super::scatter_query::ScatterQuery;
 
-/// What a shard has to do with its part of a command on many jobs.
+/// The action on all jobs of a part of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PartKind {
     /// Say whether all could be completed.
@@ -40,10 +40,10 @@ pub enum PartKind {
     Beat,
 }
 
-/// One job of a part.
+/// A job of a part of a command.
 #[derive(Clone, Debug)]
 pub struct PartItem {
-    /// Its place in the command.
+    /// Place of the job in the whole command.
     pub place: usize,
     pub job: JobId,
     /// The token shown for it.
@@ -58,17 +58,17 @@ pub struct PartItem {
 /// The messages of a turn for one shard.
 pub type Batch = envelope::Batch<Message>;
 
-/// What is known of a job that is to have one more child.
+/// A job as it answers whether it can have one more child.
 #[derive(Clone, Debug)]
 pub struct AsParent {
     pub queue: Box<str>,
     /// Whether it can.
     pub is_linkable: bool,
-    /// What the log of its shard has no room for it, if so.
+    /// The error for the client if the log of the job's shard has no room for the link.
     pub lacks: Option<ErrorKind>,
 }
 
-/// One message.
+/// A message from one shard to another, or to itself.
 #[derive(Debug)]
 pub enum Message {
     /// A command for the receiver, as it came.
@@ -86,9 +86,9 @@ pub enum Message {
         frame: SentFrame,
         /// For each job, whether its custom id is taken.
         taken: Box<[bool]>,
-        /// What jobs of it wait for.
+        /// Dependencies that have not ended, by place in the push.
         unmet: UnmetOf<Span>,
-        /// Which children they wait for.
+        /// Children that have not ended, by place in the push.
         open: UnmetOf<Span>,
         /// The parents that are to wait for jobs of it, by place.
         parents: Box<[(usize, JobId)]>,
@@ -170,7 +170,7 @@ pub enum Message {
         /// The queues, and whether they have one.
         queues: Vec<(Span, bool)>,
     },
-    /// So many names of queues have been read that the receiver has sent.
+    /// Names of queues that the receiver has sent have been read.
     Attended {
         /// How many.
         names: usize,
@@ -180,14 +180,14 @@ pub enum Message {
     Probe {
         /// Who asks.
         from: u16,
-        /// What for.
+        /// Number that the answer repeats, by which the asker finds what waits for it.
         number: u64,
         jobs: Vec<JobId>,
         /// Whether the answer waits until all that the receiver has done is on the disk.
         durable: bool,
     },
     Probed {
-        /// What for.
+        /// Number of the probe.
         number: u64,
     },
     /// A connection with workers has said something.
@@ -235,7 +235,7 @@ pub enum Message {
     Parents {
         /// Who waits.
         step: Step,
-        /// What is known of each.
+        /// Each job by its place in the command; none if there is no such job.
         jobs: Vec<(usize, Option<AsParent>)>,
     },
     /// News of a job of the receiver and one that depends on it, or that it depends on.
@@ -258,7 +258,6 @@ pub enum Message {
         step: Step,
         /// Who asked.
         origin: Origin,
-        /// What to do.
         kind: PartKind,
         /// With which jobs.
         items: Vec<PartItem>,
@@ -266,7 +265,7 @@ pub enum Message {
         /// been lost since is passed over.
         of: Option<Step>,
     },
-    /// What became of a part. Places in it are those of the whole command.
+    /// The outcome of a part. Places in it are those of the whole command.
     BatchPartDone {
         /// Who waits.
         step: Step,
@@ -282,11 +281,11 @@ pub enum Message {
         /// Who waits.
         step: Step,
         census: Census,
-        /// Its list entries, and how many they are.
+        /// List entries of the sender.
         entries: Span,
         /// How many entries.
         count: usize,
-        /// What is more than numbers and entries.
+        /// Parts of the answer that are neither numbers nor list entries.
         shares: Vec<GatheredPart>,
     },
     /// About lists of what all shards have.

@@ -1,4 +1,4 @@
-//! What a command brings along on its way through the server: who sent it, under which name, in which bytes.
+//! The context of a command on its way through the server: who sent it, under which name, in which bytes.
 //!
 //! A ground type: of the server it imports the envelope only.
 
@@ -17,9 +17,9 @@ pub struct RequestContext<'a> {
     pub req_id: Option<&'a [u8]>,
     /// The frame, for those who have to pass it on.
     pub frame: FrameRef<'a>,
-    /// What it says.
+    /// The decoded fields of the command.
     pub body: &'a Body<'a>,
-    /// What the directory knows of the job it names.
+    /// The directory's answer for the custom id of the job, if the command names it by one.
     pub lookup: Lookup,
     /// Records that had to be read from the disk before it could be answered.
     pub fetched: &'a [Fetched],

@@ -33,7 +33,7 @@ pub enum ScatterQuery {
 }
 
 impl ScatterQuery {
-    /// What its answer counts from the beginning on, before its rows are known.
+    /// Bytes that are reserved for the answer at the beginning, before its rows are known.
     pub fn reserve_bytes(self) -> usize {
         match self {
             // The metrics of each shard are some ten KB, however short the answer is.

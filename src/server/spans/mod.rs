@@ -23,7 +23,7 @@ const WAITING_MAX: usize = 16_384;
 /// And their memory.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
-/// What a shard has to do with spans: nothing, unless there is somewhere to send them.
+/// Spans of a shard that wait for the log; none unless there is an endpoint to send them to.
 #[derive(Default)]
 pub struct Spans {
     feed: Option<Feed<Step>>,
@@ -85,8 +85,8 @@ impl Spans {
         }
     }
 
-    /// What has become of all spans of the server: exported, lost for want of room, given up, rejected; posts that failed;
-    /// spans that wait, and their memory.
+    /// Counts of all spans of the server: exported, lost for want of room, given up, rejected; posts that failed; spans
+    /// that wait, and their memory in bytes.
     pub fn counts(&self) -> [u64; 7] {
         let Some(feed) = &self.feed else { return [0; 7] };
         let counters = feed.counters();

@@ -21,20 +21,20 @@ use corq_shards::log_record::location::LogRef;
 use corq_shards::log_record::tags::tags_of;
 use std::collections::BTreeSet;
 
-/// What to do once the records are there.
+/// The step that follows once the records have been read.
 #[derive(Debug)]
 pub enum Continuation {
     /// Fill the holes of this frame and send it.
     Send {
         frame: Vec<u8>,
-        /// Its holes, from the frame's start.
+        /// Where payloads go into the frame, from its start.
         placeholders: Vec<Placeholder>,
     },
     /// Ask again.
     Ask {
         /// The frame of the query.
         frame: KeptFrame,
-        /// What the directory knows of its job.
+        /// The directory's answer for the job's custom id, so that it is not asked again.
         lookup: Lookup,
     },
     /// Show these jobs.
@@ -62,7 +62,7 @@ pub enum Continuation {
     ParentLink {
         /// Who waits.
         step: Step,
-        /// What is written into the child.
+        /// The link to the parent, to be written into the child.
         link: Link,
     },
     /// Tell of the event at this place.
@@ -90,12 +90,11 @@ impl Continuation {
 pub struct Waiting {
     /// Who asked.
     pub origin: Origin,
-    /// What follows.
     pub continuation: Continuation,
-    /// What has been read so far; once all of it has, in the order of the log.
+    /// Records read so far; once all are there, in the order of the log.
     pub fetched: Vec<Fetched>,
     missing: usize,
-    /// What its answer takes in memory meanwhile.
+    /// Bytes of the answer's frame and records, counted until it is sent.
     bytes: usize,
 }
 
@@ -110,7 +109,7 @@ struct Read {
 pub struct ColdReplies {
     waiting: Entries<Waiting>,
     reads: Entries<Read>,
-    /// Those that go on slice by slice, by their clients.
+    /// Replies that go on slice by slice, by client and number, to find those of a client that goes.
     walks: BTreeSet<(u64, u32)>,
     /// Of all answers together.
     bytes: usize,

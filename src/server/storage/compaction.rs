@@ -17,9 +17,10 @@ const SLACK_SEGMENTS: u64 = 2;
 /// Read for each byte that others append. With one half of the log needed, every byte read gives back
 /// half of one, so two would do; the rest is for stretches of the log in which all is needed.
 const PACE: u64 = 6;
-/// The same once the log is larger than it ought to be.
+/// Bytes read for each byte appended once the log is larger than it ought to be.
 const PACE_URGENT: u64 = 32;
-/// What may be left to be read of that.
+/// Bytes of reading that may be saved up while the log is not pressed for space. More of them stall commands when it
+/// is.
 const CREDIT_BYTES_MAX: u64 = 16 * SLICE_BYTES;
 /// Until the next slice while others keep the shard busy.
 const PAUSE_MS: u64 = 2;
@@ -87,13 +88,13 @@ impl ReadRetry {
     }
 }
 
-/// One way from the beginning of the log to where its end was when it was set out on.
+/// A walk of compaction from the beginning of the log to the place where its end was when the walk began.
 #[derive(Debug, Default)]
 struct Pass {
     until: u64,
-    /// What was needed when it began.
+    /// Live bytes when the pass began.
     live: u64,
-    /// What has been appended on it.
+    /// Bytes that compaction itself has appended during the pass.
     appended: u64,
 }
 
@@ -102,9 +103,9 @@ struct Pass {
 enum Size {
     /// There is nothing to be gained.
     Fair,
-    /// It is worth while to give something up.
+    /// Compaction at the usual pace gains space.
     Large,
-    /// It is time to.
+    /// Compaction must run at the urgent pace.
     TooLarge,
 }
 
@@ -120,7 +121,7 @@ fn size_of(used: u64, needed: u64, segment_bytes: u64) -> Size {
 }
 
 impl ShardServer {
-    /// One slice. Returns when to come again, in milliseconds since the epoch.
+    /// Compacts one slice. Returns when to come again, in milliseconds since the epoch.
     pub fn compact(&mut self) -> u64 {
         let next_ms = self.compact_slice();
         // Stalled commands go on after a look at the space, which nothing else may bring about.
@@ -194,7 +195,7 @@ impl ShardServer {
             // with a lot.
             self.engine.journal.pressure.behind = self.compaction.credit > CREDIT_BYTES_MAX;
         } else {
-            // What has been saved up is not kept for ever.
+            // Credit is capped, so that a long pause in compaction is not followed by a long run of it.
             self.compaction.credit = self.compaction.credit.min(CREDIT_BYTES_MAX);
         }
         let before = self.engine.journal.log.head().0;
@@ -206,7 +207,7 @@ impl ShardServer {
             return self.compaction.retry.again_ms;
         }
         match (waits, appended) {
-            // Its end wakes the shard.
+            // The end of the read wakes the shard.
             (true, _) => u64::MAX,
             (false, 0) => self.now_ms,
             (false, _) if self.compaction.credit >= SLICE_BYTES => self.now_ms,

@@ -1,5 +1,6 @@
-//! What a shard stands on: files that the next start will find. When they are gone, because the data directory or
-//! a part of it was removed or renamed, all that would be acknowledged is refused, until they are back.
+//! Checks that the files of a shard are where the next start will look for them. When they are gone, because the data
+//! directory or a part of it was removed or renamed, every command that would be recorded is refused until they are
+//! back.
 
 use crate::api::commands::Class;
 use crate::server::shard_server::ShardServer;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 pub struct Home {
     /// Where it was at the start, from the root on.
     pub path: String,
-    /// What it is, wherever it has gone: its device and inode.
+    /// Device and inode, which stay when the directory is renamed.
     pub directory: String,
 }
 
@@ -25,7 +26,7 @@ pub struct DataPresence {
     presence: Option<Arc<Presence>>,
     /// Which data directory it is.
     home: Option<Arc<Home>>,
-    /// What was known in the turn before.
+    /// Whether the files were gone in the turn before, to see a change.
     was_gone: bool,
 }
 

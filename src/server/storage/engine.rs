@@ -24,7 +24,7 @@ impl Engine {
 #[derive(Clone, Debug)]
 pub struct Fetched {
     pub stored: LogRef,
-    /// Its bytes; `None` if the disk did not give back what was written.
+    /// Bytes of the record; `None` if the disk did not give back what was written.
     pub bytes: Option<Box<[u8]>>,
 }
 
@@ -43,9 +43,9 @@ pub struct Records<'a> {
 /// Why a record is not at hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Absent {
-    /// It has to be read from the disk first.
+    /// The record has to be read from the disk first.
     Cold,
-    /// It was read, and is not what was written.
+    /// The record was read, and differs from what was written.
     Damaged,
 }
 

@@ -31,7 +31,7 @@ pub struct LogJournal<D = Store> {
     pub staged: StagedPayloads,
 }
 
-/// What lack of space has come to: what stalls, what is owed to compaction, what is reserved.
+/// Effects of a lack of log space: whether commands stall, how far behind compaction is, and which room is reserved.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpacePressure {
     /// Commands stall until compaction has brought space back.
@@ -40,7 +40,7 @@ pub struct SpacePressure {
     pub behind: bool,
     /// The most that was asked for in vain since something came last.
     pub wanted_bytes: u64,
-    /// What a pass through the whole log has left over: no other one brings it back.
+    /// Dead bytes that the last pass through the whole log could not reclaim; another pass would not, either.
     pub residue_bytes: u64,
     /// Compaction has ended for good: its reason is in the server's log.
     pub stopped: bool,
@@ -80,8 +80,8 @@ impl<D: Disk> LogJournal<D> {
         let room = self.room();
         let reserve = room.for_more(self.pressure.reserved_bytes, space_forecast);
         self.log.reserve(reserve);
-        // What is not written and yet changes the needs, pulls without locks and ends of retention, does
-        // so by less than this in a turn.
+        // Pulls without locks and ends of retention change the needs without a record; in one turn they do so by less
+        // than this margin.
         let common =
             SpaceForecast { largest: space_forecast.largest.max(COMMON_BYTES), ..*space_forecast };
         let spared = room.free.saturating_sub(room.for_more(0, &common) + room.segment / 16);
@@ -166,8 +166,7 @@ impl<D: Disk> LogJournal<D> {
     /// Whether completed jobs have to make room: nothing else is left to give way. Once they do, they
     /// make some more, so that the next job needs no other walk.
     pub fn is_crowded(&mut self, space_forecast: &SpaceForecast, already: bool) -> bool {
-        // What gives way to a log that is reclaimed no more, or where it is not space that is lacking, is lost for
-        // nothing.
+        // Evicting completed jobs gains nothing if compaction has stopped or if something other than space is lacking.
         if self.log.lack() != Some(Lack::Space) || self.pressure.stopped {
             return false;
         }
@@ -241,7 +240,7 @@ impl<D: Disk> Journal for LogJournal<D> {
     }
 
     fn can_append_spare(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool {
-        // What is left behind is more than that without which completed jobs give way.
+        // Leaves more room than the limit at which completed jobs are evicted: a record that can be spared evicts none.
         let (space_forecast, reserved) = (space_forecast(), self.pressure.reserved_bytes);
         self.makes_room(|room| {
             let behind = 2 * ROOM_BYTES.max(room.segment / 8);

@@ -21,8 +21,8 @@
 use corq_shards::compaction::live_bytes::LARGE_BYTES;
 use corq_shards::compaction::space_forecast::SpaceForecast;
 
-/// What ending the pass through a segment may append besides records that are needed: the ids of
-/// completed jobs that are remembered, and notes.
+/// Bytes beside needed records that the end of a segment's pass may append: ids of completed jobs that are remembered,
+/// and notes.
 const MARGIN_BYTES: u64 = 3 << 20;
 
 /// Bytes of the log that one slice of compaction reads: the block that it then writes ends with it.
@@ -48,12 +48,12 @@ pub struct Room {
 }
 
 impl Room {
-    /// What the blocks of `bytes` of records take that are written again.
+    /// Bytes of block overhead for `bytes` of records that compaction writes again.
     pub fn blocks(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.slice) * self.block
     }
 
-    /// What rewriting `needed` bytes of the oldest segment may take.
+    /// Bytes that rewriting `needed` bytes of the oldest segment may take, at most.
     pub fn of_segment(&self, needed: u64, space_forecast: &SpaceForecast) -> u64 {
         let longer = space_forecast.rewriting.min(2 * needed);
         needed + longer + self.blocks(self.segment) + 2 * space_forecast.largest + MARGIN_BYTES
@@ -86,7 +86,7 @@ impl Room {
         self.segment / 8
     }
 
-    /// What must be left behind by what ends jobs.
+    /// Room that a record which ends a job must leave: classes 1 and 2.
     pub fn behind_ends(&self, space_forecast: &SpaceForecast) -> u64 {
         self.of_pass(space_forecast) + self.of_restarts()
     }
@@ -104,7 +104,7 @@ impl Room {
         way.max(self.segment) / self.free.saturating_sub(least).max(self.segment / 64)
     }
 
-    /// What all files must hold together besides room that is asked for.
+    /// Bytes that all files must hold, without the room for asides and for more jobs.
     fn of_all(&self, space_forecast: &SpaceForecast) -> u64 {
         let lasting =
             space_forecast.live + self.blocks(space_forecast.live) + space_forecast.growth;
@@ -134,7 +134,7 @@ impl Room {
         (self.filled + self.free) as i64 - (self.of_all(space_forecast) + self.of_asides()) as i64
     }
 
-    /// What the pass may bring back, at most.
+    /// Bytes that the pass may bring back, at most.
     pub fn dead(&self, space_forecast: &SpaceForecast) -> u64 {
         let needed = space_forecast.live + self.blocks(space_forecast.live);
         self.filled.saturating_sub(needed + self.unopened)

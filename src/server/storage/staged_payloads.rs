@@ -28,14 +28,15 @@ struct One {
 /// Bytes that are copied, into memory that is new, in about the time of one step.
 pub const COPIED_PER_STEP: usize = 512;
 
-/// The same of a record that is copied at once: what it costs beside its payload is paid once.
+/// Bytes per step for a record copied at once with its payload: more than `COPIED_PER_STEP`, since slices have
+/// a fixed cost each.
 const UNSTAGED_PER_STEP: usize = 1024;
 
-/// Those of a shard.
+/// The staged payloads of a shard.
 #[derive(Debug, Default)]
 pub struct StagedPayloads {
     all: Vec<One>,
-    /// What payloads came to, in steps, that were copied with their records.
+    /// Steps spent on payloads that were copied with their records, since the start.
     copied_steps: u64,
     /// Whether a command has begun in this turn whose payload is not staged.
     has_unstaged: bool,
@@ -80,7 +81,7 @@ impl StagedPayloads {
         }
     }
 
-    /// What payloads came to, in steps, that were copied with their records.
+    /// Steps spent on payloads that were copied with their records, since the start.
     pub fn copied_steps(&self) -> u64 {
         self.copied_steps
     }

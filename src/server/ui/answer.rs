@@ -1,4 +1,4 @@
-//! What a request for the page, or for one of its files, gets. Knows heads of requests, no sockets.
+//! Answers requests for the page and its files. Knows heads of requests, no sockets.
 
 use super::files::{self, File};
 use super::settings::{Place, Settings};
@@ -24,7 +24,7 @@ pub enum Bytes {
     Made(String),
 }
 
-/// What a request gets.
+/// The answer to a request for the page or a file.
 #[derive(Clone, Debug)]
 pub struct PageAnswer {
     pub status: u16,
@@ -38,8 +38,8 @@ pub struct PageAnswer {
 const HTML: &str = "text/html; charset=utf-8";
 
 impl PageAnswer {
-    /// What a request for something below the page gets: `place` as [`Settings::within`] has it. None if there is no file
-    /// of that name.
+    /// The answer to a request for something below the page: `place` as [`Settings::within`] has it. None if there is
+    /// no file of that name.
     pub fn of(settings: &Settings, place: Place<'_>, head: &Head<'_>) -> Option<Self> {
         let prefix = prefix(head);
         let Place::Below(below) = place else {
@@ -49,7 +49,7 @@ impl PageAnswer {
         };
         match below.strip_prefix(FILES) {
             Some(name) => files::find(name).map(|file| of_file(file, head)),
-            // What the page makes of the path, it knows itself.
+            // Any other path gets the page, whose script reads the path itself.
             None => Some(of_page(settings.page(prefix), head)),
         }
     }

@@ -1,14 +1,13 @@
 //! The files of the page. `make web` writes them, and the table of them, into `web/dist`.
 
-/// One file.
+/// A file of the page, plain and compressed.
 #[derive(Debug)]
 pub struct File {
     /// With a hash of what is in it: a file of this name never changes.
     pub name: &'static str,
-    /// Its type.
     pub kind: &'static str,
     pub plain: &'static [u8],
-    /// The same, compressed.
+    /// The content, compressed by gzip.
     pub gzip: &'static [u8],
 }
 

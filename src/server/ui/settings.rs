@@ -13,12 +13,12 @@ pub enum Place<'a> {
     Below(&'a str),
 }
 
-/// What the settings say of the page.
+/// The page with its settings in it, but without its base, which depends on the request.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where it lies, without a slash at the end.
     path: Box<str>,
-    /// What is before the base, between it and the settings, and behind these; the settings are in the second.
+    /// The page before and behind the base; the second part has the settings in it.
     parts: [Box<str>; 2],
 }
 

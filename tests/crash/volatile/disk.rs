@@ -8,7 +8,7 @@ use fuser::{Errno, FileAttr, FileType, INodeNo, ReplyEmpty};
 
 use crate::support::Dice;
 
-/// What a disk writes as a whole or not at all.
+/// Bytes that a disk writes as a whole or not at all.
 pub(super) const SECTOR_BYTES: usize = 512;
 
 /// Something as it is now, and as it would be after a loss of power.
@@ -60,7 +60,7 @@ impl FileNode {
     pub(super) fn resize(&mut self, bytes: usize) {
         let known = self.bytes.now.len().min(bytes);
         self.bytes.now.resize(bytes, 0);
-        // What is cut off now must be zeros if the file grows again, also after a loss of power.
+        // Bytes cut off now must be zeros if the file grows again, also after a loss of power.
         let kept = self.bytes.kept.len().max(bytes);
         if bytes < kept {
             self.dirty.extend(known / SECTOR_BYTES..kept.div_ceil(SECTOR_BYTES));
@@ -170,7 +170,7 @@ impl Disk {
     }
 
     pub(super) fn remove(&mut self, directory: u64, name: &OsStr) -> Result<(), Errno> {
-        // What it named stays until the power goes: a name that was not synced may come back.
+        // The file stays until the power goes: a name whose removal was not synced may come back.
         self.names(directory)?.now.remove(name).map(|_| ()).ok_or(Errno::ENOENT)
     }
 

@@ -54,7 +54,7 @@ fn churn(client: &mut Client, queue: &str, rounds: usize) {
     }
 }
 
-/// What clients know of numbered jobs.
+/// The clients' knowledge of numbered jobs.
 #[derive(Clone, Default)]
 struct Known {
     /// Pushes that were answered.
@@ -141,7 +141,7 @@ fn listed(client: &mut Client) -> BTreeMap<u64, String> {
     found
 }
 
-/// What a backup must and may hold, by what was known before and after it was made.
+/// Checks the jobs of a backup by the clients' knowledge before and after it was made.
 fn reconcile(found: &BTreeMap<u64, String>, before: &Known, after: &Known) {
     for number in &before.pushed {
         let state = found.get(number);
@@ -210,7 +210,7 @@ fn a_backup_under_load_holds_all_that_was_acknowledged_and_nothing_twice() {
                     client.ok("ACK", json!({"id": job["id"]}));
                 }
             }
-            // Those that were with a worker are with it still: their locks are alive.
+            // Jobs that were with a worker are with it still: their locks are alive.
             let open = |state: &String| state != "completed" && state != "active";
             (!listed(&mut client).values().any(open) || only_waits_for_active(&mut client))
                 .then_some(())

@@ -162,7 +162,7 @@ fn a_line_that_the_server_refuses_is_told_by_its_number_and_the_rest_by_theirs()
     let (_dir, path) = file(&lines);
     let line = tool.fails(1, &["push", &queue, "--bulk", &path, "--jobs"]);
     assert!(line.starts_with("line 1502: priority must be between"), "{line}");
-    // What an option says of all lines is its own mistake.
+    // An option that is wrong for all lines is refused as such.
     let words = ["push", &queue, "--bulk", &path, "--priority", "1000001"];
     let told = tool.fails(1, &words);
     assert!(told.starts_with("line 1: --priority must be between"), "{told}");

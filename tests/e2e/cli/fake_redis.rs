@@ -12,7 +12,7 @@ use super::fake::listen;
 
 type Bytes = Vec<u8>;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug)]
 pub(super) enum Held {
     Hash(Vec<(Bytes, Bytes)>),
@@ -25,7 +25,7 @@ pub(super) enum Held {
 
 pub(super) type Keys = Arc<Mutex<BTreeMap<Bytes, Held>>>;
 
-/// What a recorded file says.
+/// Reads the keys of a recorded file.
 pub(super) fn recorded(text: &str) -> Keys {
     let file: Json = serde_json::from_str(text).unwrap();
     let bytes = |value: &Json| value.as_str().unwrap().as_bytes().to_vec();

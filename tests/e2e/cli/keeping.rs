@@ -48,7 +48,7 @@ fn content(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// What is left of a copy that was not ended, and only that.
+/// Drafts that a copy which did not end has left.
 fn drafts(path: &Path) -> Vec<String> {
     let mut names = names(path);
     names.retain(|name| name.contains(".corq-draft-"));
@@ -134,7 +134,7 @@ fn a_target_that_is_a_dangling_link_is_refused_before_anything_is_copied() {
         assert!(line.contains("is a symbolic link to") && line.contains("nowhere"), "{line}");
     }
     assert_eq!(names(home.path()), ["backup", "data", "link"]);
-    // One to an empty directory means that directory.
+    // A link to an empty directory means that directory.
     let real = home.path().join("real");
     fs::create_dir(&real).unwrap();
     fs::remove_file(&link).unwrap();
@@ -149,7 +149,7 @@ fn race(commands: Vec<Child>) -> Vec<Output> {
     commands.into_iter().map(|child| child.wait_with_output().unwrap()).collect()
 }
 
-/// One of them has won, and the others say that they have not, and why.
+/// Checks that one of them has won, and that the others say that they have not, and why.
 fn one_wins(outputs: &[Output]) {
     let won = outputs.iter().filter(|output| output.status.success()).count();
     assert_eq!(won, 1, "{outputs:?}");
@@ -173,9 +173,9 @@ fn of_backups_to_one_place_at_once_one_wins_whole_and_the_others_say_so() {
         let to = home.path().join(format!("backup-{round}"));
         let children = (0..4).map(|_| tool(&server.data).start(&["backup", text(&to)]));
         let outputs = race(children.collect());
-        // One that asks while another one has the stopped server's directory is refused as well.
+        // A backup that asks while another one has the stopped server's directory is refused as well.
         let busy = |output: &Output| {
-            // Its number is not known before it is written down.
+            // The process number of the other is not known before it is written down.
             String::from_utf8_lossy(&output.stderr).contains("is in use by ")
                 || String::from_utf8_lossy(&output.stderr).contains("cannot reach a server")
         };
@@ -273,7 +273,7 @@ fn a_backup_that_is_being_made_is_left_alone_by_others() {
     server.client().push("kept", json!({"n": 1}));
     let home = tempfile::tempdir().unwrap();
     let tool = || Tool::of(&server).env("DATA_PATH", server.data.display());
-    // It cannot end while the server is silent, nor while it stands still itself.
+    // The backup cannot end while the server is silent, nor while it stands still itself.
     server.freeze();
     let first = tool().start(&["backup", text(&home.path().join("first"))]);
     // The one in the data directory comes last.
@@ -281,7 +281,7 @@ fn a_backup_that_is_being_made_is_left_alone_by_others() {
     let pid = Pid::from_child(&first);
     kill_process(pid, Signal::STOP).unwrap();
     server.signal(Signal::CONT);
-    // The same place is taken, and said to be.
+    // A backup to the same place is refused, with the process that makes the other.
     let line = tool().fails(1, &["backup", text(&home.path().join("first"))]);
     assert!(line.contains("is being made by process"), "{line}");
     tool().ok(&["backup", text(&home.path().join("second"))]);

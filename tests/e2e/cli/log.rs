@@ -29,7 +29,7 @@ fn filled(start: Start) -> Server {
     server
 }
 
-/// The same jobs; those that are active are the client's.
+/// Fills the queues with jobs in many states; those that are active are the client's.
 fn fill(client: &mut Client) {
     for queue in ["log-a", "log-b", "log-c"] {
         for n in 0..30 {

@@ -61,7 +61,7 @@ fn jobs_of_bullmq_are_moved_once_with_their_options() {
     );
     // Lower numbers go first there.
     assert_eq!(job(&mut client, "bullmq:emails:3")["priority"], -7);
-    // One of three attempts was made.
+    // Two attempts are left, as one of three was made.
     assert_eq!(job(&mut client, "bullmq:fails:2")["maxAttempts"], 2);
     let parent = client.ok("GetJobs", json!({"queue": "parents"}))["jobs"][0].clone();
     assert_eq!(parent["state"], "waiting-children");
@@ -93,7 +93,7 @@ fn a_dead_letter_keeps_its_error_and_stays_where_a_client_has_sent_it_since() {
 #[test]
 fn a_move_that_was_broken_off_before_a_dead_letter_was_one_is_finished_by_the_next() {
     let (_server, tool, mut client) = server();
-    // What a run leaves that ends between its two steps.
+    // The job that a run leaves if it ends between its two steps.
     let year_ms = 365 * 86_400_000_u64;
     client.push_with(
         "fails",
@@ -243,7 +243,7 @@ fn jobs_of_faktory_are_acknowledged_once_they_are_here_and_counted_otherwise() {
     );
 }
 
-/// What a server has, as it is exported, in no order and without what holds for the moment only.
+/// Everything that a server has, as it is exported, in no order and without what holds for the moment only.
 fn exported(tool: &Tool) -> Vec<Value> {
     let ran = tool.run(&["export"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);

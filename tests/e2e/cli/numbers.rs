@@ -1,4 +1,4 @@
-//! What the server tells of itself: `stats`, `metrics`, `health`, `ping` and `worker list`.
+//! Figures of the server about itself: `stats`, `metrics`, `health`, `ping` and `worker list`.
 
 use serde_json::json;
 

@@ -14,7 +14,7 @@ use crate::support::{Server, Start};
 /// A user that has nothing to do with the tests.
 pub(super) const SERVICE: u32 = 54_321;
 
-/// What counts: owner, group and mode.
+/// Owner, group and mode of a file.
 pub(super) type Whose = (u32, u32, u32);
 
 pub(super) fn whose(path: &Path) -> Whose {
@@ -70,7 +70,7 @@ fn damaged() -> Server {
     server
 }
 
-/// What the service user may not change, although its links lead there.
+/// A directory that the service user may not change, although its links lead there.
 struct Precious {
     path: PathBuf,
     was: BTreeMap<PathBuf, Whose>,
@@ -101,7 +101,7 @@ fn what_a_repair_and_an_undo_put_in_place_belongs_to_those_that_it_belonged_to()
     let data = &server.data;
     let path = data.to_str().unwrap();
     fs::remove_file(data.join("LOCK")).unwrap();
-    // One that is gone is made anew.
+    // A shard's directory that is gone is made anew.
     fs::remove_dir_all(data.join("shard-0001")).unwrap();
     hand_over(data);
     let before = all(data);

@@ -1,4 +1,4 @@
-//! One job, with all that can be said of it.
+//! Pushes of one job, with all that can be said of it.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! What clients name reaches a terminal escaped. The fear: a job whose id moves the cursor, forges a line or turns the
-//! text behind it round.
+//! Names that clients give reach a terminal escaped. The fear: a job whose id moves the cursor, forges a line or turns
+//! the text behind it round.
 
 use serde_json::{Value, json};
 

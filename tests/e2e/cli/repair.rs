@@ -325,7 +325,7 @@ fn an_undo_takes_back_the_newest_repair_whole_or_nothing() {
     let line = tool().fails(1, &words(&["log", "undo", "--yes", "--repair", older], &data));
     assert!(line.contains(&format!("{newer} came after {older}: undo that first")), "{line}");
     assert!(files(&data) == mended, "nothing is done");
-    // What the newer one has replaced is gone: there is no way back any more.
+    // The files that the newer repair has replaced are gone: there is no way back any more.
     let aside = server.data.with_file_name("aside");
     fs::rename(data.join(newer), &aside).unwrap();
     for named in [vec![], vec!["--repair", older.as_str()], vec!["--repair", newer.as_str()]] {
@@ -335,7 +335,7 @@ fn an_undo_takes_back_the_newest_repair_whole_or_nothing() {
         assert!(files(&data) == mended, "nothing is done");
     }
     fs::rename(&aside, data.join(newer)).unwrap();
-    // It says which shards it is about.
+    // The undo says which shards it is about.
     let out = tool().ok(&words(&["log", "undo", "--yes"], &data));
     assert!(out.contains("shard-0000 of ") && out.contains("the other shards stay"), "{out}");
     assert!(files(&data) == second, "byte for byte");

@@ -32,7 +32,7 @@ struct Bed {
     data: PathBuf,
     /// A directory of the service user.
     theirs: PathBuf,
-    /// One of root, which all may pass.
+    /// A directory of root, which all may pass.
     own: PathBuf,
 }
 

@@ -245,7 +245,7 @@ fn an_id_of_any_form_is_pushed_and_found_again() {
         assert_eq!(tool.ok(&["job", "state", "--", &format!("--{id}")]), "unknown\n");
         tool.ok(&["job", "cancel", &id, "--yes"]);
     }
-    // What is misspelt is still told by what is meant.
+    // A misspelt option is still refused with the one that is meant.
     let line = tool.fails(2, &["job", "get", "--jsn", "x"]);
     assert!(line.contains("--json"), "{line}");
     let line = tool.fails(2, &["push", "q", "1", "-p", "5"]);
@@ -275,7 +275,7 @@ fn every_text_of_a_worker_is_taken_as_it_is() {
     }
 }
 
-/// What a worker reports is no reason to refuse the report.
+/// Guards that a report is not refused for a text that is none.
 #[test]
 fn a_report_that_is_no_text_is_taken_with_marks_in_place_of_what_is_none() {
     let (tool, queue) = (tool(), queue("cli-odd-bytes"));

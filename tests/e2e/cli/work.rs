@@ -131,7 +131,7 @@ fn a_failed_attempt_is_retried_and_an_unrecoverable_one_is_not() {
     tool.ok(&["job", "promote", &id]);
     fail(&["--unrecoverable"]);
     assert_eq!(client().state(&id), "failed");
-    // What a worker says cannot colour the operator's terminal.
+    // An error of a worker cannot colour the operator's terminal.
     let out = tool.ok(&["job", "get", &id]);
     assert_eq!(pair(&out, "error"), "no \\u{1b}[31mink");
 }

@@ -1,4 +1,4 @@
-//! What a page says to type: the lines of its blocks for shells, and the commands that its text names.
+//! Commands on a page: the lines of its blocks for shells, and the commands that its text names.
 
 use std::fs;
 use std::path::Path;
@@ -76,7 +76,7 @@ impl Page {
         commands
     }
 
-    /// What stands between backticks in its text.
+    /// Texts between backticks on the page, by line.
     pub(super) fn spans(&self) -> Vec<(usize, &str)> {
         let lines = self.lines(None).into_iter();
         lines

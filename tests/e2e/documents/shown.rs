@@ -81,7 +81,7 @@ fn a_doctor_speaks_as_the_page_shows() {
             "{check}"
         );
     }
-    // What is advised begins with the check that it is about.
+    // Advice begins with the check that it is about.
     let advice = shown.last().unwrap();
     assert!(advice.starts_with("open files: "), "{advice}");
 }

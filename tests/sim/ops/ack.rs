@@ -12,7 +12,7 @@ use corq_shards::command::{self, Command, Token};
 use corq_shards::effect::Refusal;
 use corq_shards::job::id::JobId;
 
-/// One completion.
+/// A completion of one job.
 #[derive(Clone, Copy, Debug)]
 pub struct One {
     pub job: JobId,
@@ -45,7 +45,7 @@ impl Ack {
     fn verdict(&self, model: &Model, now_ms: u64) -> Answer {
         let mut late = Vec::new();
         for (place, ack) in self.acks.iter().enumerate() {
-            // One that comes too late takes nothing away from a later attempt in the same command.
+            // A completion that comes too late takes nothing away from a later attempt in the same command.
             let twice = self.acks[..place].iter().any(|earlier| {
                 earlier.job == ack.job && model.held(now_ms, earlier.job, earlier.token).is_ok()
             });
@@ -65,7 +65,7 @@ impl Ack {
 }
 
 impl Ack {
-    /// Those that were carried out.
+    /// Completions that were carried out.
     fn applied(&self, answer: Option<&Answer>) -> impl Iterator<Item = &One> {
         let late = match answer {
             Some(Answer::Done) => Some(&[][..]),

@@ -1,5 +1,5 @@
-//! What is done to one job by its id, whichever client has it: Cancel, Remove, Promote, `ChangePriority`,
-//! `MoveToDelayed`, `MoveToWait`, `ChangeDelay`, Discard, `RemoveDlqJob`.
+//! Changes of one job by its id, by any client: Cancel, Remove, Promote, `ChangePriority`, `MoveToDelayed`,
+//! `MoveToWait`, `ChangeDelay`, Discard, `RemoveDlqJob`.
 
 use super::{Answer, Call};
 use crate::check::Check;
@@ -17,7 +17,7 @@ use corq_shards::job::id::JobId;
 /// Why a job failed that is said to have failed elsewhere.
 const ELSEWHERE: &str = "failed elsewhere";
 
-/// What is to be done.
+/// A change of a job.
 #[derive(Clone, Copy, Debug)]
 enum What {
     Cancel,
@@ -245,8 +245,8 @@ pub fn put_off(world: &mut World, client: usize) {
     }
 }
 
-/// What a client shows for a job: mostly nothing, or what its worker has, or what that had once, or what
-/// nobody ever had.
+/// The token that a client shows for a job: mostly none, or that of its worker, or an earlier one, or one that never
+/// was.
 fn token_for(world: &mut World, shard: usize, job: JobId) -> Option<Token> {
     let model = &world.nodes[shard].model;
     let right = model.jobs.get(&job).and_then(|job| match &job.state {

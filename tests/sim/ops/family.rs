@@ -1,5 +1,5 @@
-//! What is done to parents and children that are there: a parent gets one more child, or waits for one
-//! less; a child goes as its parent wishes; a worker lets its job wait for the children it has.
+//! Changes of parents and children that exist: a parent gets one more child, or waits for one less; a child goes as its
+//! parent wishes; a worker lets its job wait for the children it has.
 
 use super::change::pick;
 use super::{Answer, Call, Learned};
@@ -15,7 +15,7 @@ use corq_shards::effect::Refusal;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 
-/// What is to be done.
+/// A change of a parent or of a child.
 #[derive(Clone, Copy, Debug)]
 enum What {
     Adopt(JobId),
@@ -85,7 +85,7 @@ impl Call for ChangeFamily {
         });
         if verdict.is_ok_and(|count| count > 0) {
             match self.what {
-                // It is known already.
+                // The parent has that child already.
                 What::Adopt(child) if model.declares(self.job, child) => {}
                 What::Adopt(child) => {
                     let waited = model.jobs[&self.job].state == State::WaitingChildren;

@@ -17,7 +17,7 @@ use corq_shards::job::id::JobId;
 pub struct Stage {
     flow: JobId,
     durable: bool,
-    /// It is one of several pieces, for all of which there is room.
+    /// The stage is one of several pieces, for all of which there is room.
     judged: bool,
     pub jobs: Vec<Job>,
     pub records: Vec<Vec<u8>>,
@@ -65,7 +65,7 @@ impl Call for Stage {
     }
 }
 
-/// What becomes of a flow.
+/// Decides on a flow.
 #[derive(Clone, Debug)]
 pub struct Decide {
     pub flow: JobId,
@@ -89,7 +89,7 @@ impl Call for Decide {
     }
 }
 
-/// What a failure means for a parent.
+/// Effects that a failure may have on a parent.
 pub const POLICIES: &[Option<Policy>] =
     &[None, Some(Policy::Fail), Some(Policy::Continue), Some(Policy::Ignore), Some(Policy::Remove)];
 

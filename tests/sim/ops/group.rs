@@ -1,4 +1,4 @@
-//! What is set for groups of jobs.
+//! Settings of groups of jobs.
 
 use super::{Answer, Call};
 use crate::check::Check;

@@ -9,7 +9,7 @@ use crate::settings::Flaw;
 use crate::world::World;
 use corq_shards::command::{Beat, Command};
 
-/// One or many signs of life for jobs of one shard.
+/// A sign of life for jobs of one shard, by a command for one or for many.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
     jobs: Vec<(Held, Option<u32>)>,

@@ -11,7 +11,7 @@ use corq_shards::command::{AddWebhook, Command};
 use corq_shards::log_record::Record;
 use corq_shards::webhook::{Trigger, Triggers};
 
-/// What is to be done with a webhook.
+/// A change of webhooks.
 #[derive(Clone, Debug)]
 enum What {
     Add { events: Vec<Trigger>, queue: Option<String> },

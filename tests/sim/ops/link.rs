@@ -1,5 +1,5 @@
-//! What `UpdateParent` and `RemoveChildDependency` write into a child, once its parent knows of it, or knows of
-//! it no longer: the parent, into its options and into its data.
+//! Writes a parent into a child as `UpdateParent` and `RemoveChildDependency` do, once the parent knows of the child or
+//! knows of it no longer: into its options and into its data.
 
 use super::change::pick;
 use super::update::record_of;

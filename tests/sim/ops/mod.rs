@@ -39,7 +39,7 @@ use corq_shards::effect::{Ending, KnownAs, Refusal};
 use corq_shards::job::id::JobId;
 use std::fmt::Debug;
 
-/// What a shard answers, in values that stay.
+/// A shard's answer, in values that stay.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     Done,
@@ -58,7 +58,7 @@ pub enum Answer {
     Cleaned(Vec<KnownAs>),
     /// Jobs of a dead-letter queue.
     Found(Vec<JobId>),
-    /// What is in one.
+    /// Counts of a dead-letter queue.
     Stats(Box<FailedStats>),
     /// Next run, runs so far and version of a schedule.
     Schedule(Option<(u64, u64, u64)>),
@@ -77,8 +77,8 @@ pub trait Call: Debug {
     /// Gives the command to the shard.
     fn give(&self, to: &mut dyn FnMut(&Command<'_>));
 
-    /// What the model does with it, and whether `answer` is the right one. Jobs delivered because of it
-    /// are checked afterwards: a pull only joins the line of those who wait.
+    /// Applies the command to the model, and checks `answer` against it. Jobs delivered because of it are checked
+    /// afterwards: a pull only joins the line of those who wait.
     fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>);
 
     /// Whether jobs are delivered before the whole command is carried out.
@@ -96,14 +96,14 @@ pub trait Call: Debug {
         Vec::new()
     }
 
-    /// What the client makes of the answer, once it has it.
+    /// Lets the client use the answer, once it has it.
     fn learn(&self, _world: &mut World, _learned: &Learned<'_>) {}
 }
 
 /// Lets a client do something; `usize` is its place in [`World::clients`].
 type Act = fn(&mut World, usize);
 
-/// What clients do, and how often in comparison.
+/// Acts of clients, and how often each in comparison.
 pub const TABLE: &[(u64, Act)] = &[
     (20, push::act),
     (18, pull::act),

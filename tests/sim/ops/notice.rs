@@ -1,4 +1,4 @@
-//! What shards tell each other of jobs that depend on each other.
+//! Notices between shards about jobs that depend on each other.
 
 use super::{Answer, Call};
 use crate::job_rules::Moment;

@@ -46,7 +46,7 @@ pub struct NewOne {
     pub depends_on: Vec<JobId>,
     /// Which of them are its children.
     pub children: Vec<JobId>,
-    /// Those of them that were not completed when their shards were asked.
+    /// Dependencies that were not completed when their shards were asked.
     pub unmet: Vec<JobId>,
     pub ties: Ties,
 }
@@ -169,7 +169,7 @@ fn may_be_judged(jobs: &[NewOne]) -> bool {
 pub struct Push {
     pub queue: String,
     pub jobs: Vec<NewOne>,
-    /// It is a piece of something longer, for which there is room.
+    /// The push is a piece of something longer, for which there is room.
     pub is_judged: bool,
 }
 
@@ -272,7 +272,7 @@ impl Push {
             if new.group_max > 0 && there >= new.group_max as usize {
                 return Some(place);
             }
-            // What waits for others does not count yet.
+            // A job that waits for others does not count yet.
             if new.unmet.is_empty() && new.ties.open.is_empty() {
                 pending.insert(id, group);
             }

@@ -40,7 +40,7 @@ impl Remove {
         model.limit(at.now_ms, &self.queue, command::Limit::Rate(None));
         model.limit(at.now_ms, &self.queue, command::Limit::Active(None));
         model.rule(&self.queue, Rules::default());
-        // What was never there or is gone already needs no long command.
+        // A queue without jobs needs no long command.
         let empty = model.of_queue(&self.queue).all(|job| job.state == crate::model::State::Gone);
         if empty {
             model.must(Check::Answer, answer == Some(&Answer::Done), || format!("{answer:?}"));

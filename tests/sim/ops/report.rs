@@ -1,4 +1,4 @@
-//! What the shard of a child tells that of its parent.
+//! Reports of a child's end to the shard of its parent.
 
 use super::{Answer, Call};
 use crate::check::Check;

@@ -18,8 +18,8 @@ pub struct SetRule {
 }
 
 impl SetRule {
-    /// What keeps a queue from coming to rest is taken back: jobs leave the dead-letter queue by themselves
-    /// no longer, in whatever way, and silent workers are given up.
+    /// Takes back the rules that keep a queue from coming to rest: jobs leave the dead-letter queue by themselves no
+    /// longer, in whatever way, and silent workers are given up.
     pub fn calm(queue: &str) -> [Self; 2] {
         let auto_retry = Some(false);
         let dlq = DlqPatch { auto_retry, age_max_ms: Some(None), ..DlqPatch::default() };

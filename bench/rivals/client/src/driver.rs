@@ -17,7 +17,7 @@ use crate::seen::Seen;
 const PATIENCE: Duration = Duration::from_mins(1);
 const TURN_NS_MAX: u64 = 50_000_000;
 
-/// What the lanes are to do: lane `i` pushes to its queue and takes from it.
+/// The work of the lanes: lane `i` pushes to its queue and takes from it.
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub batch: u32,
@@ -39,7 +39,7 @@ struct Share {
     ended: bool,
 }
 
-/// What a phase counted.
+/// Counts and times of a phase.
 pub struct Outcome {
     pub pushed: u64,
     pub received: u64,
@@ -355,7 +355,7 @@ impl Outcome {
     }
 }
 
-/// What connection `index` of `connections` does of `jobs`.
+/// Jobs that connection `index` of `connections` has of `jobs`.
 pub fn share(jobs: u64, index: usize, connections: usize) -> u64 {
     let (index, connections) = (index as u64, connections as u64);
     jobs / connections + u64::from(index < jobs % connections)

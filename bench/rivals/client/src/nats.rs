@@ -12,8 +12,8 @@ use crate::protocol::{Event, Handle, Job, Lane, Protocol, Wire, line, number, sh
 /// How long a pull may wait at the server.
 const EXPIRES_NS: u64 = 60_000_000_000;
 const WAITING_TAKES_MAX: u32 = 25;
-/// What replies are for. A delivered job keeps the subject that it was pushed to, so it is the
-/// subscription that tells: its number is the place in this list.
+/// Kinds of replies, each with a subscription whose number is its place here. A delivered job keeps the subject that it
+/// was pushed to, so only the subscription tells its kind.
 const KINDS: [&str; 6] = ["stream", "consumer", "push", "take", "ack", "left"];
 const BATCHES: usize = KINDS.len();
 /// The steps of a batch, as the subject for its replies names them.
@@ -82,7 +82,7 @@ impl Nats {
         }
     }
 
-    /// One message of the server to this connection.
+    /// Handles a message of the server to this connection.
     fn message(&mut self, message: &Message, wire: &mut Wire) -> Result<(), String> {
         let body = message.body;
         if message.subscription == BATCHES {

@@ -26,7 +26,7 @@ const STATEMENTS: [(&str, &str); 6] = [
 ];
 const BYTEA: u32 = 17;
 
-/// What the next `ReadyForQuery` ends.
+/// The request that the next `ReadyForQuery` ends.
 #[derive(PartialEq)]
 enum Asked {
     Setup,
@@ -140,7 +140,7 @@ impl Postgres {
                 let value = body.get(6..6 + size).ok_or_else(short)?;
                 wire.events.push(Event::Left(crate::protocol::number(value)?));
             }
-            // What pg_notify returns: void.
+            // The row of pg_notify is void.
             _ => {}
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Protocol for Postgres {
 
     fn begin(&mut self, wire: &mut Wire, _take: crate::protocol::Take) {
         if self.lane.waking {
-            // Its ReadyForQuery comes before that of the first take.
+            // The ReadyForQuery of LISTEN comes before that of the first take.
             message(&mut wire.out, b'Q', |out| text(out, &format!("LISTEN q{}", self.lane.queue)));
             self.asked.push_back(Asked::GiveUp);
         }

@@ -1,11 +1,11 @@
-//! What the driver knows of a server: requests go out as bytes, bytes come in as events.
+//! The driver's view of a server: requests go out as bytes, bytes come in as events.
 //!
 //! A protocol may not know sockets, clocks or how many jobs a run has; the driver may not know
 //! what a request looks like. Every request is answered on its connection, in whatever order.
 
 use crate::payload;
 
-/// What a protocol writes: bytes for the server, and events for the driver.
+/// Output of a protocol: bytes for the server, and events for the driver.
 #[derive(Default)]
 pub struct Wire {
     pub out: Vec<u8>,
@@ -35,20 +35,20 @@ impl Job {
     }
 }
 
-/// What came of the bytes that arrived.
+/// An event in the bytes that arrived.
 pub enum Event {
     /// The connection is set up: its queue exists.
     Ready,
-    /// So many pushed jobs are stored as durably as the server is set to.
+    /// Pushed jobs, so many, are stored as durably as the server is set to.
     Pushed(u32),
     Delivered(Job),
     /// All jobs of one take have been delivered.
     TakeDone,
-    /// So many acknowledgements have been accepted.
+    /// Acknowledgements, so many, have been accepted.
     Acked(u32),
     /// The taking phase is over for the server, too.
     Ended,
-    /// So many jobs are in the queue, delivered or not.
+    /// The number of jobs in the queue, delivered or not.
     Left(u64),
 }
 
@@ -60,7 +60,7 @@ pub struct Lane {
     pub waking: bool,
 }
 
-/// One connection's side of a server's protocol.
+/// The client's side of a server's protocol, for one connection.
 pub trait Protocol {
     /// The first bytes of a connection, if the client speaks first. Ends in `Event::Ready`.
     fn greet(&mut self, wire: &mut Wire);

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use crate::protocol::{Event, Handle, Job, Lane, Protocol, Wire, line, number, shown};
 
-/// What the next answer belongs to.
+/// The request that the next answer belongs to.
 enum Asked {
     Ping,
     Push(u32),

@@ -40,7 +40,7 @@ impl Seen {
         u64::from(self.given) - self.received
     }
 
-    /// What is wrong so far.
+    /// The faults so far, in words.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.twice > 0 {

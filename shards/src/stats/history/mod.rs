@@ -1,4 +1,4 @@
-//! What happened in the last day, by steps of ten seconds: jobs that came, ended and failed, how many waited, how long they
+//! History of the last day, by steps of ten seconds: jobs that came, ended and failed, how many waited, how long they
 //! waited and ran. Of the shard as a whole, and of its busiest queues. In memory only: it begins anew with each start.
 //!
 //! A job costs two counts of durations and, of a queue that has no history, one comparison. What else is counted stands in
@@ -42,17 +42,17 @@ const DROPS_MAX: usize = 500;
 /// Pieces that have gone with their queues are left where they stand while there are no more.
 const STALE_MIN: usize = 1024;
 
-/// What a place takes besides its pieces.
+/// Bytes of a place besides its pieces.
 pub const PLACE_BYTES: usize = size_of::<Place>();
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// What a queue knows of its history.
+/// State of the history in each queue, whether it has a place or not.
 #[derive(Clone, Debug, Default)]
 pub struct OfQueue {
     /// Jobs pushed since the start.
     pub pushed: u64,
-    /// Its place among those that have one.
+    /// Place among the queues with a history.
     place: Option<NonZero<u32>>,
     /// How busy it is without one: its jobs, half as many for each hour since.
     heat: u32,
@@ -104,11 +104,11 @@ struct Round {
     least_heat: u64,
 }
 
-/// What the end of a step asks of the queues.
+/// Access to the queues that the end of a step needs.
 pub trait Queues {
-    /// What a queue has counted.
+    /// Counts of a queue since the start.
     fn counters(&self, queue: u32) -> Counters;
-    /// What a queue knows of its history, if it is there.
+    /// State of the history in a queue, if it is there.
     fn of_queue(&mut self, queue: u32) -> Option<&mut OfQueue>;
 }
 

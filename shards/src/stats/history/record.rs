@@ -17,7 +17,7 @@ const WAITING: u8 = 1 << 3;
 const WAITS: u8 = 1 << 4;
 const RUNS: u8 = 1 << 5;
 
-/// What was counted in a step, or in several.
+/// Counts of a step, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Jobs pushed.

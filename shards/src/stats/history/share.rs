@@ -1,14 +1,14 @@
-//! What each shard says of a span, and how the shares of all become points.
+//! Shares of shards in the history of a span, and how the shares of all become points.
 
 use super::record::{Records, Sums};
 use super::span::Span;
 
-/// What a shard says of a span: records by point of it instead of by step.
+/// A shard's history of a span: records by point of the span instead of by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// The first point that is known.
     pub known_from: u64,
-    /// What waited before the first point.
+    /// Jobs that waited before the first point.
     pub waiting: u64,
     /// The records.
     pub bytes: Vec<u8>,

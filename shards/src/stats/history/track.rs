@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// Steps that lie in one piece, and are forgotten together: those of an hour.
 pub const PIECE_STEPS: u64 = 360;
 
-/// What has been counted since the start, and what waits.
+/// Counts since the start, and of jobs that wait now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Jobs pushed.
@@ -24,7 +24,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What was counted since an earlier moment.
+    /// Differences to an earlier moment: pushed, completed, failed.
     fn since(self, earlier: Self) -> (u64, u64, u64) {
         (
             self.pushed.saturating_sub(earlier.pushed),
@@ -39,12 +39,12 @@ impl Counters {
 struct Piece {
     first: u64,
     last: u64,
-    /// What waited before its first step.
+    /// Jobs that waited before the piece's first step.
     waiting_before: u64,
     bytes: Vec<u8>,
 }
 
-/// What the steps of a piece take besides their bytes.
+/// Bytes of a piece besides those of its steps.
 const PIECE_BYTES: usize = size_of::<Piece>() + 16;
 
 /// A moment at which a step ended.
@@ -54,7 +54,7 @@ struct Edge {
     counters: Counters,
 }
 
-/// What happened lately, per second.
+/// Recent rates, per second, and durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// Jobs pushed.
@@ -166,7 +166,7 @@ impl Track {
         self.pieces.iter().map(|piece| piece.bytes.capacity() + PIECE_BYTES).sum()
     }
 
-    /// What has been counted in the step under way.
+    /// Counts of the step under way.
     fn under_way(&self, counters: Counters) -> Sums {
         let before = self.edges[1].counters;
         let (pushed, completed, failed) = counters.since(before);
@@ -185,7 +185,7 @@ impl Track {
         now_ms.saturating_sub(self.edges[0].at_ms).max(1000) as f64 / 1000.0
     }
 
-    /// What has been counted since the last step but one, per second.
+    /// Rates and durations since the end of the last step but one.
     pub fn pace(&self, now_ms: u64, counters: Counters) -> Pace {
         let seconds = self.seconds(now_ms);
         let (pushed, completed, failed) = counters.since(self.edges[0].counters);
@@ -208,7 +208,7 @@ impl Track {
         pushed + completed + failed
     }
 
-    /// What is known of a span, the step under way included, and how many records were looked at.
+    /// The history of a span, the step under way included, and how many records were looked at.
     pub fn share(&self, now_ms: u64, counters: Counters, span: Span) -> (Share, usize) {
         let mut writer = ShareWriter {
             span,

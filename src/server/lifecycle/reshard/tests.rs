@@ -51,7 +51,7 @@ impl Bed {
         let disk = BlockingDisk::open(data.path(), index).unwrap();
         let nothing = |_: Position, _: &[u8]| Ok::<(), String>(());
         let journal = LogJournal::new(Log::open(&log_config, disk, nothing).unwrap().0);
-        // The same tokens each time: what is made twice is compared.
+        // Both ways of making a state must give the same lock tokens, since the states are compared.
         let token_key = SecretKey::of_seed(u64::from(index));
         let mut shard = Shard::new(corq_shards::Config {
             token_key,
