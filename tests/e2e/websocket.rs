@@ -162,7 +162,9 @@ fn a_request_id_of_any_kind_comes_back_exactly_as_it_was_sent() {
 fn every_command_of_the_table_is_understood() {
     let mut websocket = websocket();
     for spec in corq::api::commands::COMMANDS {
-        let reply = websocket.call(spec.name, json!({}));
+        // Figures of one that watches come between replies.
+        let mut viewer = (spec.name == "Watch").then(self::websocket);
+        let reply = viewer.as_mut().unwrap_or(&mut websocket).call(spec.name, json!({}));
         let text = reply["error"].as_str().unwrap_or_default();
         assert!(!text.starts_with("Unknown command"), "{}: {reply}", spec.name);
     }
