@@ -312,13 +312,6 @@ pub enum Command<'a> {
     },
     /// Looks through a dead-letter queue.
     DlqScan(&'a DlqScanRequest<'a>),
-    /// A shard has its first worker that works on a queue, or has lost its last. Known until the end of the server.
-    Attend {
-        /// The queue.
-        queue: &'a str,
-        /// Whether it has come.
-        came: bool,
-    },
     /// Takes jobs out of the dead-letter queue, to be tried anew.
     RetryFailed {
         /// The queue.

@@ -24,9 +24,6 @@ pub const NAMED_MAX: usize = 20;
 /// Minutes whose ended jobs tell how fast a queue goes.
 const RATE_MINUTES: u64 = 5;
 
-/// A queue from which a job went that ended so lately has workers, though none waits now.
-const ATTENDED_MS: u64 = 60_000;
-
 /// Why a job is delayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delay<'a> {
@@ -304,7 +301,7 @@ impl Shard {
                 reasons.push(Reason::JobsBefore(before));
             }
         }
-        if !self.is_worked_on(now_ms, job.queue) {
+        if !self.has_worker(now_ms, job.queue) {
             reasons.push(Reason::NoWorker);
         }
     }
@@ -345,17 +342,6 @@ impl Shard {
             if job.has(flags::LIFO) { behind.min(waiting) } else { waiting.saturating_sub(behind) };
         let about = about.max(ahead.count);
         Before { count: ahead.count, exact: false, about, groups: None }
-    }
-
-    /// Whether workers take jobs of a queue, as far as that shows: a registered worker, a pull that waits, an active job, or
-    /// one that ended lately.
-    fn is_worked_on(&self, now_ms: u64, queue: u32) -> bool {
-        let about = &self.queues[queue];
-        let lately = |last_ms: u64| last_ms > 0 && last_ms.saturating_add(ATTENDED_MS) > now_ms;
-        about.count(State::Active) > 0
-            || self.any_waiter(queue).is_some()
-            || self.worker_presence.has(&about.name)
-            || about.done.iter().any(|done| lately(done.last_ms))
     }
 
     /// When a job starts, if nothing changes.

@@ -137,6 +137,13 @@ impl Shard {
             }
         }
         self.unique.audit(&self.jobs, holding)?;
+        let mut watching = std::collections::BTreeMap::new();
+        for cron in self.crons.iter().filter(|cron| cron.rules.skip_if_no_worker) {
+            *watching.entry(self.queues.lookup(&cron.queue)).or_insert(0_u32) += 1;
+        }
+        if watching.contains_key(&None) {
+            return Err("a schedule wants workers of a queue that is not known".into());
+        }
         for queue in 0..self.queues.end() {
             for state in State::ALL {
                 let kept = self.queues[queue].count(state);
@@ -149,6 +156,11 @@ impl Shard {
             let kept = self.queues[queue].prioritized();
             if kept != found {
                 return Err(format!("queue {queue}: {found} prioritized, counted as {kept}"));
+            }
+            let found = watching.get(&Some(queue)).copied().unwrap_or(0);
+            let kept = self.queues[queue].watching_crons;
+            if kept != found {
+                return Err(format!("queue {queue}: {found} schedules want workers, not {kept}"));
             }
             self.audit_lists(queue)?;
         }

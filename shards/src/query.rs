@@ -101,8 +101,6 @@ pub struct Holdings {
     pub crons_ended: usize,
     /// Pushes of schedules and repeats that came later than they were due since too many were.
     pub scheduled_put_off: u64,
-    /// Queues that registered workers work on.
-    pub attended: usize,
     /// Pairs of a job here and a job that depends on it.
     pub watches: usize,
     /// Completed jobs that are forgotten but for their id.
@@ -286,7 +284,6 @@ impl Shard {
             crons: self.crons.len(),
             crons_ended: self.crons.ended_len(),
             scheduled_put_off: self.scheduled.put_off(),
-            attended: self.worker_presence.len(),
             watches: self.watchers.len(),
             completed_ids: self.completed_ids.len(),
             completed_names: self.completed_ids.names.len(),

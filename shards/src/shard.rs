@@ -17,7 +17,6 @@ use crate::compaction::live_bytes::Live;
 use crate::compaction::space_forecast::JOB_FORECAST_BYTES;
 use crate::cron::Crons;
 use crate::cron::push_rate::Scheduled;
-use crate::cron::worker_presence::WorkerPresence;
 use crate::dedup::Met;
 use crate::dedup::UniqueKeys;
 use crate::dependency::await_end::EndWaiters;
@@ -141,7 +140,6 @@ pub struct Shard {
     pub(crate) unserved_from: u32,
     pub(crate) crons: Crons,
     pub(crate) scheduled: Scheduled,
-    pub(crate) worker_presence: WorkerPresence,
     pub(crate) shares: Shares,
     /// Live bytes per log span, for compaction.
     pub(crate) live: Live,
@@ -240,7 +238,6 @@ impl Shard {
             unserved_from: 0,
             crons: Crons::new(key),
             scheduled: Scheduled::new(config.scheduled_per_second),
-            worker_presence: WorkerPresence::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),
             unrecorded_evictions: 0,
@@ -333,10 +330,6 @@ impl Shard {
             }
             Command::Rule { queue, patch } => self.rule(now_ms, caller, queue, *patch, out),
             Command::DlqScan(scan_request) => self.scan_failed(now_ms, caller, scan_request, out),
-            Command::Attend { queue, came } => {
-                self.worker_presence.note(queue, *came);
-                out.effects.replies.push((caller.request, Reply::Done));
-            }
             Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
             Command::RetryCompleted { queue, job, count, until_ms } => {
                 let (ended, job, count, until_ms) = (State::Completed, *job, *count, *until_ms);

@@ -237,32 +237,104 @@ fn jobs_are_pushed_with_what_the_schedule_says() {
     assert!(view.job.has(corq_shards::job::flags::REMOVE_ON_FAIL));
 }
 
-#[test]
-fn a_schedule_that_wants_workers_runs_while_there_is_one() {
+/// A schedule of each second that wants workers.
+fn wanting_workers() -> Bed {
     let mut bed = open();
     set(&mut bed, &every(CronRules { skip_if_no_worker: true, ..NONE }, None));
-    bed.pass(1000);
-    assert_eq!((runs(&bed), waiting(&mut bed)), (0, 0));
-    bed.run(1, &Command::Attend { queue: "q", came: true });
-    bed.run(1, &Command::Attend { queue: "other", came: true });
-    bed.pass(1000);
-    assert_eq!(runs(&bed), 1);
-    bed.run(1, &Command::Attend { queue: "q", came: false });
-    bed.pass(1000);
-    assert_eq!(runs(&bed), 1);
-    // Who has a job or waits for one is there, too, whether registered or not.
+    bed
+}
+
+/// A pull of nothing that there is.
+fn pull_in_vain(bed: &mut Bed, timeout_ms: u64) {
+    let group = GroupPull { active_max: None, rate: None, only: Only::Group("nobody") };
+    bed.run(1, &Command::Pull(Pull { timeout_ms, group: Some(&group), ..locked("q") }));
+}
+
+/// Runs in the next seconds.
+fn runs_in(bed: &mut Bed, seconds: u64) -> u64 {
+    let before = runs(bed);
+    for _ in 0..seconds {
+        bed.pass(1000);
+    }
+    bed.shard.audit().unwrap();
+    runs(bed) - before
+}
+
+#[test]
+fn a_schedule_that_wants_workers_runs_while_somebody_has_pulled_lately() {
+    let mut bed = wanting_workers();
+    assert_eq!(runs_in(&mut bed, 3), 0);
+    // Nobody has ever pushed to it.
+    assert!(bed.pull(1, "other", 1).is_empty());
+    assert_eq!(runs_in(&mut bed, 3), 0);
+    assert!(bed.pull(1, "q", 1).is_empty());
+    assert_eq!(runs_in(&mut bed, 200), 89);
+    // Of what was decided, a replay decides nothing anew.
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+    pull_in_vain(&mut bed, 0);
+    assert_eq!(runs_in(&mut bed, 200), 89);
+}
+
+#[test]
+fn a_schedule_that_wants_workers_runs_while_a_pull_waits_and_soon_after() {
+    let mut bed = wanting_workers();
+    pull_in_vain(&mut bed, 200_500);
+    // The pull has waited until then.
+    assert_eq!(runs_in(&mut bed, 400), 200 + 90);
+}
+
+#[test]
+fn a_schedule_that_wants_workers_runs_while_one_has_a_job_and_soon_after() {
+    let mut bed = wanting_workers();
+    let job = bed.data("q", b"1");
+    let pull = Pull { lock_ttl_ms: 600_000, ..locked("q") };
+    bed.run(1, &Command::Pull(pull));
+    let token = bed.effects.deliveries[0].token;
+    assert_eq!(runs_in(&mut bed, 200), 200);
+    bed.ack(job, token).unwrap();
+    assert_eq!(runs_in(&mut bed, 200), 89);
+}
+
+/// The fear: among many names, that of the queue is forgotten with its pulls, since it has no job.
+#[test]
+fn pulls_of_a_queue_without_jobs_are_remembered_where_a_schedule_asks_for_them() {
+    let mut bed = wanting_workers();
     bed.pull(1, "q", 1);
-    bed.pass(1000);
-    assert_eq!(runs(&bed), 2);
-    let (id, token) = bed.pull(1, "q", 1)[0];
-    bed.ack(id, Some(token)).unwrap();
-    bed.pass(30_000);
-    let before = runs(&bed);
-    while !bed.pull(1, "q", 9).is_empty() {}
+    for n in 0..5000 {
+        let name = format!("other{n}");
+        bed.run(2, &Command::Pull(Pull { timeout_ms: 1, ..locked(&name) }));
+        bed.pass(if n % 100 == 0 { 10 } else { 0 });
+    }
+    assert_eq!(runs_in(&mut bed, 2), 2);
+    let held = bed.shard.holdings().queues;
+    assert!(held < 3000, "{held} queues");
+}
+
+#[test]
+fn pulls_are_remembered_where_the_jobs_of_a_queue_are_obliterated() {
+    let mut bed = wanting_workers();
+    for _ in 0..2000 {
+        bed.data("q", b"1");
+    }
+    pull_in_vain(&mut bed, 0);
     bed.run(1, &Command::Obliterate { queue: "q" });
-    bed.run(1, &Command::Pull(Pull { timeout_ms: 5000, ..locked("q") }));
-    bed.pass(1000);
-    assert_eq!(runs(&bed), before + 1);
+    bed.shard.audit().unwrap();
+    assert_eq!(runs_in(&mut bed, 200), 89);
+    bed.run(1, &Command::RemoveCron { name: "c" });
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_leap_of_the_clock_is_no_silence_of_those_who_pull() {
+    let mut bed = wanting_workers();
+    bed.pull(1, "q", 1);
+    for _ in 0..2 {
+        bed.now_ms += 600_000;
+        bed.shard.put_off(600_000);
+        // The run that was due meanwhile is too late.
+        bed.pass(0);
+    }
+    assert_eq!(runs_in(&mut bed, 200), 89);
 }
 
 #[test]

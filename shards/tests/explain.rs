@@ -2,7 +2,7 @@
 //! queue is long.
 
 use crate::support::{Bed, START_MS, locked};
-use corq_shards::command::{Command, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull};
+use corq_shards::command::{Beat, Command, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::dependency::Unmet;
 use corq_shards::explain::{Before, Block, Delay, Explanation, NAMED_MAX, Reason};
@@ -28,6 +28,12 @@ fn grouped(bed: &mut Bed) -> JobId {
     bed.push("q", NewJob { group_id: Some("g"), ..NewJob::default() })
 }
 
+/// A pull that finds nothing, so that the queue has a worker.
+fn pull_in_vain(bed: &mut Bed) {
+    let nobody = GroupPull { active_max: None, rate: None, only: Only::Group("nobody") };
+    bed.run(1, &Command::Pull(Pull { group: Some(&nobody), ..locked("q") }));
+}
+
 /// A pull that waits, so that the queue has a worker.
 fn attend(bed: &mut Bed) {
     let wait = Pull { timeout_ms: 600_000, ..locked("q") };
@@ -40,17 +46,24 @@ fn a_job_that_nothing_stops_is_the_next_and_one_without_a_worker_says_so() {
     let job = bed.data("q", b"1");
     assert_eq!(explain(&bed, job).reasons, [Reason::NoWorker]);
     assert_eq!(explain(&bed, job).starts_at_ms, None);
-    bed.run(1, &Command::Attend { queue: "q", came: true });
+    pull_in_vain(&mut bed);
     let told = explain(&bed, job);
     assert_eq!((told.state, told.reasons), (State::Waiting, vec![Reason::Next]));
     assert_eq!(told.starts_at_ms, Some(START_MS));
-    bed.run(1, &Command::Attend { queue: "q", came: false });
-    // A job that ended lately had a worker.
+    bed.pass(89_999);
+    assert_eq!(explain(&bed, job).reasons, [Reason::Next]);
+    bed.pass(1);
+    assert_eq!(explain(&bed, job).reasons, [Reason::NoWorker]);
+    // A job that ended lately had a worker, however long ago that one has pulled.
     let (done, token) = bed.pull(1, "q", 1)[0];
+    for _ in 0..6 {
+        bed.pass(20_000);
+        bed.run(1, &Command::Heartbeat(Beat { job: done, token: Some(token), ttl_ms: None }));
+    }
     bed.ack(done, Some(token)).unwrap();
     let job = bed.data("q", b"2");
     assert_eq!(explain(&bed, job).reasons, [Reason::Next]);
-    bed.pass(120_000);
+    bed.pass(90_000);
     assert_eq!(explain(&bed, job).reasons, [Reason::NoWorker]);
 }
 
@@ -58,7 +71,7 @@ fn a_job_that_nothing_stops_is_the_next_and_one_without_a_worker_says_so() {
 fn a_paused_queue_and_a_paused_or_held_group_are_reasons() {
     let mut bed = Bed::new();
     let job = grouped(&mut bed);
-    bed.run(1, &Command::Attend { queue: "q", came: true });
+    pull_in_vain(&mut bed);
     bed.run(1, &Command::Pause { queue: "q", paused: true });
     assert_eq!(explain(&bed, job).reasons, [Reason::QueuePaused]);
     assert_eq!(explain(&bed, job).starts_at_ms, None);
@@ -124,7 +137,7 @@ fn a_full_queue_names_the_jobs_that_fill_it() {
     bed.pull(1, "q", 9);
     let full = Reason::Concurrency { max: 2, active: 2, jobs: jobs[..2].to_vec() };
     assert_eq!(explain(&bed, jobs[2]).reasons, [full]);
-    bed.run(1, &Command::Attend { queue: "q", came: true });
+    pull_in_vain(&mut bed);
     set(&mut bed, Limit::Active(Some(3)));
     assert_eq!(explain(&bed, jobs[2]).reasons, [Reason::Next]);
 }
@@ -136,8 +149,8 @@ fn delayed(until_ms: u64, why: Delay<'_>) -> Reason<'_> {
 #[test]
 fn a_delay_says_why_it_is_and_when_it_ends() {
     let mut bed = Bed::new();
-    bed.run(1, &Command::Attend { queue: "q", came: true });
     let asked = bed.push("q", NewJob { delay_ms: 4000, ..NewJob::default() });
+    pull_in_vain(&mut bed);
     let told = explain(&bed, asked);
     assert_eq!(told.reasons, [delayed(START_MS + 4000, Delay::Asked)]);
     assert_eq!((told.state, told.starts_at_ms), (State::Delayed, Some(START_MS + 4000)));
@@ -176,7 +189,7 @@ fn a_dependent_names_what_it_waits_for() {
     }
     let whole = bed.push("q", NewJob { unmet: Unmet::new(&unmet), ..NewJob::default() });
     bed.carry_notices();
-    bed.run(1, &Command::Attend { queue: "q", came: true });
+    pull_in_vain(&mut bed);
     let told = explain(&bed, whole);
     let [Reason::Dependencies { count, jobs }] = &told.reasons[..] else { panic!("{told:?}") };
     assert_eq!((*count, jobs.len(), told.starts_at_ms), (parts.len(), NAMED_MAX, None));
@@ -186,8 +199,8 @@ fn a_dependent_names_what_it_waits_for() {
 #[test]
 fn jobs_before_one_are_counted_up_to_a_limit_and_estimated_beyond_it() {
     let mut bed = Bed::new();
-    bed.run(1, &Command::Attend { queue: "q", came: true });
     let jobs: Vec<JobId> = (0..20_000).map(|_| bed.data("q", b"1")).collect();
+    pull_in_vain(&mut bed);
     let before = |bed: &Bed, job: JobId| match &explain(bed, job).reasons[..] {
         [Reason::JobsBefore(before)] => *before,
         other => panic!("{other:?}"),
@@ -273,8 +286,8 @@ fn ends_say_when_and_why() {
 #[test]
 fn a_life_that_ends_before_the_job_starts_leaves_no_start() {
     let mut bed = Bed::new();
-    bed.run(1, &Command::Attend { queue: "q", came: true });
     let job = bed.push("q", NewJob { ttl_ms: Some(9000), ..NewJob::default() });
+    pull_in_vain(&mut bed);
     let expires = Reason::Expires { at_ms: START_MS + 9000 };
     let told = explain(&bed, job);
     assert_eq!(told.reasons, [Reason::Next, expires.clone()]);

@@ -60,7 +60,7 @@ struct Rules {
     /// Skip a run while the job of an earlier run is not done
     #[arg(long)]
     no_overlap: bool,
-    /// Skip a run while the queue has no worker
+    /// Skip a run while nobody pulls from the queue
     #[arg(long)]
     skip_if_no_worker: bool,
     /// Replace the runs that came too late by one, as those that fell due while the server was down

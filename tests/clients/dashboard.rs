@@ -353,7 +353,7 @@ fn the_page_explains_each_of_eleven_causes() {
             "no_worker",
             "lonely",
             "in-lonely",
-            &["No worker takes jobs from its queue", "Show the workers"],
+            &["Nobody pulls from its queue", "Show the workers"],
         ),
         cause("leased", "narrow", "taken", &["A worker has it", "The worker w-1 has it"]),
         cause("ttl", "mortal", "in-mortal", &["Its time to live ends", "unless it starts before"]),

@@ -168,30 +168,3 @@ fn a_queue_that_a_registration_names_twice_counts_once() {
     assert_eq!(client.ok("RegisterWorker", fields)["data"]["queues"], json!(["a", "b"]));
     assert_eq!(find(&mut client, "w").unwrap()["queues"], json!(["a", "b"]));
 }
-
-/// The fear: what registrations make shards tell each other piles up, or is never told to its end.
-#[test]
-fn queues_of_many_registrations_are_counted_to_the_end_and_again_when_their_connection_closes() {
-    const WORKERS: usize = 60;
-    let server = Start::new().env("SHARDS", 2).start();
-    let mut worker = server.client();
-    for n in 0..WORKERS {
-        // Two of three names are shared with the next worker.
-        let queues: Vec<String> = (0..900).map(|q| format!("q{}", n * 300 + q)).collect();
-        for _ in 0..3 {
-            let fields = json!({"name": "w", "queues": queues, "workerId": format!("w{n}")});
-            worker.ok("RegisterWorker", fields);
-        }
-    }
-    let mut watcher = server.client();
-    let mut settles = |queues: u64| {
-        until("all to be told", || {
-            let numbers = metrics(&mut watcher);
-            let waits = numbers["corq_worker_queues_waiting"];
-            (waits == 0 && numbers["corq_attended_queues"] == queues).then_some(())
-        });
-    };
-    settles(WORKERS as u64 * 300 + 600);
-    drop(worker);
-    settles(0);
-}

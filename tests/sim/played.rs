@@ -15,9 +15,8 @@ pub struct Played(pub BTreeSet<&'static str>);
 
 /// Commands and options that are not played, and why not.
 pub const NOT_PLAYED: &[&str] = &[
-    // How a schedule moves between shards, and which workers are registered where, is the server's own.
+    // How a schedule moves between shards is the server's own.
     "HoldCron",
-    "Attend",
     // Neither changes what becomes of a job.
     "job size limit",
     "job stack lines",
@@ -58,7 +57,6 @@ pub const ALL: &[&str] = &[
     "Sift for retry",
     "Sift for stats",
     "Sift with a filter",
-    "Attend",
     "RetryFailed",
     "RetryCompleted",
     "RetryCompleted of old ones",
@@ -206,7 +204,6 @@ impl Played {
                 });
                 self.note_if(scan_request.filter.cause.is_some(), "Sift with a filter");
             }
-            Command::Attend { .. } => self.note("Attend"),
             Command::RetryFailed { .. } => self.note("RetryFailed"),
             Command::RetryCompleted { until_ms, .. } => {
                 self.note("RetryCompleted");

@@ -9,18 +9,17 @@
 //! | `push_rate` | how much schedules and repeats push a second |
 //! | `schedule` | one schedule: its next runs, what its jobs are pushed with |
 //! | `runs` | what is due: runs, put off, passed over or made up for |
-//! | `worker_presence` | whether a worker attends to a queue |
 //! | `zones` | the rules of time zones |
 
 pub mod expression;
 pub(crate) mod push_rate;
 pub(crate) mod runs;
 pub(crate) mod schedule;
-pub(crate) mod worker_presence;
 pub mod zones;
 
 pub use crate::cron::schedule::{Cron, LATE_MS_MAX, job_of};
 
+use crate::collections::count::Count;
 use crate::collections::deadline_heap::{Timed, Timers};
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{NONE, Slab};
@@ -390,6 +389,7 @@ impl Shard {
                 self.crons.clear_timer(index);
                 let before = std::mem::replace(&mut self.crons.slab[index], cron);
                 self.live.sub(&before.set_in);
+                self.unwatch_pulls(&before);
                 index
             }
             None => {
@@ -401,7 +401,20 @@ impl Shard {
         };
         self.live.add(&stored);
         self.crons.arm(index);
+        if set.rules.skip_if_no_worker {
+            let queue = self.queues.find_or_insert(set.queue);
+            self.queues[queue].watching_crons += 1;
+        }
         index
+    }
+
+    /// A schedule no longer asks whether its queue has a worker.
+    fn unwatch_pulls(&mut self, cron: &Cron) {
+        if cron.rules.skip_if_no_worker
+            && let Some(queue) = self.queues.find(&cron.queue)
+        {
+            self.queues[queue].watching_crons.take_out(1);
+        }
     }
 
     /// All of a schedule was told again.
@@ -440,7 +453,9 @@ impl Shard {
         let Crons { key, slab, by_name, .. } = &mut self.crons;
         let hash_of = |&other: &u32| hash(*key, slab, other);
         by_name.remove(hash_of(&index), |&other| other == index, hash_of);
-        self.crons.slab.remove(index)
+        let cron = slab.remove(index);
+        self.unwatch_pulls(&cron);
+        cron
     }
 }
 

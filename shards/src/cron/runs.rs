@@ -2,7 +2,6 @@
 
 use crate::cron::schedule::LATE_MS_MAX;
 use crate::dedup::Met;
-use crate::job::State;
 use crate::job::new_job::NewJob;
 use crate::log_record::cron::CronRan;
 use crate::log_record::{Journal, Pushed, Record};
@@ -24,7 +23,11 @@ impl Shard {
             let due_ms = cron.next_run_ms;
             // A run that waited for its turn or for room is not late.
             let late = due_ms < started_at_ms || !waited && due_ms + LATE_MS_MAX < now_ms;
-            let attended = !cron.rules.skip_if_no_worker || self.is_attended(&cron.queue);
+            let has_worker = || {
+                let queue = self.queues.lookup(&cron.queue);
+                queue.is_some_and(|queue| self.has_worker(now_ms, queue))
+            };
+            let attended = !cron.rules.skip_if_no_worker || has_worker();
             let wanted = (!late || cron.makes_up()) && attended;
             // One run is enough to make up for any number of them.
             let after_ms = if late || waited { now_ms } else { due_ms };
@@ -150,14 +153,6 @@ impl Shard {
         self.remove_replaced(now_ms, replaced, out);
         self.serve(now_ms, queue, out);
         true
-    }
-
-    /// Whether a worker works on a queue: a registered worker, a pull that waits, or the holder of a job.
-    fn is_attended(&self, name: &str) -> bool {
-        let works_here = |queue: u32| {
-            self.any_waiter(queue).is_some() || self.queues[queue].count(State::Active) > 0
-        };
-        self.worker_presence.has(name) || self.queues.lookup(name).is_some_and(works_here)
     }
 
     fn end_cron<J: Journal>(&mut self, index: u32, out: &mut Out<'_, J>) {

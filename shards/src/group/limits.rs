@@ -287,11 +287,11 @@ impl Shard {
         self.groups.window_left_ms(rotation, now_ms, group, jobs)
     }
 
-    /// What is set for groups, as text.
+    /// What is set for groups, as text. Of a queue that is detached, the log says already that nothing is.
     pub(crate) fn facts_of_groups(&self) -> impl Iterator<Item = String> {
         self.groups.indices().filter_map(|group| {
             let about = &self.groups.slab[group];
-            let own = about.own.as_deref()?;
+            let own = about.own.as_deref().filter(|_| !self.queues[about.queue].detached)?;
             let queue = &self.queues[about.queue].name;
             Some(format!("group {} of {queue}: {:?}", about.name, own.settings))
         })

@@ -7,6 +7,7 @@ use crate::effect::{Delivery, Reply};
 use crate::event::Step;
 use crate::group::membership::waiters_at;
 use crate::group::scheduler::Rotation;
+use crate::job::State;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease::owners::OwnerRef;
 use crate::lease::waiting_pulls::{Place, Waiter};
@@ -17,6 +18,9 @@ use crate::shard::{Caller, Out, SLICE, Shard};
 /// Payload bytes one pull may carry: a reply must fit the frame its client can read. A single larger
 /// job is delivered alone.
 pub const PULL_BYTES_MAX: u64 = 32 << 20;
+
+/// Who has pulled or ended a job of a queue so lately may come again, though none waits now.
+const WORKER_SILENCE_MS_MAX: u64 = 90_000;
 
 /// On what terms jobs are handed out.
 #[derive(Clone, Copy)]
@@ -71,6 +75,10 @@ impl Shard {
             self.pull_of_any(now_ms, pull, &terms, out);
         }
         self.owners.give_back(owner);
+        // Of a queue that is not known, nobody asks for its pulls.
+        if let Some(queue) = self.queues.find(pull.queue) {
+            self.note_pull(now_ms, queue);
+        }
     }
 
     /// A pull that says nothing of groups.
@@ -98,6 +106,26 @@ impl Shard {
         self.wait(now_ms + pull.timeout_ms, queue, terms);
         // A pull that came behind sleeping ones may still find a job left over for it.
         self.serve(now_ms, queue, out);
+    }
+
+    /// A pull has come to a queue, or has waited there until now.
+    #[inline]
+    pub(crate) fn note_pull(&mut self, now_ms: u64, queue: u32) {
+        self.queues[queue].pulled_ms = now_ms.saturating_sub(self.waiter_timers.put_off_ms());
+    }
+
+    /// Whether workers take jobs of a queue, as far as that shows: one has a job or waits for one, or has pulled or ended one
+    /// lately. A leap of the clock is no silence of those who pull.
+    pub(crate) fn has_worker(&self, now_ms: u64, queue: u32) -> bool {
+        let about = &self.queues[queue];
+        let steady_ms = now_ms.saturating_sub(self.waiter_timers.put_off_ms());
+        let lately = |at_ms: u64, now_ms: u64| {
+            at_ms > 0 && at_ms.saturating_add(WORKER_SILENCE_MS_MAX) > now_ms
+        };
+        about.count(State::Active) > 0
+            || self.any_waiter(queue).is_some()
+            || lately(about.pulled_ms, steady_ms)
+            || about.done.iter().any(|done| lately(done.last_ms, now_ms))
     }
 
     /// Whether it is a new pull's turn. Where others are put off, one that can wait does so behind them, whatever it

@@ -91,6 +91,10 @@ pub struct Queue {
     pub evicted_below: u64,
     /// The bound `evicted_below` that the log has: what lies between the two is not recorded.
     pub evicted_noted: u64,
+    /// When a pull last came, or has waited in vain, by the clock without its leaps; 0 if none has since the start.
+    pub(crate) pulled_ms: u64,
+    /// Schedules that run only while it has a worker: what is known of its pulls stays for them.
+    pub(crate) watching_crons: u32,
     counts: [u32; STATES],
     /// Waiting jobs of a priority above 0.
     prioritized: u32,
@@ -182,6 +186,7 @@ impl Queue {
             && !self.has_unrecorded_evictions()
             && self.waiters.is_empty()
             && self.groups.is_none()
+            && self.watching_crons == 0
             && self.bulk_operations == 0
             // A queue with a history stays: jobs that are forgotten on completion leave nothing else of it.
             && !self.history.has_place()
@@ -354,6 +359,14 @@ impl Queues {
         }
         *self.elders.entry(self.slab[index].name.clone()).or_default() += 1;
         self.unname(index);
+        let queue = &mut self.slab[index];
+        let watching_crons = std::mem::take(&mut queue.watching_crons);
+        if watching_crons > 0 {
+            let (name, pulled_ms) = (queue.name.clone(), queue.pulled_ms);
+            let heir = self.find_or_insert(&name);
+            let heir = &mut self.slab[heir];
+            (heir.watching_crons, heir.pulled_ms) = (watching_crons, pulled_ms);
+        }
     }
 
     fn unname(&mut self, index: u32) {

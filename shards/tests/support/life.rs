@@ -344,9 +344,6 @@ fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
         0 => Command::SetCron(&cron),
         1 => Command::SetCron(&every),
         2 => Command::RemoveCron { name },
-        3 if chance.draw().is_multiple_of(2) => {
-            Command::Attend { queue, came: chance.draw().is_multiple_of(2) }
-        }
         3 => Command::HoldCron { name, held: chance.draw().is_multiple_of(2) },
         _ => Command::StartCrons,
     };

@@ -131,7 +131,7 @@ fn write_reason(
         Reason::Obliterated => {
             say(map, "obliterated", "its queue was obliterated: it is being removed");
         }
-        Reason::NoWorker => say(map, "no_worker", "no worker takes jobs from its queue"),
+        Reason::NoWorker => say(map, "no_worker", "nobody pulls from its queue"),
         Reason::Group { name, block, active } => write_block(map, name, *block, *active, now_ms),
         Reason::Rate { jobs, span_ms, next_ms } => {
             let wait_ms = left(*next_ms);

@@ -30,7 +30,6 @@
 //! | `wait_job` | waits for the end of a job |
 //! | `worker` | the registry of workers |
 //! | `worker_list` | the list of the workers of all shards |
-//! | `worker_presence` | which queues have workers, and what their owner shards know of that |
 
 pub(super) mod ack;
 pub(super) mod ack_reply;
@@ -60,7 +59,6 @@ pub(super) mod sliced_reply;
 pub(super) mod wait_job;
 pub(super) mod worker;
 pub(super) mod worker_list;
-pub(super) mod worker_presence;
 
 use super::commands::ack_reply::write_too_late;
 use super::commands::pending_replies::{CURRENT, Parked, Shape};

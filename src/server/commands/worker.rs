@@ -6,23 +6,25 @@
 //! that share a connection share its numbers.
 
 use super::worker_list::{About, SILENCE_MS_MAX, Told, Worker, write_about, write_done};
-use super::worker_presence::{SLICE, WorkerPresence, each_once};
 use crate::api::access::Scope;
 use crate::api::error::ErrorKind;
 use crate::api::request::Answer;
 use crate::protocol::msgpack::Texts;
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
-use crate::server::shard_mail::envelope::Span;
-use crate::server::shard_mail::message::{Batch, Message};
+use crate::server::shard_mail::message::Message;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
-use corq_shards::Caller;
-use corq_shards::command::{ClientId, Command};
+use corq_shards::command::ClientId;
 use corq_shards::query::Activity;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
+use std::sync::Arc;
+
+/// Workers of a connection that are looked at in a turn, if it is gone or has spoken.
+const SLICE: usize = 500;
 
 /// How often a connection that speaks says so to the shards that keep its workers.
 pub const SEEN_REPORT_MS: u64 = 30_000;
@@ -46,10 +48,6 @@ pub struct Workers {
     bytes_max: usize,
     /// Workers let go of to make room for others.
     crowded_out: u64,
-    /// Which queues they work on, and what the owners of these know of it.
-    pub presence: WorkerPresence,
-    /// Workers in the order of silence before this place count as gone.
-    silent_before: (u64, Box<str>),
     /// Connections that are gone, whose workers go a slice at a time.
     leaving: VecDeque<ClientId>,
     /// Connections that have spoken, and when: their workers live, which is noted a slice at a time, from an id on.
@@ -71,8 +69,6 @@ impl Workers {
             bytes: 0,
             bytes_max: WORKERS_BYTES_MAX.min(ALL_WORKERS_BYTES_MAX / shards.max(1)),
             crowded_out: 0,
-            presence: WorkerPresence::default(),
-            silent_before: (0, Box::default()),
             leaving: VecDeque::new(),
             heard: VecDeque::new(),
             steps: 0,
@@ -113,7 +109,6 @@ impl Workers {
         self.bytes += bytes;
         self.by_silence.insert((worker.last_seen_ms, id.into()));
         self.by_client.insert((worker.client.0, id.into()));
-        self.presence.note(&worker.queues, true);
         self.by_id.insert(id.into(), worker);
     }
 
@@ -137,9 +132,6 @@ impl Workers {
         let worker = self.by_id.get_mut(id);
         let Some(worker) = worker else { return false };
         let before_ms = std::mem::replace(&mut worker.last_seen_ms, now_ms);
-        if !std::mem::replace(&mut worker.attends, true) {
-            self.presence.note(&worker.queues, true);
-        }
         let mut place = (before_ms, Box::from(id));
         self.by_silence.remove(&place);
         place.0 = now_ms;
@@ -155,9 +147,6 @@ impl Workers {
         let place = (worker.last_seen_ms, id);
         self.by_silence.remove(&place);
         self.by_client.remove(&(worker.client.0, place.1));
-        if worker.attends {
-            self.presence.note(&worker.queues, false);
-        }
         true
     }
 
@@ -219,29 +208,6 @@ impl Workers {
         }
     }
 
-    /// Counts those as gone that have been silent for too long, a slice of them. Returns when there may be more.
-    pub fn end_silent(&mut self, now_ms: u64) -> u64 {
-        let before_ms = (now_ms + 1).saturating_sub(SILENCE_MS_MAX);
-        for _ in 0..SLICE {
-            let next = self.by_silence.range(&self.silent_before..).next();
-            let is_silent = |(seen_ms, _): &&(u64, _)| self.since_leap(*seen_ms) < before_ms;
-            let Some((seen_ms, id)) = next.filter(is_silent) else {
-                return next.map_or(u64::MAX, |(seen_ms, _)| {
-                    self.since_leap(*seen_ms).saturating_add(SILENCE_MS_MAX)
-                });
-            };
-            if let Some(worker) = self.by_id.get_mut(id)
-                && std::mem::replace(&mut worker.attends, false)
-            {
-                self.presence.note(&worker.queues, false);
-            }
-            // The next place there can be.
-            self.silent_before = (*seen_ms, format!("{id}\0").into());
-            self.steps += 1;
-        }
-        now_ms
-    }
-
     /// Workers in the order of their ids from behind `after` on, up to so many and about so many bytes, and whether
     /// there are more.
     pub fn behind(
@@ -269,8 +235,10 @@ impl Workers {
     }
 
     /// How many of them have been heard of lately.
-    pub fn attending(&self) -> usize {
-        self.by_id.values().filter(|worker| worker.attends).count()
+    pub fn attending(&self, now_ms: u64) -> usize {
+        let is_there =
+            |worker: &&Worker| self.since_leap(worker.last_seen_ms) + SILENCE_MS_MAX > now_ms;
+        self.by_id.values().filter(is_there).count()
     }
 
     /// Bytes that they take, as they are counted.
@@ -291,47 +259,6 @@ impl Workers {
 }
 
 impl ShardServer {
-    /// Counts a slice of the registrations that came or went, and tells the owners of a slice of the queues that got
-    /// their first worker or lost their last. True if there is more to do.
-    fn announce_presence(&mut self) -> bool {
-        let Self { workers: Workers { presence, .. }, outbox, slots, meter, .. } = self;
-        if !presence.has_left() {
-            return false;
-        }
-        let from = self.me as u16;
-        let mut steps = presence.count(SLICE);
-        for _ in 0..SLICE {
-            let Some((queue, came)) = presence.next_change() else { break };
-            steps += 1;
-            let batch = outbox.after_commit(slots.of_queue(&queue));
-            let change = (batch.keep(queue.as_bytes()), came);
-            match batch.messages.last_mut() {
-                Some(Message::Attend { queues, .. }) => queues.push(change),
-                _ => batch.messages.push(Message::Attend { from, queues: vec![change] }),
-            }
-        }
-        meter.note(steps);
-        presence.has_left()
-    }
-
-    /// Another shard has told of workers for queues of this one.
-    pub(crate) fn attend(
-        &mut self,
-        conns: &mut Connections,
-        batch: &Batch,
-        from: u16,
-        queues: &[(Span, bool)],
-    ) {
-        let names = queues.len();
-        self.meter.note(names);
-        for (queue, came) in queues {
-            let command = Command::Attend { queue: batch.text(queue), came: *came };
-            self.apply(conns, Caller::default(), &command);
-        }
-        let answers = self.outbox.after_commit(usize::from(from));
-        answers.messages.push(Message::Attended { names });
-    }
-
     /// Tells the shards that may keep workers of a connection that it lives.
     pub(crate) fn send_seen(&mut self, client: ClientId) {
         for shard in 0..self.slots.shards() {
@@ -343,16 +270,13 @@ impl ShardServer {
         self.workers.saw(client, self.now_ms);
     }
 
-    /// Ends the presence of silent workers, and tells the owners of queues what there is to tell. Returns when to come
-    /// again.
+    /// Goes on with workers whose connections are gone or have spoken. Returns when to come again.
     pub(crate) fn note_workers(&mut self) -> u64 {
         if self.workers.has_left() {
             self.workers.go_on();
         }
-        let next_ms = self.workers.end_silent(self.now_ms);
         self.meter.note(self.workers.take_steps());
-        let more = self.announce_presence();
-        if more || self.workers.has_left() { self.now_ms } else { next_ms }
+        if self.workers.has_left() { self.now_ms } else { u64::MAX }
     }
 
     /// `RegisterWorker`. One that brings no id gets one that belongs to this shard.
@@ -387,11 +311,10 @@ impl ShardServer {
         id: &str,
         told: Told,
     ) {
-        let uncounted = self.workers.presence.uncounted();
         let known = self.workers.is_within(id, ctx.origin.scope)
             && self.workers.note_told(id, told)
             && self.workers.seen(id, self.now_ms);
-        self.answer_on_worker(conns, ctx, (known, uncounted), Answer::Alive);
+        self.answer_on_worker(conns, ctx, known, Answer::Alive);
     }
 
     /// Answers `UnregisterWorker`.
@@ -401,19 +324,17 @@ impl ShardServer {
         ctx: RequestContext<'_>,
         id: &str,
     ) {
-        let uncounted = self.workers.presence.uncounted();
         let known = self.workers.is_within(id, ctx.origin.scope) && self.workers.unregister(id);
-        self.answer_on_worker(conns, ctx, (known, uncounted), Answer::Flag("removed"));
+        self.answer_on_worker(conns, ctx, known, Answer::Flag("removed"));
     }
 
     fn answer_on_worker(
         &mut self,
         conns: &mut Connections,
         ctx: RequestContext<'_>,
-        (known, uncounted): (bool, usize),
+        known: bool,
         answer: Answer,
     ) {
-        self.meter.note(self.workers.presence.count_excess(uncounted));
         if known {
             self.write_done(conns, ctx, answer, 1);
         } else {
@@ -431,7 +352,7 @@ impl ShardServer {
         if !self.workers.is_within(id, ctx.origin.scope) {
             return self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::QueueForbids);
         }
-        let (now_ms, uncounted) = (self.now_ms, self.workers.presence.uncounted());
+        let now_ms = self.now_ms;
         let queues = each_once(queues);
         let registration = Worker {
             // Over HTTP a connection does not represent a worker, which lives by its heartbeats alone.
@@ -444,10 +365,8 @@ impl ShardServer {
             told: Told::default(),
             registered_at_ms: now_ms,
             last_seen_ms: now_ms,
-            attends: true,
         };
         self.workers.register(id, registration.clone());
-        self.meter.note(self.workers.presence.count_excess(uncounted));
         self.respond(conns, ctx.origin, |_, sink| {
             framed(sink, ctx.req_id, |sink| {
                 let mut reply = reply::begin(sink.out, true, ctx.req_id);
@@ -458,6 +377,22 @@ impl ShardServer {
             });
         });
     }
+}
+
+/// The names of an array of strings in their order, each once.
+fn each_once(names: Texts<'_>) -> Arc<[u8]> {
+    let mut seen = BTreeSet::new();
+    let kept: Vec<&str> = names.iter().filter(|name| seen.insert(*name)).collect();
+    if kept.len() == names.len() {
+        return names.raw().into();
+    }
+    let mut bytes = Vec::with_capacity(names.raw().len());
+    let mut writer = Writer::new(&mut bytes);
+    writer.array(kept.len());
+    for name in kept {
+        writer.str(name);
+    }
+    bytes.into()
 }
 
 #[cfg(test)]

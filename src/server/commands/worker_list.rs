@@ -86,8 +86,6 @@ pub struct Worker {
     pub registered_at_ms: u64,
     /// Its last heartbeat.
     pub last_seen_ms: u64,
-    /// It counts as one that is there.
-    pub attends: bool,
 }
 
 impl Worker {

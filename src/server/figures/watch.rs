@@ -301,7 +301,7 @@ impl ShardServer {
         let busiest = shard.by_pace(self.now_ms, SNAPSHOT_QUEUES_MAX);
         let queues: Vec<BusyRow> = (0_u32..).zip(&busiest).map(entry_of_queue).collect();
         let (workers, crons) = (self.workers.len() as u64, shard.holdings().crons as u64);
-        let attending = self.workers.attending() as u64;
+        let attending = self.workers.attending(self.now_ms) as u64;
         self.meter.note((shard.history().len() + self.workers.len()) / LOOKS_PER_STEP);
         SnapshotPart { queues, workers, attending, crons }
     }

@@ -81,7 +81,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     (
         "crons_missed_total",
         Kind::Counter,
-        "Runs of schedules that were due and passed over: too late, overlapping, or without a worker",
+        "Runs of schedules that were due and passed over: too late, overlapping, or while nobody pulled",
     ),
     (
         "crons_without_room_total",
@@ -104,15 +104,9 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Counter,
         "Pushes of schedules and repeats that came later since too many were due",
     ),
-    ("attended_queues", Kind::Gauge, "Queues that registered workers work on"),
     ("workers", Kind::Gauge, "Registered workers"),
     ("workers_bytes", Kind::Gauge, "Bytes of their registrations"),
     ("workers_crowded_out_total", Kind::Counter, "Registrations dropped to make room for others"),
-    (
-        "worker_queues_waiting",
-        Kind::Gauge,
-        "Names of queues in registrations that have yet to be counted or told to the shards of the queues",
-    ),
     ("webhooks", Kind::Gauge, "Webhooks"),
     ("webhook_delivered_total", Kind::Counter, "Events taken by their webhooks"),
     ("webhook_failed_attempts_total", Kind::Counter, "Failed attempts to deliver an event"),

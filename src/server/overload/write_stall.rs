@@ -133,8 +133,6 @@ fn needs_of(message: &Message) -> Needs {
         | Message::Reserve { .. }
         | Message::Unclaim { .. }
         | Message::Named { .. }
-        | Message::Attend { .. }
-        | Message::Attended { .. }
         | Message::Probe { .. }
         | Message::Probed { .. }
         | Message::Seen { .. }

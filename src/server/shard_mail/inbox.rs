@@ -161,8 +161,6 @@ impl ShardServer {
             }
             Message::Probed { number } => self.probed(*number),
             Message::Seen { client } => self.saw_client(*client),
-            Message::Attend { from, queues } => self.attend(conns, batch, *from, queues),
-            Message::Attended { names } => self.workers.presence.note_read(*names),
             Message::Resolve { step, names } => self.resolve(batch, *step, names),
             Message::Resolved { step, jobs } => self.resolved(conns, *step, jobs),
             Message::Stand { step, scope, jobs } => self.stand(*step, *scope, jobs),
@@ -242,8 +240,6 @@ fn work_of(message: &Message) -> Work {
         | Message::Reserve { .. }
         | Message::Unclaim { .. }
         | Message::Named { .. }
-        | Message::Attend { .. }
-        | Message::Attended { .. }
         | Message::Probe { .. }
         | Message::Probed { .. }
         | Message::Seen { .. }

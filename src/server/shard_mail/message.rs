@@ -164,17 +164,6 @@ pub enum Message {
         /// From now on, or no longer.
         known: bool,
     },
-    /// Queues of the receiver have their first worker whose registration the sender keeps, or have lost the last.
-    Attend {
-        from: u16,
-        /// The queues, and whether they have one.
-        queues: Vec<(Span, bool)>,
-    },
-    /// Names of queues that the receiver has sent have been read.
-    Attended {
-        /// How many.
-        names: usize,
-    },
     /// Asks for an answer that comes behind all that the receiver has told so far, and behind the news of those of
     /// some jobs that only wait to be removed.
     Probe {

@@ -216,7 +216,7 @@ const REASONS: Record<string, readonly [string, string]> = {
     delayed: ["It is delayed", "It waits for a worker once it is due."],
     dependencies: ["It waits for other jobs", "It runs when they are completed."],
     jobs_before: ["Other jobs go first", "Jobs with a higher priority and older jobs are delivered first."],
-    no_worker: ["No worker takes jobs from its queue", "No worker is registered for it, no pull is waiting, and none of its jobs ended in the last minute."],
+    no_worker: ["Nobody pulls from its queue", "No pull is waiting or came in the last 90 seconds, no job of it is active, and none ended in that time."],
     leased: ["A worker has it", "It is delivered again if the worker goes silent."],
     ttl: ["Its time to live ends", "It is removed then, unless it has started."],
     completed: ["It was completed", ""],

@@ -1,8 +1,6 @@
 use super::super::worker_list::{WorkerList, write_worker};
 use super::*;
 use crate::protocol::frame::FRAME_BYTES_MAX;
-use crate::protocol::msgpack::writer::Writer;
-use std::sync::Arc;
 
 fn worker(client: u64, last_seen_ms: u64) -> Worker {
     Worker {
@@ -15,7 +13,6 @@ fn worker(client: u64, last_seen_ms: u64) -> Worker {
         told: Told::default(),
         registered_at_ms: 0,
         last_seen_ms,
-        attends: true,
     }
 }
 
@@ -33,34 +30,6 @@ fn workers_go_with_their_connection_and_with_no_other() {
     assert_eq!(workers.by_client.len(), 1);
 }
 
-/// Schedules may want a worker: one that is silent is none, until it is heard of again.
-#[test]
-fn a_silent_worker_counts_as_gone_until_it_or_its_connection_speaks() {
-    let mut workers = Workers::new(1);
-    let moves = |workers: &mut Workers| -> Vec<bool> {
-        workers.presence.announce_all().into_iter().map(|(_, came)| came).collect()
-    };
-    workers.register("a", worker(1, 1000));
-    workers.register("b", worker(2, 2000));
-    assert_eq!(moves(&mut workers), [true, true]);
-    assert_eq!(workers.end_silent(1000 + SILENCE_MS_MAX - 1), 1000 + SILENCE_MS_MAX);
-    assert!(moves(&mut workers).is_empty());
-    assert_eq!(workers.end_silent(1000 + SILENCE_MS_MAX), 2000 + SILENCE_MS_MAX);
-    assert_eq!(moves(&mut workers), [false]);
-    assert_eq!(workers.end_silent(1500 + SILENCE_MS_MAX), 2000 + SILENCE_MS_MAX);
-    assert!(moves(&mut workers).is_empty(), "once");
-    let now_ms = 1600 + SILENCE_MS_MAX;
-    workers.saw(ClientId(2), now_ms);
-    assert!(workers.seen("a", now_ms));
-    assert_eq!(moves(&mut workers), [true]);
-    assert_eq!(workers.end_silent(now_ms + SILENCE_MS_MAX), u64::MAX);
-    assert_eq!(moves(&mut workers), [false, false]);
-    workers.leave(ClientId(1));
-    assert!(moves(&mut workers).is_empty(), "it was gone before");
-    workers.register("b", worker(2, now_ms + SILENCE_MS_MAX));
-    assert_eq!(moves(&mut workers), [true]);
-}
-
 #[test]
 fn a_leap_of_the_clock_is_no_silence() {
     const LEAP_MS: u64 = 2 * SILENCE_MS_MAX;
@@ -69,10 +38,10 @@ fn a_leap_of_the_clock_is_no_silence() {
     workers.register("b", worker(2, 2000));
     workers.put_off(3000 + LEAP_MS, LEAP_MS);
     workers.register("c", worker(3, 3000 + LEAP_MS));
-    for (seen_ms, next_ms) in [(1000, 2000), (2000, 3000)] {
+    for (seen_ms, left) in [(1000, 3), (2000, 2), (3000, 1)] {
         let silent_ms = seen_ms + LEAP_MS + SILENCE_MS_MAX;
-        assert_eq!(workers.end_silent(silent_ms - 1), silent_ms);
-        assert_eq!(workers.end_silent(silent_ms), next_ms + LEAP_MS + SILENCE_MS_MAX);
+        assert_eq!(workers.attending(silent_ms - 1), left);
+        assert_eq!(workers.attending(silent_ms), left - 1);
     }
     let (listed, _) = workers.behind("", 9, 9000);
     let seen: Vec<u64> = listed.iter().map(|(_, worker)| worker.last_seen_ms).collect();
@@ -84,6 +53,23 @@ fn a_leap_of_the_clock_is_no_silence() {
     assert_eq!(workers.since_leap(3000 + LEAP_MS), second_ms, "no later than the last leap");
     workers.put_off(9 * LEAP_MS, 10);
     assert_eq!(workers.since_leap(8 * LEAP_MS), 8 * LEAP_MS + 10);
+}
+
+#[test]
+fn names_are_kept_once_and_in_their_order() {
+    let array = |names: &[&str]| -> Arc<[u8]> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        writer.array(names.len());
+        for name in names {
+            writer.str(name);
+        }
+        bytes.into()
+    };
+    let given = array(&["b", "a", "b", "c", "a"]);
+    let kept = each_once(Texts::new(&given));
+    assert_eq!(kept, array(&["b", "a", "c"]));
+    assert_eq!(each_once(Texts::new(&kept)), kept);
 }
 
 #[test]
@@ -125,15 +111,6 @@ fn the_workers_of_one_connection_go_and_live_on_a_slice_at_a_time() {
     assert!(
         workers.by_id.values().all(|it| (it.client == ClientId(1)) == (it.last_seen_ms == 5000))
     );
-    let mut now_ms = 5000 + SILENCE_MS_MAX;
-    let mut rounds = 1;
-    while workers.end_silent(now_ms) == now_ms {
-        assert!(workers.take_steps() <= SLICE);
-        rounds += 1;
-    }
-    assert!(rounds >= WORKERS_MAX / SLICE && workers.by_id.values().all(|it| !it.attends));
-    now_ms += 1;
-    assert_eq!(workers.end_silent(now_ms), u64::MAX);
     let gone = slices(&mut workers, &mut |workers| workers.leave(ClientId(1)));
     assert!(gone >= WORKERS_MAX / SLICE);
     assert_eq!(workers.by_id.keys().map(|id| &**id).collect::<Vec<_>>(), ["other"]);
@@ -199,7 +176,6 @@ fn a_worker_is_counted_with_more_than_what_the_list_has_of_it() {
         told: Told::default(),
         registered_at_ms: 1 << 60,
         last_seen_ms: 1 << 60,
-        attends: true,
     };
     let done = Activity { active: u64::MAX, processed: u64::MAX, failed: u64::MAX };
     let mut bytes = Vec::new();
