@@ -71,7 +71,7 @@ const BEGUN: &[(&str, usize)] = &[
     ("src/server/http", 0),
     ("src/server/lifecycle", 0),
     ("src/server/metrics", 0),
-    ("src/server/multi_shard", 155),
+    ("src/server/multi_shard", 0),
     ("src/server/overload", 0),
     ("src/server/scan", 0),
     ("src/server/shard_mail", 0),

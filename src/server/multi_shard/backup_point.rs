@@ -26,7 +26,7 @@ use corq_shards::stats::Census;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One shard's part in a backup that is beginning.
+/// This shard's part in a backup that is beginning.
 #[derive(Debug)]
 struct Cut {
     end: u64,
@@ -39,7 +39,7 @@ struct Cut {
 #[derive(Debug, Default)]
 pub struct BackupPoints {
     cuts: BTreeMap<(u16, u32, u32), Cut>,
-    /// What the thread wants that makes backups by the schedule.
+    /// Requests of the thread that makes backups by the schedule.
     own: Arc<BackupState>,
     /// The last cut that was asked for here on its behalf.
     asked: u64,
@@ -51,7 +51,7 @@ impl BackupPoints {
         Self { own, ..Self::default() }
     }
 
-    /// What is known of the server's own backups.
+    /// State of the server's own backups.
     pub fn own(&self) -> &BackupState {
         &self.own
     }
@@ -75,7 +75,7 @@ impl BackupPoints {
     }
 }
 
-/// One answer: which shard, and where its log ends.
+/// Reads the answer of one shard, and writes down in `ends` where its log ends.
 fn entry(reader: &mut Reader<'_>, ends: &mut [Position]) -> Option<()> {
     let (mut shard, mut end) = (None, None);
     for _ in 0..reader.map().ok()?? {

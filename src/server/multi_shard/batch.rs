@@ -299,7 +299,8 @@ impl ShardServer {
                 task.count += renewed;
                 task.gone.extend_from_slice(places);
             }
-            // What is found late by a check is looked at again when it is done.
+            // A check does not count late jobs: the act that follows finds them again. The check of a piece is followed
+            // by no act here.
             Reply::Late(places) if task.phase == Phase::Act || task.piece.is_some() => {
                 task.late.extend_from_slice(places);
             }
@@ -406,7 +407,7 @@ impl ShardServer {
             }
         }
         if beats_again {
-            // What is tried once more is gone only if that comes to nothing, too.
+            // Jobs that are tried once more, by the id that their name has led to, are gone only if that fails, too.
             let BatchTask { gone, names, .. } = task;
             gone.retain(|&place| !matches!(names[place], Lookup::Done(Some(_))));
         } else if !acks {

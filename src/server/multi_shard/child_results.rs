@@ -1,5 +1,5 @@
-//! What parents learn of their children: reports from one shard to another, each with a value out of
-//! the log. What is asked about them later is in [`super::child_values`].
+//! Reports of ended children to the shards of their parents, each with a value out of the log. Answers to clients who
+//! ask about them later are in [`super::child_values`].
 
 use crate::server::events::message::NOBODY;
 use crate::server::shard_mail::envelope::Origin;

@@ -18,11 +18,11 @@ pub struct ChildValueRead {
     /// The place of the last end that was looked at. Ends that are written again meanwhile come once more.
     pub(super) after: Option<u64>,
     pub(super) shown: BTreeSet<JobId>,
-    /// What is written so far, and of how many.
+    /// Values written so far; `pieces` holds their text.
     pub(super) count: usize,
     pub(super) pieces: Vec<Vec<u8>>,
     pub(crate) bytes: usize,
 }
 
-/// Those of a shard, each in its turn. One per command, so the connections bound their number.
+/// Answers that a shard is writing, each in its turn. A command has one, so the connections bound their number.
 pub type ChildValueReads = TurnQueue<ChildValueRead>;

@@ -1,5 +1,5 @@
-//! What became of the children of a job: there may be a hundred thousand, so the answer is written slice by slice, a slice
-//! a turn, in the order in which they ended. One that ends meanwhile is in it, or not.
+//! Outcomes of the children of a job: there may be a hundred thousand, so the answer is written slice by slice, a slice
+//! a turn, in the order in which they ended. A child that ends meanwhile may or may not be in the answer.
 
 use super::child_value_read::ChildValueRead;
 use crate::api::error::ErrorKind;
@@ -60,7 +60,7 @@ impl ShardServer {
         self.read_child_values_on(conns, valuing, &[]);
     }
 
-    /// One slice of the answer whose turn it is. True if there is more to do.
+    /// Writes a slice of the answer whose turn it is. True if there is more to do.
     pub(crate) fn read_child_values_in_turn(&mut self, conns: &mut Connections) -> bool {
         let Some(valuing) = self.child_value_reads.pop_front() else { return false };
         self.answered(valuing.origin);

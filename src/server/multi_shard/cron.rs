@@ -201,7 +201,7 @@ impl ShardServer {
             }
             let Some((origin, frame)) = self.crons.backlog.pop(name) else { return };
             self.answered(origin);
-            // It was decoded before it had to wait.
+            // The frame was decoded before it had to wait, so decoding does not fail now.
             let Ok(Request { op, req_id, body, .. }) = &decode_as(&frame, origin.version) else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! What the owner of a schedule does with it beside setting it: shows it, runs it now, lets it run or not, and tells when it
-//! would run next. The last one any shard can do for a schedule that there is not.
+//! Commands on a schedule that do not set it: show it, run it now, enable or disable it, preview its runs. The owner of
+//! the schedule carries them out; any shard can preview a schedule that is not set.
 
 use super::cron::plan_of;
 use super::cron_view::{write_cron, write_whole_cron};
@@ -22,8 +22,8 @@ use corq_shards::job::new_job::NewJob;
 /// Who has asked, and under which name of the request.
 type Asker<'a> = (Origin, Option<&'a [u8]>);
 
-/// What a run that is looked for takes of what a turn may write: a rare one is years of days away. So some previews are
-/// answered in a turn, and others in the next.
+/// Reply bytes that the search for one run counts as in a turn: a rare run is years of days away. After some previews a
+/// turn therefore has no room for another, which is answered in the next.
 const RUN_BYTES: usize = 4096;
 
 /// When a schedule runs, as far as that was asked for.
@@ -128,7 +128,7 @@ impl ShardServer {
         name: &str,
     ) {
         let Some(cron) = self.engine.shard.cron(name) else { return };
-        // It stays with the shard, which changes meanwhile.
+        // Copies, since the shard, which keeps the schedule, changes meanwhile.
         let (queue, data) = (cron.queue.clone(), cron.data.clone());
         let (template, priority) = (cron.template().to_vec(), cron.priority);
         let job = NewJob { data: &data, priority, ..corq_shards::cron::job_of(&template) };
@@ -181,7 +181,7 @@ impl ShardServer {
         (origin, req_id): Asker<'_>,
         preview: &Preview,
     ) {
-        // One more was looked for where they end.
+        // The search has looked for the successor of the last run as well.
         let searched = preview.runs_ms.len() + 1;
         self.meter.note(searched);
         self.large_replies.note_written(searched * RUN_BYTES);

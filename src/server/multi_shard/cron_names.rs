@@ -53,7 +53,7 @@ impl EndedNames {
     }
 }
 
-/// One name.
+/// A schedule as the registry shard knows it.
 #[derive(Debug)]
 struct Entry {
     owner: usize,
@@ -61,13 +61,13 @@ struct Entry {
     data_bytes: u64,
     /// A command is at work on it.
     busy: bool,
-    /// It ended by itself while one was.
+    /// The schedule ended by itself while a command was at work on it.
     ended: bool,
     /// The limit of the schedule has ended it, and the name is remembered.
     remembered: Option<Turn>,
 }
 
-/// What the registry shard knows; empty on all other shards.
+/// Names of all schedules, on the registry shard; empty on all other shards.
 #[derive(Debug, Default)]
 pub struct CronNames {
     entries: BTreeMap<Box<str>, Entry>,

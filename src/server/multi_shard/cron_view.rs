@@ -79,7 +79,7 @@ fn write_number(map: &mut MapWriter<'_>, name: &str, number: Option<u64>) {
     }
 }
 
-/// What a schedule has been set with beside the usual, under the names of the command.
+/// Writes the options of a schedule that differ from the defaults, under the names of the command.
 fn write_options(row: &mut MapWriter<'_>, cron: &Cron, job: &NewJob<'_>) {
     if cron.priority != 0 {
         row.key("priority").int(i64::from(cron.priority));
@@ -111,7 +111,7 @@ fn write_options(row: &mut MapWriter<'_>, cron: &Cron, job: &NewJob<'_>) {
     }
 }
 
-/// What the jobs of a schedule are pushed with beside the usual.
+/// Writes the options of a schedule's jobs that differ from the defaults.
 fn write_job_options(options: &mut MapWriter<'_>, job: &NewJob<'_>, extras: &Extras) {
     let usual = NewJob::default();
     write_number(options, "delay", Some(job.delay_ms).filter(|&delay_ms| delay_ms > 0));

@@ -371,7 +371,7 @@ impl ShardServer {
                 let names = granted.iter().filter_map(|job| job.custom_id);
                 names.for_each(|name| self.release_name(name));
                 if refusal == Refusal::GroupFull {
-                    // Its place among all, not among those whose names were granted.
+                    // The refusal counts places among the jobs whose names were granted; the client counts all jobs.
                     let places = taken.iter().enumerate().filter(|(_, taken)| !**taken);
                     let place = places.map(|(place, _)| place).nth(place).unwrap_or(place);
                     let error = group_full(all.get(place), many.then_some(place));

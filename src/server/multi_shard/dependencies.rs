@@ -1,4 +1,4 @@
-//! What the jobs of a push depend on, over all shards: found before the push, watched after it.
+//! Lookup of the dependencies of a push over all shards: found before the push, watched after it.
 //!
 //! Names become ids, the shards of the ids say how those jobs stand, and the push carries along what is
 //! still unmet. A job that completes between that answer and the push is not missed, since the shard
@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, HashSet};
 pub struct DependencyLookup {
     origin: Origin,
     pub(super) frame: KeptFrame,
-    /// One for each job that each of them names, in order.
+    /// States of the dependencies: one for each job that each job of the push names, in order.
     found: Vec<DependencyState>,
     /// Of those that are parents, which are there already: their places, and what is known of them.
     parents: BTreeMap<usize, Option<AsParent>>,
@@ -48,22 +48,22 @@ pub struct DependencyLookup {
 enum DependencyState {
     /// The directory has to be asked for it.
     Name,
-    /// Its shard has to be asked how it stands.
+    /// The job's shard has to be asked how the job stands.
     Job { id: JobId, by_name: bool },
-    /// It is completed.
+    /// The job is completed.
     Met { id: JobId },
-    /// It is not completed.
+    /// The job is not completed.
     Open { id: JobId, by_name: bool },
     /// There is no such job.
     Unknown,
 }
 
-/// What came of the dependencies of a push.
+/// Outcome of the lookup of a push's dependencies.
 #[derive(Clone, Debug, Default)]
 pub struct FoundDependencies {
-    /// What its jobs wait for.
+    /// Jobs that the push's jobs wait for, by place.
     pub unmet: UnmetOf<Vec<u8>>,
-    /// Which children of theirs they wait for.
+    /// Children that the push's jobs wait for, by place.
     pub open: UnmetOf<Vec<u8>>,
     /// Jobs, by place, that name an unknown job, and the error that says so: the push is refused
     /// unless their custom ids are taken.
@@ -77,7 +77,7 @@ pub struct FoundDependencies {
 struct Children<'a> {
     of: Option<usize>,
     names: HashSet<&'a str>,
-    /// It depends on its children, and on nothing else.
+    /// The job depends on its children, and on nothing else.
     are_all: bool,
     count: usize,
 }
@@ -125,14 +125,15 @@ struct Named<'a> {
     role: Role<'a>,
 }
 
-/// What a job is to the one that names it.
+/// Why a job names another.
 #[derive(Clone, Copy)]
 enum Role<'a> {
-    /// It is in `dependsOn`.
+    /// The named job is in `dependsOn`.
     WaitedFor,
-    /// A child that is not: it is not waited for, and tells its end only if it has ended.
+    /// The named job is a child that is not in `dependsOn`: its parent does not wait for it, and learns its end only if
+    /// it has ended.
     Child,
-    /// The parent, which is there already, in this queue.
+    /// The named job is the parent, which is there already, in this queue.
     Parent(&'a str),
 }
 
@@ -406,7 +407,7 @@ impl ShardServer {
                         (Err(error), _) => error,
                     }
                 }
-                // One that is completed has still to say with what.
+                // A child that is waited for, or that is completed, has still to report its end to the parent.
                 (_, DependencyState::Open { id, .. } | DependencyState::Met { id })
                     if (matches!(role, Role::WaitedFor)
                         || matches!(need, DependencyState::Met { .. }))
@@ -416,7 +417,7 @@ impl ShardServer {
                     Unmet::push(entry(&mut dependencies.open, job), id, name);
                     continue;
                 }
-                // It has nothing to say yet, or is not known.
+                // A child that has not ended has nothing to report yet, and a completed dependency needs no wait.
                 (Role::Child, _) | (_, DependencyState::Met { .. }) => continue,
                 (_, DependencyState::Open { id, by_name }) => {
                     let name = if by_name { text } else { "" };

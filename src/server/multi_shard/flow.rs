@@ -47,7 +47,7 @@ pub struct FlowTask {
     /// The ids of its jobs, by place; the first names the flow.
     ids: Vec<JobId>,
     pushed_at_ms: u64,
-    /// One of its jobs has to be durable, and so all of it: it comes as a whole.
+    /// Some job of the flow has to be durable, and so all of it is: a flow comes as a whole.
     durable: bool,
     /// Shards that have a part.
     owners: Vec<usize>,

@@ -9,7 +9,7 @@ use corq_shards::job::new_job::NewJob;
 /// Most bytes that the answer to a flow may be estimated at: it tells of every job.
 pub(super) const ANSWER_BYTES_MAX: usize = 60 << 20;
 
-/// What one job takes in the answer beside its payload and its lists, at most, but for its texts.
+/// Most bytes of a job in the answer, without its payload, its lists and its texts.
 const SNAPSHOT_BYTES: usize = 560;
 
 /// See [`corq_shards::job::overrides::Extras::delay_left_ms`].

@@ -91,7 +91,7 @@ impl ShardServer {
         });
     }
 
-    /// What a client of these queues knows of a job of this shard.
+    /// Looks up a job of this shard for a client that may see these queues. None if there is no such job.
     fn look_at_job(&mut self, id: JobId, children_max: usize, scope: Scope) -> Option<JobLook> {
         if self.as_known(scope, id) != id {
             return Some(JobLook::hidden());

@@ -1,6 +1,6 @@
-//! One command with a payload of megabytes. The payload is checked a slice at a time; then the command begins as any other
-//! does, in its turn among those of its connection, and nothing reads the payload again: its frame is passed on and kept as
-//! it is.
+//! A command with a payload of megabytes. The payload is checked a slice at a time; then the command begins as any
+//! other does, in its turn among those of its connection, and nothing reads the payload again: its frame is passed on
+//! and kept as it is.
 
 use super::long_batch::{Doing, LongCommand, Next, Phase};
 use super::long_commands::Staging;
@@ -91,7 +91,7 @@ impl ShardServer {
         let (Phase::Act, Doing::Checked(large, _)) = (command.phase, command.doing) else { return };
         let Some(session) = self.sessions.get(conn) else { return };
         if session.protocol == Protocol::Frames {
-            // It waits as what stands behind it does: for room, for answers that are not read.
+            // The command waits, like the input behind it, for room and until the client has read its answers.
             session.checked = Some(large);
             self.unblocked.push(conn);
             self.note_received(conns, conn);

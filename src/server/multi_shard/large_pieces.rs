@@ -27,7 +27,7 @@ impl LongCommand {
             return true;
         }
         let is_one = self.next_cut(from) == from + 1;
-        // What stands for other values is written anew as a whole.
+        // A frame whose values are coerced is rewritten as a whole, so no part of it can be passed on as it is.
         let large = if is_one && !self.coerces {
             LargePiece::begin(&self.walk, self.frame(), queue, from)
         } else {
@@ -77,12 +77,12 @@ impl ShardServer {
                 Staging::No => return NextPiece::More,
                 Staging::Asked => return NextPiece::Waits,
             }
-            // It is not needed again.
+            // The frame is kept by the piece that is taken now; the next large item begins anew.
             (command.large, command.staging) = (None, Staging::No);
         }
         command.place = from + 1;
         let frame = KeptFrame::Shared(frame);
-        // What is no payload is read once more each time.
+        // The frame around the payload is decoded again with each piece.
         let read = frame.len() - frame.view().known().len();
         self.meter.note(read / READ_PER_STEP);
         NextPiece::Taken(from, frame)

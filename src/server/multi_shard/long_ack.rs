@@ -32,23 +32,23 @@ const SHARED_PER_STEP: usize = 8;
 /// Ids written into the answer at a time.
 const LATE_PER_STEP: usize = 200;
 
-/// What is known of one.
+/// State of a long ACKB, `JobHeartbeatB` or `ExtendLocks`.
 #[derive(Debug)]
 pub struct JobsWork {
     per_job: PerJob,
     /// The jobs that are to be completed, by place, as far as they have been found.
     ids: Vec<JobId>,
-    /// Those, with the tokens that were shown: none may be completed twice.
+    /// Jobs with the tokens that were shown for them: none may be completed twice.
     seen: HashSet<(u128, u128)>,
-    /// Jobs renewed.
+    /// Jobs renewed so far.
     count: u64,
-    /// Places of those that were not.
+    /// Places of jobs that were not renewed.
     gone: Vec<usize>,
-    /// Places of those whose attempt was over already.
+    /// Places of jobs whose attempt was over already.
     late: Vec<usize>,
-    /// So many of them have been written into the answer.
+    /// Late jobs whose ids have been written into the answer.
     told: usize,
-    /// Their ids, as they are answered.
+    /// Ids of late jobs, as they are answered.
     late_ids: Vec<u8>,
 }
 

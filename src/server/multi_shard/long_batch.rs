@@ -62,50 +62,50 @@ pub(crate) const UNDONE_PER_STEP: usize = 500;
 /// How far a long command has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Its frame is stepped through.
+    /// Step through the frame, and find where its items begin.
     Walk,
-    /// The texts of an outcome are repaired. One that was refused before stays so if that changes nothing.
+    /// Repair the texts of an outcome. An error from before stays if the repair changes nothing.
     Repair,
-    /// It is refused for what it is, and its `reqId` is looked for.
+    /// Look for the `reqId` of a frame that is refused.
     Search,
-    /// Its items are read.
+    /// Read the items.
     Read,
-    /// It is found out what has to be known before it can be done.
+    /// Find out all that can refuse the command: names, dependencies, room, leases.
     Prepare,
-    /// It is done.
+    /// Carry out the command: nothing can refuse a piece any more.
     Act,
-    /// It is not done, and what was kept for it is given back.
+    /// Give back what was kept for a command that is refused.
     Undo,
 }
 
-/// What it does.
+/// The work of a long command, by its kind.
 #[derive(Debug)]
 pub enum Doing {
     /// Not known yet.
     Unknown,
-    /// It pushes jobs.
+    /// Pushes jobs.
     Push(Box<PushWork>),
     /// Pushes a flow.
     Flow(Box<FlowWork>),
-    /// Completes or renews.
+    /// Completes or renews jobs.
     Jobs(Box<JobsWork>),
-    /// One command with a large payload, which is checked.
+    /// A command with a large payload, which is being checked.
     One(Box<LargeScan>),
-    /// The same, checked: its payload is staged where this shard's or another's log will hold it, then it is begun as any
-    /// other.
+    /// A command with a large payload that has been checked: the payload is staged where this shard's or another's log
+    /// will hold it, then the command is begun as any other.
     Checked(Arc<LargeFrame>, usize),
-    /// One command that is read at once, now that its texts are repaired.
+    /// A command that is read at once, now that its texts are repaired.
     Repaired,
 }
 
-/// One of them.
+/// A long command that is under way.
 #[derive(Debug)]
 pub struct LongCommand {
     pub(crate) origin: Origin,
     pub(super) bytes: Vec<u8>,
     pub(super) start: usize,
     pub(crate) walk: Walk,
-    /// Where the pieces end that were read, and how many items the next one may have.
+    /// Where the pieces end that were read; `piece_items` is how many items the next one may have.
     pub(super) cuts: Vec<u32>,
     pub(super) piece_items: usize,
     pub(crate) req_id: Option<Box<[u8]>>,
@@ -232,7 +232,7 @@ impl LongCommand {
         (from, self.shaped(piece))
     }
 
-    /// One item as a frame of its own.
+    /// Writes a single item as a frame of its own.
     pub(crate) fn write_one(&self, queue: Option<&str>, place: usize) -> Vec<u8> {
         let mut piece = Vec::new();
         self.walk.write_piece(self.frame(), queue, (place, place + 1), &mut piece);
@@ -244,7 +244,7 @@ impl LongCommand {
 pub(super) enum NextPiece {
     /// From this place on.
     Taken(usize, KeptFrame),
-    /// It takes another step.
+    /// The piece takes another step.
     More,
     /// Another shard has to stage it.
     Waits,
@@ -257,7 +257,7 @@ pub(crate) enum Next {
     More,
     /// Others have to answer first.
     Waits,
-    /// It is answered, or given up.
+    /// The command is answered, or given up.
     Over,
 }
 
@@ -367,7 +367,7 @@ impl ShardServer {
         };
         let bytes = command.held_bytes();
         let step = self.tasks.start(self.me, Task::Long(Some(Box::new(command))));
-        // One command may be about a job that its connection holds, too.
+        // A single command may be about a job that its connection holds, too.
         let completes =
             is_one || spec.class == Class::Batch(Batched::Held(PerJob::Ack)) || takes_any_form(op);
         let running = Running { step, bytes, acts: false, completes, leave: None };
@@ -540,7 +540,7 @@ impl ShardServer {
     }
 }
 
-/// What a job was called in a frame that brings only it.
+/// The id in a frame that names a single job.
 pub(crate) fn only_id<'a>(body: &Body<'a>) -> JobRef<'a> {
     match body {
         Body::AckBatch { batch }

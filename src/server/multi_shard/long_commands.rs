@@ -15,9 +15,9 @@ pub(super) struct Running {
     pub(super) step: Step,
     /// Memory held.
     pub(super) bytes: usize,
-    /// It is being done, and will be to its end.
+    /// The command is being done, and will be to its end, even if the connection closes.
     pub(super) acts: bool,
-    /// What its connection holds, it completes.
+    /// The command may complete jobs that its connection holds.
     pub(super) completes: bool,
     /// The connection has left, and what it held goes back at the end.
     pub(super) leave: Option<Leave>,
@@ -34,7 +34,7 @@ pub struct Leave {
     pub gone: bool,
 }
 
-/// Those that have something to do, each once, in their turn.
+/// Long commands that have something to do, each once, in their turn.
 #[derive(Debug, Default)]
 pub(super) struct Active {
     queue: VecDeque<Step>,
@@ -66,7 +66,7 @@ pub(super) enum Staging {
     No,
     /// Another shard has been asked to stage it.
     Asked,
-    /// It is there, or is copied with its record.
+    /// The payload is there, or is copied with its record.
     Done,
 }
 
@@ -81,13 +81,13 @@ impl StagedForOthers {
     }
 }
 
-/// Those of a shard.
+/// Long commands of a shard.
 #[derive(Debug, Default)]
 pub struct LongCommands {
     pub(super) active: Active,
     /// A connection whose next frame is one.
     pub(super) wanted: Option<(ConnId, usize)>,
-    /// Those of connections, also of some that are gone.
+    /// Commands by connection, also of connections that are gone.
     pub(super) running: BTreeMap<ConnId, Running>,
     /// Space and places that are reserved for those, here or elsewhere.
     pub(super) reservations: Reservations,

@@ -36,7 +36,7 @@ const TIES_PER_STEP: usize = 64;
 const NAMES_PER_SLICE: usize = 4096;
 const TIES_PER_SLICE: usize = 32 << 10;
 
-/// What a job that another waits for takes in the log beside its id's text.
+/// Log bytes of a job that another waits for, beside its id's text.
 const TIE_BYTES: usize = 24;
 
 /// A job of which the ties are still to be found, and its lists.
@@ -47,18 +47,18 @@ struct Untied {
     children: Box<[u8]>,
 }
 
-/// What a shard gets of a piece: records, and the places of their jobs, with what they say of the size of their groups.
+/// Part of a piece for one shard: records, and the places of their jobs with the `groupMaxSize` that they give.
 type OfOwner = (Vec<Span>, Vec<(usize, u32)>);
 
-/// What a shard gets of it.
+/// Part of a flow for one shard.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     jobs: usize,
-    /// What they may take in the log.
+    /// Most log bytes of those jobs.
     bytes: u64,
 }
 
-/// What is known of a long flow.
+/// State of a long flow.
 #[derive(Debug)]
 pub struct FlowWork {
     stage: Stage,

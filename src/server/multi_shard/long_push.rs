@@ -37,13 +37,13 @@ use std::collections::{BTreeMap, VecDeque};
 /// Custom ids by owner shard, in the order in which they are claimed, with the places of their jobs.
 pub(super) type Names = BTreeMap<(usize, Box<str>), usize>;
 
-/// What is known of a long push.
+/// State of a long push.
 #[derive(Debug)]
 pub struct PushWork {
     pub(crate) queue: Box<str>,
     owner: usize,
     stage: Stage,
-    /// What its jobs may take in the log.
+    /// Most log bytes of its jobs, without their lists of unmet dependencies.
     bytes: u64,
     /// Some of its jobs let their groups be only so large.
     is_grouped: bool,
@@ -51,21 +51,21 @@ pub struct PushWork {
     is_durable: bool,
     /// Jobs that its jobs depend on.
     dependencies: usize,
-    /// The pieces, by their first jobs, that have any and are not looked at yet.
+    /// Pieces, by their first jobs, that have dependencies and are not looked at yet.
     needy: VecDeque<usize>,
-    /// What of that is unmet, by the first job of each piece.
+    /// Outcome of the lookup of dependencies, by the first job of each piece.
     needed: BTreeMap<usize, FoundDependencies>,
     /// Custom ids that are to be claimed, by owner shard, with their jobs.
     names: Names,
-    /// Those that are being claimed at their owner shard.
+    /// Custom ids that are being claimed at their owner shard.
     asked: Vec<(Box<str>, usize)>,
-    /// Those it has.
+    /// Custom ids that have been granted.
     granted: Vec<Box<str>>,
     /// Jobs whose custom ids others bear; empty if none has one.
     taken: Vec<bool>,
     /// Jobs with the custom id of an earlier one, and that one.
     twice: BTreeMap<usize, usize>,
-    /// What became of those.
+    /// Answers for these earlier jobs, repeated for the later ones.
     firsts: BTreeMap<usize, Vec<u8>>,
     /// The ids of its jobs, as they are answered.
     answer: Vec<u8>,
@@ -75,7 +75,7 @@ pub struct PushWork {
     text_bytes: usize,
 }
 
-/// What an entry of a map takes beside what it points to.
+/// Memory of an entry of a map, beside what it points to.
 const ENTRY_BYTES: usize = 64;
 
 /// How far it is prepared.
@@ -268,7 +268,7 @@ impl ShardServer {
         Next::More
     }
 
-    /// What the dependencies of a piece have come to.
+    /// Takes in the outcome of the lookup of a piece's dependencies.
     pub(crate) fn dependencies_of_piece(
         &mut self,
         (step, from): (Step, usize),
@@ -551,7 +551,7 @@ fn unknown_need(push: &PushWork) -> Option<(usize, Error)> {
     })
 }
 
-/// What is unmet takes in the log, beside what it was counted as.
+/// Log bytes of unmet dependency lists, not included in the push's estimate.
 fn needed_bytes(push: &PushWork) -> u64 {
     push.needed.values().map(bytes_of).sum()
 }

@@ -20,7 +20,7 @@ const VALUES_PER_SLICE: usize = 16 << 10;
 pub(super) const VALUES_PER_STEP: usize = 32;
 
 impl ShardServer {
-    /// What a connection may do. One that is gone has nothing done.
+    /// Rights of a connection. A connection that is gone has all: nothing of its command will be done.
     fn grant_of(&mut self, conn: ConnId) -> Grant {
         self.sessions.get(conn).map_or(Grant::ALL, |session| session.access.grant)
     }
@@ -47,7 +47,7 @@ impl ShardServer {
         self.begin_around(command, decoded)
     }
 
-    /// What stands around the items of a command has been read.
+    /// Takes in the part of a command around its items.
     fn begin_around(
         &mut self,
         command: &mut LongCommand,
@@ -109,7 +109,7 @@ impl ShardServer {
         }
     }
 
-    /// What a batch does. That one of another kind is none is decided before.
+    /// The work of a batch, by its kind. Commands of other kinds do not come here.
     fn doing(&self, body: &Body<'_>, items: usize) -> Doing {
         match (body.spec().class, body.route()) {
             (Class::Batch(Batched::Push), Route::Queue(queue)) => {

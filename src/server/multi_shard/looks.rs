@@ -1,5 +1,5 @@
-//! What is known of jobs wherever they are, as one shard asks others for it, and the tree of a flow that is put together from
-//! the answers: level by level, so that no flow is too deep for it, and no further than was asked for.
+//! Lookups of jobs on all shards, and the tree of a flow that is put together from the answers: level by level, so that
+//! no flow is too deep for it, and no further than was asked for.
 //!
 //! A ground type: of the server it imports the envelope and the messages only.
 
@@ -14,10 +14,10 @@ use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::query::JobView;
 
-/// What a shard says of one of its jobs.
+/// A job as its shard describes it to another.
 #[derive(Clone, Debug, Default)]
 pub struct JobLook {
-    /// Its id, as its clients know it; none if it is gone.
+    /// Custom id of the job, or its id; none if the job is gone.
     pub known_as: Option<Box<str>>,
     pub queue: Box<str>,
     pub name: Option<Box<str>>,
@@ -29,7 +29,7 @@ pub struct JobLook {
     pub created_at_ms: u64,
     pub started_at_ms: Option<u64>,
     pub finished_at_ms: Option<u64>,
-    /// Its children, as their client calls them: the first of them.
+    /// First children, under the names that the client gave.
     pub children: Vec<Box<str>>,
     /// How many there are, and how many of them were completed.
     pub children_count: usize,
@@ -39,7 +39,7 @@ pub struct JobLook {
 }
 
 impl JobLook {
-    /// What is known of a job in memory, with so many of its children.
+    /// Describes a job in memory, with at most `children_max` of its children.
     pub fn of(view: &JobView<'_>, children_max: usize) -> Self {
         let family = view.options.and_then(|options| options.family.as_deref());
         let mut names = Reader::new(family.map_or(&[][..], |family| family.children.bytes()));
@@ -71,18 +71,18 @@ impl JobLook {
         }
     }
 
-    /// One of which its client may know no more than that it is there.
+    /// A job of which the client may know no more than that it is there.
     pub fn hidden() -> Self {
         Self { is_hidden: true, ..Self::default() }
     }
 
-    /// One that was completed, and of which no more is known.
+    /// A job that was completed, and of which no more is known.
     pub fn gone() -> Self {
         Self { state: State::Completed, ..Self::default() }
     }
 }
 
-/// What shards say to each other about it.
+/// Messages between shards about lookups of jobs.
 #[derive(Debug)]
 pub enum LookMessage {
     /// Asks for jobs of the receiver, each with its place in the question.
@@ -92,7 +92,7 @@ pub enum LookMessage {
         jobs: Vec<(usize, JobId)>,
         /// The queues that there are for the client who asks.
         scope: Scope,
-        /// So many children of all together are named.
+        /// Most children that are named, of all jobs together.
         children_max: usize,
     },
     /// The answer, by place.
@@ -113,7 +113,7 @@ pub struct LookTask {
     pub(super) then: Then,
 }
 
-/// What follows.
+/// The answer that the lookups are for.
 #[derive(Debug)]
 pub enum Then {
     /// A job is explained that waits for these.
@@ -125,7 +125,7 @@ pub enum Then {
 }
 
 impl Then {
-    /// What its answer counts from the beginning on, before its jobs are known.
+    /// Reply bytes that the answer counts as from the beginning on, before its jobs are known.
     pub fn reserve_bytes(&self) -> usize {
         match self {
             Self::Explain { .. } => 0,
@@ -155,7 +155,7 @@ pub struct JobDetail {
 /// Jobs, and what is known of each.
 pub type Looks = Vec<(JobId, Option<JobLook>)>;
 
-/// One job of a flow.
+/// A job of a flow.
 #[derive(Debug)]
 struct Node {
     /// As the job above it, or the client who asks, calls it.
@@ -269,7 +269,7 @@ impl FlowTree {
         self.nodes.len()
     }
 
-    /// Its first job.
+    /// Id of the flow's first job.
     pub fn root(&self) -> Option<JobId> {
         self.nodes[0].id
     }
@@ -304,7 +304,7 @@ impl FlowTree {
     }
 }
 
-/// What stands for the state of a job of which its client is to know nothing.
+/// State shown for a job of which the client is to know nothing.
 const HIDDEN: &str = "hidden";
 
 /// Whether nothing is said of a job. One that is not there at all looks the same, or the difference would tell.
@@ -312,7 +312,7 @@ fn is_hidden(look: Option<&JobLook>, hides_unknown: bool) -> bool {
     look.map_or(hides_unknown, |look| look.is_hidden)
 }
 
-/// What is known of a job, but for its id and its state.
+/// Writes a job's figures, without its id and its state.
 fn write_look(map: &mut MapWriter<'_>, look: &JobLook) {
     map.key("queue").str(&look.queue);
     if let Some(name) = &look.name {

@@ -1,5 +1,5 @@
-//! What shards say to each other about commands in several steps: data only. Who sends and who reads them is in the file of
-//! the command.
+//! Messages between shards about commands in several steps: data only. The file of each command sends and reads its
+//! own.
 //!
 //! A ground type: of the server it imports the envelope only.
 
@@ -20,14 +20,14 @@ pub const PAGE_ROWS: usize = 500;
 /// Bytes after which a page ends.
 pub const PAGE_BYTES: usize = 256 << 10;
 
-/// What a list over all shards counts from its beginning on, whose rows are not known yet: all that begin in the same turn
-/// would pass else. Four are under way at a time.
+/// Reply bytes that a list over all shards counts as from its beginning on, while its rows are not known: without it
+/// all lists that begin in the same turn would pass. Four are under way at a time.
 pub const LIST_RESERVE_BYTES: usize = 2 << 20;
 
 /// The unmet dependencies of jobs of a push by place, as [`corq_shards::dependency::Unmet`] writes them.
 pub type UnmetOf<T> = Vec<(usize, T)>;
 
-/// What shards say to each other about long commands.
+/// Messages between shards about long commands.
 #[derive(Debug)]
 pub enum LongBatchMessage {
     /// About pushes.
@@ -43,14 +43,14 @@ pub enum LongBatchMessage {
         step: Step,
         frame: Arc<LargeFrame>,
     },
-    /// It has, or will copy it with its record.
+    /// The payload is staged, or will be copied with its record.
     PayloadStaged {
         /// Who waits.
         step: Step,
     },
 }
 
-/// What shards say to each other about long pushes.
+/// Messages between shards about long pushes.
 #[derive(Debug)]
 pub enum LongPushMessage {
     /// Asks for room in the log.
@@ -75,7 +75,7 @@ pub enum LongPushMessage {
     Pushed {
         /// Who waits.
         step: Step,
-        /// Its first job.
+        /// Place of the first job of the piece.
         from: usize,
         /// The ids of its jobs, as they are answered.
         ids: Span,
@@ -99,7 +99,7 @@ pub struct Piece {
     pub(super) open: UnmetOf<Span>,
 }
 
-/// What shards say to each other about flows.
+/// Messages between shards about flows.
 #[derive(Debug)]
 pub enum FlowMessage {
     /// A part for the receiver.
@@ -121,19 +121,18 @@ pub enum FlowMessage {
         /// Why not, and for the sake of which job.
         refused: Option<(usize, Refusal)>,
     },
-    /// What becomes of a flow.
+    /// The decision on a flow.
     Decided {
         /// The shard that says so.
         shard: u16,
         flow: JobId,
-        /// What becomes of it.
         fate: Fate,
     },
     /// The part of the sender has come.
     Come { flow: JobId },
 }
 
-/// What shards say to each other about a parent and a child.
+/// Messages between shards about a parent and a child.
 #[derive(Debug)]
 pub enum ParentLinkMessage {
     /// To the shard of a child: what is known of it?
@@ -146,7 +145,6 @@ pub enum ParentLinkMessage {
         /// Who waits.
         step: Step,
         child: JobId,
-        /// What is known.
         about: AboutChild,
     },
     /// To the shard of a parent: what is known of it, and whether it names the child.
@@ -160,7 +158,7 @@ pub enum ParentLinkMessage {
     Parent {
         /// Who waits.
         step: Step,
-        /// What is known.
+        /// None if there is no such job.
         about: Option<AboutParent>,
     },
     /// To the shard of a parent: it has one more child from now on, or waits for one no longer.
@@ -177,7 +175,6 @@ pub enum ParentLinkMessage {
     Patch {
         /// Who waits.
         step: Step,
-        /// What is to be written.
         link: Link,
     },
     /// To the shard of a child: its parent has no use for it.
@@ -186,45 +183,44 @@ pub enum ParentLinkMessage {
         step: Step,
         child: JobId,
     },
-    /// It was done, or why not.
+    /// The change was made, or why not.
     Done {
         /// Who waits.
         step: Step,
-        /// What came of it.
         outcome: Result<bool, Error>,
     },
 }
 
-/// What becomes of the children of a parent.
+/// A change to the children of a parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EdgeChange {
-    /// One more, as a command of its own asks for.
+    /// Add a child, as a command of its own asks for.
     Adopt,
-    /// One more, which was pushed for it. That the log has room for it was found out before.
+    /// Add a child that was pushed for the parent. The log was found to have room for the link before the push.
     AdoptPushed {
         /// The link has to be on the disk before the push is answered.
         durable: bool,
     },
-    /// One less.
+    /// Remove a child.
     LetGo,
 }
 
-/// What the shard of a child says of it.
+/// A child as its shard describes it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AboutChild {
     pub(super) known: bool,
     pub(super) parent: Option<Box<str>>,
 }
 
-/// What is to be written into a child.
+/// Change to the parent that a child names.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub(super) child: JobId,
-    /// Its parent from now on, and the queue of that; none for no parent.
+    /// The parent from now on, and the parent's queue; none to have no parent.
     pub(super) parent: Option<(Box<str>, Box<str>)>,
 }
 
-/// What shards say to each other about schedules.
+/// Messages between shards about schedules.
 #[derive(Debug)]
 pub enum CronMessage {
     /// Work for the shard that has the queue of a schedule.
@@ -233,12 +229,11 @@ pub enum CronMessage {
         step: Step,
         /// Who asked.
         origin: Origin,
-        /// What to do.
         act: Act,
         /// The client's command.
         frame: Span,
     },
-    /// What came of it: what the schedule keeps, if there is one.
+    /// The outcome of an act: what the schedule keeps when it moves, if there is one.
     Acted {
         /// Who waits.
         step: Step,
@@ -266,7 +261,7 @@ pub enum CronMessage {
     Start,
 }
 
-/// What the owner of a queue has to do with a schedule.
+/// An action of the owner of a queue on a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
     /// Stop it: it moves to another shard.
@@ -275,7 +270,7 @@ pub enum Act {
     LetGo,
     /// Set it and answer the client, or say why not: the registry shard answers the client.
     Set {
-        /// What it keeps of the one on another shard.
+        /// State of the schedule on the shard that it moves from, to be kept.
         moved: Option<CronStanding>,
     },
     /// Remove it: it has moved.

@@ -31,11 +31,11 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::Journal as _;
 use corq_shards::query::AboutParent;
 
-/// What clients push children with whose parents are still to come.
+/// Parent given for children that are pushed before their parents.
 const PENDING: &str = "pending";
 
-/// What one more child takes at most in the log, with the longest name: more than the smallest job, so that a log that takes no job
-/// takes no child.
+/// Most log bytes of a further child, with the longest name: more than the smallest job, so that a log that takes no
+/// job takes no child.
 const LINK_BYTES: u64 = 1024;
 
 /// Children that are let go of at a time.
@@ -49,7 +49,7 @@ pub struct ParentLinkTask {
     /// Child and parent as they were given, with what they are.
     child: (Box<str>, Option<JobId>),
     parent: (Box<str>, Option<JobId>),
-    /// What the child's shard has said of it.
+    /// The child as its shard describes it.
     about_child: Option<AboutChild>,
     about_parent: Option<AboutParent>,
     /// Answers that are still to come.
@@ -60,7 +60,7 @@ pub struct ParentLinkTask {
     place: usize,
 }
 
-/// What is asked for next.
+/// The question that comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Names,
@@ -247,7 +247,7 @@ impl ShardServer {
         if adopt {
             let of_child = task.about_child.clone().unwrap_or_default();
             if !of_child.known {
-                // One that was forgotten with its end needs no parent written into it.
+                // A child that was forgotten with its end needs no parent written into it.
                 return Err((!about.declared).then(|| no_child(task)));
             }
             let owner = of_child.parent.filter(|owner| **owner != *PENDING);

@@ -167,7 +167,7 @@ impl ShardServer {
             });
             match child {
                 Some(child) => self.ask_pushed_child(step, child, link),
-                // It is gone, and nothing waits for it.
+                // The child is gone meanwhile, so no parent waits for it.
                 None => self.pushed_is_linked(conns, step, None),
             }
         }
@@ -200,7 +200,7 @@ impl ShardServer {
         name: &str,
         durable: bool,
     ) -> Result<bool, Error> {
-        // One that is gone has no use for it.
+        // A parent that is gone has no use for the child.
         let Some(about) = self.engine.shard.about_parent(parent, name) else { return Ok(true) };
         let change = Change::Adopt { child, name };
         if !about.declared {
@@ -214,7 +214,7 @@ impl ShardServer {
             // The last room for a child has gone to another one meanwhile.
             Some(Reply::Count(0)) => Error::parent_not_linkable(&about.known_as),
             Some(Reply::Refused { refusal: Refusal::Full, .. }) => self.no_room().into(),
-            // It is there already, or the parent has ended.
+            // The parent has the child already, or has ended.
             _ => return Ok(true),
         };
         let parent = about.known_as;
@@ -239,7 +239,7 @@ impl ShardServer {
         self.answered(task.origin);
     }
 
-    /// The same. False if the step is not one of a push.
+    /// Takes in that a parent has been linked, or why not. False if the step is not one of a push.
     pub(super) fn is_pushed_link_done(
         &mut self,
         conns: &mut Connections,

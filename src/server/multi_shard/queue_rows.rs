@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Minutes whose ended jobs tell how fast a queue goes.
 const RATE_MINUTES: u64 = 5;
 
-/// What a page is asked for.
+/// The request for a page: which queues, their order, how many and what of each.
 #[derive(Debug)]
 pub struct QueueSpec {
     prefix: Box<str>,
@@ -96,7 +96,7 @@ pub struct QueueTask {
     pub(super) rows: QueueRows,
 }
 
-/// What shards say to each other about it.
+/// Messages between shards about pages of queues.
 #[derive(Debug)]
 pub enum QueueMessage {
     /// Asks for the best of some queues of the receiver, from this index on.
@@ -117,7 +117,7 @@ pub enum QueueMessage {
 }
 
 impl QueueSpec {
-    /// What a command asks for.
+    /// The request that a command makes of each shard.
     pub fn of(page: &QueuePage<'_>, scope: Scope) -> Self {
         let mut spec = Self {
             scope,
@@ -138,7 +138,7 @@ impl QueueSpec {
         RowKey { figure, name: name.into(), by_name, descending: self.descending }
     }
 
-    /// What queues are sorted by.
+    /// The figure of a queue that the rows are sorted by.
     fn figure(&self, shard: &Shard, queue: &Queue, now_ms: u64) -> u64 {
         match self.sort {
             QueueSort::Name => 0,

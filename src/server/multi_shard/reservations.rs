@@ -1,12 +1,12 @@
-//! What a shard has reserved for long commands that have been judged: space in its log, and places in groups. For all
-//! other commands it is not there, so that nothing can refuse a piece of the command any more.
+//! Reservations of a shard for long commands that have been judged: space in its log, and places in groups. Other
+//! commands cannot use them, so that nothing can refuse a piece of the command any more.
 
 use crate::server::shard_mail::envelope::Step;
 use crate::server::storage::journal::SpacePressure;
 use corq_shards::{Foresight, Shard};
 use std::collections::BTreeMap;
 
-/// What is reserved for one long command.
+/// Space and places that are reserved for one long command.
 #[derive(Debug, Default)]
 pub struct Reservation {
     /// Space in the log.

@@ -15,7 +15,7 @@ use corq_shards::command::ClientId;
 use corq_shards::query::Activity;
 use std::sync::Arc;
 
-/// What is listed.
+/// A list over all shards that is being put together.
 #[derive(Debug)]
 pub(super) enum List {
     Queues,
@@ -30,7 +30,7 @@ pub(super) enum List {
     Metrics(Box<MetricsText>),
 }
 
-/// What a page is asked for.
+/// Kind of rows on a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Queues, as MessagePack.
@@ -90,7 +90,7 @@ pub enum Page {
     Longest(Box<Longest>),
 }
 
-/// What shards tell each other about it.
+/// Messages between shards about pages of rows.
 #[derive(Debug)]
 pub enum RowsMessage {
     /// Asks for a page.
@@ -112,7 +112,7 @@ pub enum RowsMessage {
         /// Whether they say how long jobs have waited.
         has_waits: bool,
         from: Place,
-        /// It has at most so many rows.
+        /// Most rows of the page.
         most: usize,
     },
     Page {
@@ -136,7 +136,7 @@ pub enum RowsMessage {
     Activity {
         /// Who waits.
         step: Step,
-        /// What they have done.
+        /// Activity of each connection that was asked for.
         done: Vec<Activity>,
         /// Jobs that they have, if these are to be named.
         jobs: Vec<Vec<HeldJob>>,
@@ -144,7 +144,7 @@ pub enum RowsMessage {
 }
 
 impl RowsMessage {
-    /// What it counts as.
+    /// The command that the turn meter counts a message as.
     pub fn work(&self) -> Work {
         match self {
             Self::Ask { kind: Kind::Queues | Kind::QueueNames, .. } => Work::of(Op::ListQueues),
@@ -219,7 +219,7 @@ impl List {
             Self::Workers(crew) => {
                 let mut data = reply.map("data");
                 data.key("workers").array(count);
-                // What follows the workers is a piece of its own.
+                // The statistics behind the workers are a piece of their own.
                 data.count_later(crew.tail_entries());
                 let mut tail = Vec::new();
                 crew.write_stats(&mut Writer::new(&mut tail), count);

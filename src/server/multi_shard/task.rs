@@ -94,7 +94,7 @@ pub struct Claims {
     pub answered: usize,
     /// For each job, whether its custom id is taken.
     pub taken: Vec<bool>,
-    /// What its jobs depend on.
+    /// Dependencies of its jobs, as found before.
     pub dependencies: FoundDependencies,
 }
 
@@ -139,7 +139,7 @@ pub struct BatchTask {
     pub names: Vec<Lookup>,
     /// Answers that are still to come in this phase.
     pub left: usize,
-    /// What the answers are to.
+    /// The phase that the answers belong to.
     pub phase: Phase,
     /// Whether ids were looked up as names, too.
     pub as_names: bool,
@@ -174,7 +174,6 @@ pub struct ScatterGather {
     pub origin: Origin,
     /// The client's name for the request.
     pub req_id: Option<Box<[u8]>>,
-    /// What was asked.
     pub question: ScatterQuery,
     /// Which queues metrics list, if those are asked for.
     pub queues: Arc<QueueChoice>,
@@ -188,7 +187,7 @@ pub struct ScatterGather {
     pub count: usize,
     /// Metrics, if they were.
     pub metrics: Box<Metrics>,
-    /// What only HTTP asks for, if it did.
+    /// Figures for HTTP, if those are asked for.
     pub figures: Box<Figures>,
 }
 

@@ -17,7 +17,7 @@ pub struct WaitingClaim {
     pub(super) first: usize,
     /// The jobs that bear some of the names are still there, as far as could be known when it came.
     pub(super) sounded: bool,
-    /// Those jobs have to be on the disk before it is answered.
+    /// The jobs that bear some of the names have to be on the disk before the push is answered.
     pub(super) durable: bool,
 }
 
@@ -71,7 +71,7 @@ impl WaitingClaims {
         !self.free.is_empty()
     }
 
-    /// It has been said what came of a name: those that wait for it go on, a few in each turn.
+    /// Notes that a claim on a name has ended: pushes that wait for the name go on, a few in each turn.
     pub(super) fn note_free(&mut self, name: &str) {
         if self.by_name.contains_key(name) {
             self.free.push_back(name.into());
