@@ -62,7 +62,7 @@ const BEGUN: &[(&str, usize)] = &[
     ("src/server/access", 0),
     ("src/server/audit", 0),
     ("src/server/bulk_tasks", 0),
-    ("src/server/commands", 70),
+    ("src/server/commands", 0),
     ("src/server/connection", 0),
     ("src/server/dashboard", 0),
     ("src/server/event_loop", 0),

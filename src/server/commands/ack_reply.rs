@@ -1,4 +1,4 @@
-//! What clients are answered that finish or renew attempts, beside ok.
+//! Answers to clients that finish or renew attempts, beside ok.
 //!
 //! A ground type: of the server it imports ground types only.
 

@@ -19,7 +19,7 @@ use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::queue::listing::Views;
 
-/// What Clean is about if it names no states: everything but the jobs that workers have.
+/// States of the jobs that Clean removes if it names none: all but active, whose jobs workers have.
 const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);
 
 impl ShardServer {
@@ -35,7 +35,8 @@ impl ShardServer {
         self.apply(conns, caller, command);
     }
 
-    /// The same for one job, if one is named. That no job bears the id is not an error.
+    /// Begins a command on one job if one is named, else on the jobs of a queue. That no job bears the id is not an
+    /// error.
     pub(super) fn bulk_or_one<'c>(
         &mut self,
         conns: &mut Connections,

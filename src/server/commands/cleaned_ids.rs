@@ -15,7 +15,7 @@ use std::sync::Arc;
 const SLICE_IDS: usize = 8000;
 const IDS_PER_STEP: usize = 8;
 
-/// What an id takes that is no client's.
+/// Bytes of an id in the answer that the server gave: a UUID's text with its marker.
 const ID_BYTES: usize = 38;
 
 impl ShardServer {

@@ -153,7 +153,8 @@ fn scan_request_of(
     DlqScanRequest { queue, filter, offset, limit: limit.min(count.unwrap_or(u64::MAX)), purpose }
 }
 
-/// What there is to say of a job in the dead-letter queue, the job included, with its attempts as far as they are remembered.
+/// Writes a job of the dead-letter queue: the job, why and when it failed, and its attempts as far as they are
+/// remembered.
 pub fn write_letter(
     writer: &mut Writer<'_>,
     shard: &Shard,

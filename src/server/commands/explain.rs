@@ -73,16 +73,16 @@ impl ShardServer {
     }
 }
 
-/// What an explanation costs: some thousand looks at neighbours and leases.
+/// Steps that an explanation counts as: some thousand looks at neighbours and leases.
 const STEPS: usize =
     8 * corq_shards::explain::LOOKS_MAX / corq_shards::query::LOOKS_PER_STEP as usize;
 
-/// What is known of the jobs that one waits for.
+/// Jobs that the explained job waits for, as far as they are known.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    /// Those that were looked at.
+    /// Jobs that were looked at, each with what its shard says of it.
     looks: &'a [(JobId, Option<JobLook>)],
-    /// Whether the client is not to learn which others there are.
+    /// Whether the client is not to learn which other jobs there are.
     hides_unknown: bool,
 }
 

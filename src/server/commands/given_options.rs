@@ -1,5 +1,5 @@
-//! What a worker is shown of how a job was pushed: the options that were given, and nothing for a job without any. All of
-//! them are in memory; the tags are not, they stand in the record of the job beside its payload.
+//! Options that a job was pushed with, as a worker is shown them: those that were given, and nothing for a job without
+//! any. All of them are in memory; the tags are not, they stand in the record of the job beside its payload.
 
 use crate::api::commands::GROWTHS;
 use crate::api::limits::BACKOFF_DEFAULT_MS;

@@ -12,10 +12,10 @@ use corq_shards::command::{Command, GroupLimit};
 use corq_shards::group::{GroupRate, GroupSettings};
 use corq_shards::queue::Queue;
 
-/// What is answered for the time to wait where nothing is counted.
+/// Answer for the time to wait where no window counts jobs.
 const NO_WINDOW: i64 = -2;
 
-/// What is answered to a question about a group.
+/// Answer to a question about a group.
 enum GroupAnswer {
     Number(Option<u64>),
     Rate(Option<GroupRate>),

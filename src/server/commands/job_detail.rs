@@ -29,7 +29,7 @@ use corq_shards::query::JobView;
 /// Children that are shown; `GetFlow` shows more.
 const CHILDREN_SHOWN: usize = 50;
 
-/// What is said beside the records, about.
+/// Bytes of the answer beside the records, about.
 const ROOM_BESIDE: usize = 64 << 10;
 
 impl ShardServer {
@@ -87,7 +87,7 @@ impl ShardServer {
         let since_ms = self.started_at_ms;
         self.respond(conns, origin, |engine, sink| {
             if bytes >= LARGE_BYTES {
-                // What is written would be moved otherwise, once its room is too small.
+                // Reserve at once: a buffer that grows would move what is written already.
                 sink.out.reserve(bytes + ROOM_BESIDE);
             }
             let records = Records::new(&engine.journal, &fetched);
@@ -121,7 +121,7 @@ fn lines_of(view: &JobView<'_>) -> Vec<LogEntry> {
     notes.map_or_else(Vec::new, |notes| notes.logs.iter().copied().collect())
 }
 
-/// What stands in records: the job, its attempts, its log.
+/// Writes the parts that stand in records: the job, its attempts, its log.
 fn write_told(
     data: &mut MapWriter<'_>,
     shard: &Shard,

@@ -22,7 +22,7 @@ pub struct JobListing {
     pub then: Then,
 }
 
-/// What becomes of the jobs that are found.
+/// Use of the jobs that are found.
 pub enum Then {
     /// They are shown in full.
     Show,
@@ -55,9 +55,9 @@ impl ShardServer {
         }
     }
 
-    /// One slice of the listing whose turn it is. True if there is more to do.
+    /// Goes on with the listing whose turn it is, by a slice. True if there is more to do.
     pub(crate) fn list_in_turn(&mut self, conns: &mut Connections) -> bool {
-        // What is found is shown, for which there must be room; that it has come wakes the shard.
+        // Each slice is shown when it is found, for which there must be room; answers that have gone wake the shard.
         if self.waits_for_answers_to_go() {
             return false;
         }

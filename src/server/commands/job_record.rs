@@ -29,10 +29,10 @@ const LETTER_COPIES: usize = 6;
 /// Records that a turn writes of a list, but for the last job's: a job may have more than twenty small ones.
 const TURN_RECORDS_MAX: usize = 512;
 
-/// What is said of a job beside its records, about.
+/// Bytes of the answer for a job beside its records, about.
 const ROOM_BESIDE: usize = 4096;
 
-/// What a row counts at least of the large answers of a turn.
+/// Bytes that a row counts at least as, of the large answers of a turn.
 const ROW_BYTES_MIN: usize = TURN_BYTES_MAX / 1024;
 
 impl ShardServer {
@@ -85,7 +85,7 @@ impl ShardServer {
         let now_ms = self.now_ms;
         self.respond(conns, origin, |engine, sink| {
             if bytes >= LARGE_BYTES as u64 {
-                // What is written would be moved otherwise, once its room is too small.
+                // Reserve at once: a buffer that grows would move what is written already.
                 sink.out.reserve(bytes as usize + ROOM_BESIDE);
             }
             let records = Records::new(&engine.journal, &fetched);
@@ -167,7 +167,7 @@ impl ShardServer {
         let bytes = begun.reply.len() + begun.entries.len();
         // Short rows take their time, too: a turn that wrote megabytes of them would be long.
         self.large_replies.note_written((bytes - before).max(jobs.len() * ROW_BYTES_MIN));
-        // What it says of jobs that have been changed since may be longer: then it ends as one that is too large.
+        // Rows of jobs that have changed since the estimate may be longer: then the list ends as one that is too large.
         let goes_on = begun.next < show.jobs.len() || letters;
         if written.is_ok() && goes_on && bytes <= FRAME_BYTES_MAX {
             self.deferred(origin);

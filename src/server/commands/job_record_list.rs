@@ -32,11 +32,11 @@ pub struct Begun {
     pub(super) count_at: usize,
     pub(super) framing: Frame,
     pub(super) reply: Vec<u8>,
-    /// What there is to say of each beside it.
+    /// Entries beside the reply, of a list of dead letters: one for each job.
     pub(super) entries: Vec<u8>,
     /// How many bytes of these are behind the jobs in the reply already.
     pub(super) joined: usize,
-    /// What all of it is expected to take.
+    /// Bytes that the whole answer is expected to have.
     pub(super) expected_bytes: usize,
 }
 
@@ -48,7 +48,7 @@ impl Begun {
         let mut map = reply::begin(&mut reply, true, show.req_id.as_deref());
         // Jobs may be gone by the time they are looked at, so their number comes at the end.
         map.key("jobs").raw(&[Marker::Array32.to_u8(), 0, 0, 0, 0]);
-        // What is said beside them follows all of them.
+        // The entries of dead letters follow all of the jobs.
         map.count_later(u16::from(letters));
         drop(map);
         let count_at = reply.len() - 4;
@@ -65,7 +65,7 @@ pub type JobRecordLists = TurnQueue<(Origin, Show)>;
 /// The form in which jobs are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// One job.
+    /// A single job.
     Job,
     Jobs,
     /// A list, and what there is to say of each as one of a dead-letter queue beside it.

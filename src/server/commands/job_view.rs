@@ -27,7 +27,7 @@ pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {
     }
 }
 
-/// The same as text.
+/// The id of a job as its clients know it, as text.
 pub fn job_text(view: &JobView<'_>) -> Box<str> {
     match view.options.and_then(|options| options.custom_id.as_deref()) {
         Some(name) => name.into(),
@@ -187,7 +187,7 @@ pub fn text_of<'a>(records: &Records<'a>, stored: &LogRef) -> Result<&'a str, Ab
     }
 }
 
-/// The same as bytes, for a text that may have megabytes: it was checked where it came in.
+/// The payload of a record as bytes, for a text that may have megabytes: it was checked where it came in.
 pub fn text_bytes_of<'a>(records: &Records<'a>, stored: &LogRef) -> Result<&'a [u8], Absent> {
     match stored.payload_bytes {
         0 => Ok(&[]),

@@ -220,7 +220,7 @@ impl ShardServer {
                 let error = self.refusal_error(refusal, job);
                 self.refuse(conns, ctx.origin, ctx.req_id, &error);
             }
-            // Its clients read no more than whether it was done.
+            // Clients of version 3 read no more than whether the move was done.
             Some(Reply::Count(0)) if answer == Answer::Moved && ctx.origin.version.is_three() => {
                 self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::NothingToWaitFor);
             }

@@ -20,7 +20,7 @@ pub struct Parked {
     pub req_id: Option<Box<[u8]>>,
     /// How the answer is written.
     pub shape: Shape,
-    /// What its slices count as.
+    /// The command that the slices of the answer count as.
     pub work: Work,
 }
 
@@ -39,7 +39,7 @@ pub enum Shape {
     },
     /// As to `WaitJob`.
     Ending,
-    /// What came of a long command.
+    /// As to a long command on the jobs of a queue.
     Bulk,
     /// `RemoveDeduplicationKey`, a long command if many jobs hold the key.
     FreedKey,
@@ -73,7 +73,7 @@ impl ShardServer {
             if *reply != Reply::Dropped {
                 self.write_parked(conns, &parked, reply);
             } else if usize::from(parked.origin.shard) != self.me {
-                // Its shard still counts it as unanswered.
+                // The shard of the connection still counts the command as unanswered.
                 let (origin, frame) = (parked.origin, 0..0);
                 let tell = self.outbox.after_commit(usize::from(origin.shard));
                 tell.messages.push(Message::Reply { origin, frame });

@@ -23,7 +23,7 @@ const PRIORITIES_MAX: usize = 2 * PRIORITY_MAX as usize + 1;
 /// Looks at jobs, for each step.
 const LOOKS_PER_STEP: usize = corq_shards::query::LOOKS_PER_STEP as usize;
 
-/// What a row takes, at most.
+/// Most bytes of a row.
 const ROW_BYTES_MAX: usize = 17;
 
 impl ShardServer {

@@ -27,7 +27,7 @@ impl ShardServer {
         let mut caller = Self::caller(&ctx);
         // A pull that another shard sent on before it knew of the end must not hold the end up.
         let timeout_ms = if self.stopping { 0 } else { pull.timeout_ms };
-        // One that brings limits of its own may have to wait until they have been compared with all groups.
+        // A pull that brings limits of its own may have to wait until they have been compared with all groups.
         if timeout_ms > 0 || pull.group.is_some() {
             caller.request = self.park(ctx.origin, ctx.req_id, shape);
         }
@@ -75,7 +75,7 @@ fn write_deliveries(
         Shape::Single { locked } => (false, locked),
         Shape::Bulk | Shape::FreedKey | Shape::Ending => return,
     };
-    // What a call delivers outlives it, see `Delivery`; one that did not would be left out of both lists.
+    // A job that a call delivers outlives the call, see `Delivery`; a job that did not would be left out of both lists.
     let there = |one: &&Delivery| engine.shard.look(one.job).is_some();
     let jobs = deliveries.iter().filter(there).count();
     let mut reply = reply::begin(sink.out, true, req_id);

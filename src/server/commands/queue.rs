@@ -9,7 +9,7 @@ use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::job::State;
 
-/// What is answered for the time to wait where there is no rate.
+/// Answer for the time to wait where there is no rate.
 const NO_RATE: i64 = -2;
 
 impl ShardServer {

@@ -1,4 +1,4 @@
-//! What the engine refuses, and what a log without room lacks, as errors for clients.
+//! Errors for clients, of refusals by the engine and of a log without room.
 
 use crate::api::error::{Error, ErrorKind};
 use crate::api::request::JobRef;
@@ -8,7 +8,7 @@ use corq_shards::effect::Refusal;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::{GROUP_SETTINGS_MAX, QUEUE_SETTINGS_MAX, VIEWS_MAX};
 
-/// What a log that gets no more room has too little of.
+/// The error of a log that gets no more room, by what there is too little of.
 pub(crate) fn lack_error(lack: Option<Lack>) -> ErrorKind {
     match lack {
         Some(Lack::Descriptors) => ErrorKind::NoFiles,

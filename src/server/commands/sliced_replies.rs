@@ -6,7 +6,7 @@ use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 
 impl ShardServer {
-    /// One slice of the answer whose turn it is. True if there is more to do.
+    /// Writes a slice of the answer whose turn it is. True if there is more to do.
     pub(crate) fn write_sliced_in_turn(&mut self, conns: &mut Connections) -> bool {
         let Some(sliced) = self.sliced_replies.pop_front() else { return false };
         let origin = sliced.origin();

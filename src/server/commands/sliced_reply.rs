@@ -24,7 +24,7 @@ pub struct PriorityCount {
     /// How many there are, and where that is to be said.
     pub(super) rows: u32,
     pub(super) rows_at: usize,
-    /// What all of it is expected to take.
+    /// Bytes that the whole answer is expected to have.
     pub(super) expected_bytes: usize,
 }
 
@@ -40,7 +40,7 @@ pub struct CleanedIds {
     pub(super) gone: usize,
     pub(super) framing: Frame,
     pub(super) reply: Vec<u8>,
-    /// What all of it is expected to take.
+    /// Bytes that the whole answer is expected to have.
     pub(super) expected_bytes: usize,
 }
 
@@ -69,5 +69,5 @@ impl SlicedReply {
     }
 }
 
-/// Those of a shard.
+/// Answers that a shard is writing, each in its turn.
 pub type SlicedReplies = TurnQueue<SlicedReply>;

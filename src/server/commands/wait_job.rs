@@ -95,7 +95,7 @@ fn write_ending(
     }
 }
 
-/// What such an answer says before its last value, if it has one.
+/// Writes the answer to `WaitJob` up to its last value, if it has one.
 pub(crate) fn write_ending_head(out: &mut Vec<u8>, req_id: Option<&[u8]>, ending: Option<Ending>) {
     let mut reply = reply::begin(out, true, req_id);
     reply.key("completed").bool(matches!(ending, Some(Ending::Completed(_))));

@@ -35,7 +35,7 @@ pub const WORKERS_MAX: usize = 10_000;
 /// Bytes of the registrations of a shard, as they are counted; the same holds then.
 pub const WORKERS_BYTES_MAX: usize = 16 << 20;
 
-/// The same of all shards together, so that the list of all workers fits a frame.
+/// Most bytes of the registrations of all shards together, so that the list of all workers fits a frame.
 const ALL_WORKERS_BYTES_MAX: usize = 48 << 20;
 
 /// The workers of one shard, by id, by connection and by silence.
@@ -52,7 +52,7 @@ pub struct Workers {
     leaving: VecDeque<ClientId>,
     /// Connections that have spoken, and when: their workers live, which is noted a slice at a time, from an id on.
     heard: VecDeque<(ClientId, u64, Box<str>)>,
-    /// What was done since it was last asked.
+    /// Steps since [`Workers::take_steps`] was last called.
     steps: usize,
     /// The last leap of the clock: when it came, and by how much what was seen before counts as seen later.
     leapt_at_ms: u64,
@@ -60,7 +60,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Those of one of so many shards.
+    /// No workers, on one of `shards` shards.
     pub fn new(shards: usize) -> Self {
         Self {
             by_id: BTreeMap::new(),

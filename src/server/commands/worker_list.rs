@@ -16,17 +16,17 @@ use std::sync::Arc;
 /// Silence after which a worker counts as gone (`docs/protocol.md`, "Workers, webhooks, the server").
 pub const SILENCE_MS_MAX: u64 = 90_000;
 
-/// What a registration takes beside its texts: more than what is written of it beside them.
+/// Bytes that a registration counts as beside its texts: more than the list of workers has of it beside them.
 const WORKER_BYTES: usize = 384;
 
 /// Silence after which a worker is shown as stale.
 const STALE_MS: u64 = 30_000;
 
-/// What a queue that it names takes beside its name, where the queues of all are counted.
+/// Bytes that a queue of a registration counts as beside its name, where the queues of all workers are counted.
 const QUEUE_BYTES: usize = 128;
 
-/// What a worker says of its work in heartbeats. It may pull by other connections than the one that registered it, of
-/// which the server does not know that they are its own.
+/// Figures that a worker gives of its work in heartbeats. The worker may pull by other connections than the one that
+/// registered it, of which the server does not know that they are its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Told {
     active: Option<u64>,
@@ -35,12 +35,12 @@ pub struct Told {
 }
 
 impl Told {
-    /// What a heartbeat says.
+    /// The figures of a heartbeat.
     pub fn of(active: Option<u64>, processed: Option<u64>, failed: Option<u64>) -> Self {
         Self { active, processed, failed }
     }
 
-    /// What is known once a heartbeat has said this: what it does not say stays.
+    /// Adds the figures of earlier heartbeats, where this one gives none.
     #[must_use]
     pub fn or(self, before: Self) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Told {
         }
     }
 
-    /// What is shown of a worker whose connection has done this.
+    /// Figures shown of a worker whose connection has done `done`.
     fn over(self, done: Activity) -> Activity {
         Activity {
             active: self.active.unwrap_or(done.active),
@@ -60,7 +60,7 @@ impl Told {
     }
 }
 
-/// What a registration says beside the name and the queues.
+/// Facts that a registration gives beside the name and the queues.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     pub concurrency: Option<u64>,
@@ -68,7 +68,7 @@ pub struct About<'a> {
     pub pid: Option<u64>,
 }
 
-/// One registration.
+/// A registration.
 #[derive(Clone, Debug)]
 pub struct Worker {
     /// The connection that made it.
@@ -80,11 +80,11 @@ pub struct Worker {
     pub concurrency: u64,
     pub hostname: Box<str>,
     pub pid: u64,
-    /// What it has said of its work.
+    /// Figures that its heartbeats gave.
     pub told: Told,
     /// When it was made.
     pub registered_at_ms: u64,
-    /// Its last heartbeat.
+    /// Time of the last heartbeat.
     pub last_seen_ms: u64,
 }
 
@@ -114,11 +114,11 @@ pub fn held_jobs(shard: &Shard, client: ClientId, scope: Scope) -> Vec<HeldJob> 
 pub struct WorkerList {
     /// When connections last said something, of those that have workers.
     seen: BTreeMap<u64, u64>,
-    /// Those that are still to be written.
+    /// Workers that are still to be written.
     workers: BTreeMap<Box<str>, Worker>,
-    /// Those whose connections all shards have been asked about, and what is known of these so far.
+    /// Workers whose connections all shards have been asked about; `done` and `jobs` hold the answers so far.
     asked: Vec<(Box<str>, Worker)>,
-    /// Of those, which work on other queues than those of the client as well.
+    /// Of the workers asked about, those that work on queues other than the client's as well.
     partial: BTreeSet<Box<str>>,
     done: Vec<Activity>,
     /// Connections that count in the sum.
@@ -132,7 +132,7 @@ pub struct WorkerList {
     last: Option<Box<str>>,
     /// Jobs of those that were asked about.
     jobs: Vec<Vec<HeldJob>>,
-    /// Those that are not stale, and the jobs that they work on at a time.
+    /// Workers that are not stale; `slots` is how many jobs they work on at a time.
     lively: u64,
     slots: u64,
 }
@@ -140,7 +140,7 @@ pub struct WorkerList {
 /// Which workers a page has.
 #[derive(Clone, Debug)]
 pub struct WorkerPage {
-    /// Those that work on this queue.
+    /// Only workers that work on this queue.
     pub queue: Option<Box<str>>,
     /// Behind this id.
     pub after: Option<Box<str>>,
@@ -201,7 +201,7 @@ impl WorkerList {
     pub fn next(&mut self, now_ms: u64, scope: Scope) -> Option<Arc<[ClientId]>> {
         let (mut looks, mut bytes) = (0, 0);
         let limit = self.page.as_ref().map_or(usize::MAX, |page| page.limit);
-        // One more than a page has says whether there is another.
+        // A worker beyond the page shows that there is another page.
         let most = limit.saturating_add(1).saturating_sub(self.written);
         while looks < PAGE_ROWS && bytes < PAGE_BYTES && self.asked.len() < most {
             let Some((id, mut worker)) = self.workers.pop_first() else { break };
@@ -244,7 +244,7 @@ impl WorkerList {
             }
             let jobs = self.page.is_some().then_some(&jobs[..]);
             let shown = worker.told.over(*done);
-            // What it does for other queues is in its numbers.
+            // The figures of a worker also count its work for queues that the client may not see.
             let is_partial = self.partial.remove(id);
             write_worker(writer, id, worker, (!is_partial).then_some(shown), now_ms, jobs);
             self.last = Some(id.clone());
@@ -256,7 +256,7 @@ impl WorkerList {
                 self.lively += 1;
                 self.slots = self.slots.saturating_add(worker.concurrency);
             }
-            // Those that say nothing share what their connection has done.
+            // Workers that give no figures share those of their connection, which count once.
             if worker.told != Told::default() || self.counted.insert(worker.client.0) {
                 self.sum.active = self.sum.active.saturating_add(shown.active);
                 self.sum.processed = self.sum.processed.saturating_add(shown.processed);
@@ -307,7 +307,7 @@ impl Worker {
     }
 }
 
-/// Those of the queues of a worker that there are for a client.
+/// The queues of a worker that the client may see.
 fn queues_within(queues: &[u8], own: &QueuePatterns) -> Arc<[u8]> {
     let kept: Vec<&str> = Texts::new(queues).iter().filter(|queue| own.cover(queue)).collect();
     let mut bytes = Vec::new();
@@ -346,14 +346,14 @@ pub(super) fn write_worker(
     }
 }
 
-/// What a worker has done.
+/// Writes the figures of a worker.
 pub(super) fn write_done(map: &mut MapWriter<'_>, done: Activity) {
     map.key("activeJobs").uint(done.active);
     map.key("processedJobs").uint(done.processed);
     map.key("failedJobs").uint(done.failed);
 }
 
-/// What there is to say of a worker beside its id and what it has done.
+/// Writes a worker without its id and its figures.
 pub(super) fn write_about(map: &mut MapWriter<'_>, worker: &Worker, now_ms: u64) {
     map.key("name").str(&worker.name);
     map.key("queues").raw(&worker.queues);

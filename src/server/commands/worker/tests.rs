@@ -163,7 +163,7 @@ fn registrations_have_a_limit_in_bytes_and_all_of_them_fit_a_frame() {
     }
 }
 
-/// What the bound in bytes stands on.
+/// The bound in bytes holds for the list only if this does.
 #[test]
 fn a_worker_is_counted_with_more_than_what_the_list_has_of_it() {
     let one = Worker {
