@@ -34,7 +34,7 @@ struct Batch {
     lines: Vec<u64>,
 }
 
-/// What became of the lines so far.
+/// Lines that were sent and their outcomes so far.
 struct Bulk<'a> {
     push: &'a Push,
     client: Client,
@@ -77,7 +77,7 @@ pub fn run(context: &mut Context, push: &Push, file: &Path) -> Result<(), Failur
         bar,
     };
     let wrong = bulk.read(context, lines);
-    // What is under way is waited for, whatever went wrong, so that the account is exact.
+    // Wait for the batches under way whatever went wrong, so that the account is exact.
     let waited = bulk.wait_for(context, 0);
     bulk.bar.finish_and_clear();
     let account = account(
@@ -115,7 +115,8 @@ fn duplicates(known: u64) -> String {
     }
 }
 
-/// What was pushed and what was not. `sent_to` is the last line that was sent, if others follow.
+/// Names how many jobs were pushed, and which lines were not. `sent_to` is the last line that was sent, if others
+/// follow.
 fn account(pushed: u64, left_out: &[(u64, u64)], sent_to: Option<u64>) -> String {
     let jobs = if pushed == 1 { "job" } else { "jobs" };
     let mut missing: Vec<String> =

@@ -33,14 +33,14 @@ pub struct Client {
     has_told: bool,
 }
 
-/// One answer of the server.
+/// An answer of the server.
 #[derive(Debug)]
 pub struct Reply(Vec<u8>);
 
 impl Reply {
     /// All of it.
     pub fn value(&self) -> Value<'_> {
-        // It was read once when it came.
+        // The reply was read once when it came, so it is well formed.
         Value::of(&self.0).unwrap_or_else(|error| unreachable!("{error}"))
     }
 
@@ -91,7 +91,7 @@ impl Client {
         Ok(())
     }
 
-    /// One request and its answer.
+    /// Sends a request and waits for its answer.
     pub fn call(&mut self, request: Request) -> Result<Reply, Failure> {
         self.tell_version(request.op())?;
         if let Err(failure) = self.send(request) {
@@ -162,7 +162,7 @@ impl Client {
                 }
             }
             Split::Incomplete { .. } => {
-                // What was handed out makes room, once for each read of the socket.
+                // Replies that were handed out make room, once for each read of the socket.
                 self.received.drain(..self.used);
                 self.used = 0;
                 Ok(None)

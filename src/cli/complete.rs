@@ -17,7 +17,7 @@ const NAMES_MAX: i64 = 100;
 /// The names that arguments of queues have.
 const OF_QUEUES: [&str; 2] = ["queue", "queues"];
 
-/// What `complete` takes.
+/// Arguments of `complete`.
 #[derive(Args, Debug)]
 pub struct Complete {
     /// Which of the words is to be completed, from 0, the program itself

@@ -11,14 +11,14 @@ use clap_complete::Shell;
 use super::context::Context;
 use super::failure::Failure;
 
-/// What `completions` takes.
+/// Arguments of `completions`.
 #[derive(Args, Debug)]
 pub struct Completions {
     /// The shell: source the output, or save it where the shell looks for completions
     shell: Shell,
 }
 
-/// What `man` takes.
+/// Arguments of `man`.
 #[derive(Args, Debug)]
 pub struct Man {
     /// Write a page for every command into this directory, instead of printing the first one
@@ -67,7 +67,7 @@ _corq_or_queues() {
 }
 "#;
 
-/// What is behind the command on the line is none of its words.
+/// Completion for fish: passes on the words up to the cursor of the command that it is in (`-opc`), none behind it.
 const FISH: &str = r"
 function __corq_queues
     set -l words (commandline -opc)

@@ -13,7 +13,7 @@ use crate::config::{Config, Environment, Layers, Problem, Setting};
 use crate::protocol::msgpack::writer::MapWriter;
 use crate::server::check_tokens;
 
-/// What `config` takes.
+/// Arguments of `config`.
 #[derive(Subcommand, Debug)]
 pub enum Settings {
     /// Check a settings file: every wrong key and value is found at once
@@ -57,7 +57,7 @@ pub fn run(
     }
 }
 
-/// What is wrong with settings, in lines; nothing, if a server would start with them.
+/// Lists the errors in settings, in lines; none if a server would start with them.
 fn findings(layers: &Layers) -> Vec<String> {
     match layers.read() {
         Err(Problem::Settings(lines)) => lines,

@@ -1,4 +1,4 @@
-//! What every command has at hand: the server to ask and the output to answer on.
+//! Context of every command: the server to ask and the output to answer on.
 
 use std::io;
 

@@ -80,7 +80,7 @@ struct Rules {
     dedup_replace: bool,
 }
 
-/// What the jobs of a schedule are pushed with.
+/// Options of the jobs of a schedule.
 #[derive(Args, Debug)]
 #[group(id = "JobOptions", multiple = true)]
 struct JobOptions {
@@ -114,7 +114,7 @@ struct JobOptions {
     /// Trace that the jobs belong to (W3C Trace Context, 00-...-...-01)
     #[arg(long, value_name = "TRACEPARENT")]
     traceparent: Option<String>,
-    /// What vendors add to it, as key=value,...
+    /// Trace state that vendors add to the trace, as key=value,...
     #[arg(long, requires = "traceparent", value_name = "TRACESTATE")]
     tracestate: Option<String>,
 }
@@ -160,22 +160,22 @@ pub enum Cron {
     List,
     /// Remove a schedule
     Remove {
-        /// Its name
+        /// Name of the schedule
         name: String,
     },
     /// Push a job of a schedule now; its next run stays where it is
     Trigger {
-        /// Its name
+        /// Name of the schedule
         name: String,
     },
     /// Let a disabled schedule run again
     Enable {
-        /// Its name
+        /// Name of the schedule
         name: String,
     },
     /// Let a schedule run no more for now; it keeps its place
     Disable {
-        /// Its name
+        /// Name of the schedule
         name: String,
     },
     /// Show when a schedule runs next

@@ -20,7 +20,7 @@ use crate::api::objects::EVENT_TYPES;
 /// Pauses before attempts to come back to a server that went away.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What `events` takes.
+/// Arguments of `events`.
 #[derive(Args, Debug)]
 pub struct Events {
     /// Only events of these queues, separated by commas; one * in a name stands for any characters
@@ -72,7 +72,7 @@ fn open(context: &Context, events: &Events) -> Result<Stream, Failure> {
     Stream::open(&context.target, &path(events), None)
 }
 
-/// What is asked for. Following asks for ids, to miss nothing when the connection breaks.
+/// Path of the stream. Following asks for ids, to miss nothing when the connection breaks.
 fn path(events: &Events) -> String {
     let list = |name: &str, items: &[String]| {
         let items: Vec<String> = items.iter().map(|item| stream::escaped(item)).collect();

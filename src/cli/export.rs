@@ -34,7 +34,7 @@ pub struct Export {
     completed: bool,
 }
 
-/// What a job is exported with, beside its payload, where it has it.
+/// Fields that a job is exported with, beside its payload, if it has them.
 const JOB: &[&str] = &[
     "id",
     "queue",
@@ -217,7 +217,7 @@ impl Lines<'_> {
         self.write(&line.finish())
     }
 
-    /// What a queue is set up with beside the usual.
+    /// Writes the settings of a queue that differ from the defaults.
     fn settings(&mut self, client: &mut Client, queue: &str) -> Result<(), Failure> {
         let mut line = Object::begin("queue");
         line.text("name", queue);
@@ -295,7 +295,7 @@ fn groups_of(client: &mut Client, queue: &str) -> Result<Vec<Vec<u8>>, Failure> 
     }
 }
 
-/// Those of some jobs that have not been completed.
+/// Names the jobs, of some, that have not been completed.
 fn still_open(client: &mut Client, ids: Value<'_>) -> Result<Vec<String>, Failure> {
     let mut open = Vec::new();
     for id in ids.items().filter_map(Value::text) {

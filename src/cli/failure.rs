@@ -12,9 +12,9 @@ use crate::{escape, logging};
 /// The server's refusal of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
-    /// What people read.
+    /// Text for people.
     pub text: &'a str,
-    /// What programs tell it by; none of a server that is older or newer than this program.
+    /// Code for programs; none of a server that is older or newer than this program.
     pub code: Option<Code>,
 }
 
@@ -101,7 +101,7 @@ pub fn wants_tls(address: &str) -> Failure {
     Failure::Failed(format!("{address} answered 400 \"{text}\": use --tls or --tls-ca"))
 }
 
-/// What to do about refusals that a command line can cure.
+/// Advice on refusals that a command line can cure.
 fn advice(code: Code) -> Option<&'static str> {
     match code {
         Code::Unauthorized => {

@@ -29,7 +29,7 @@ impl Span {
     }
 }
 
-/// What `history` takes.
+/// Arguments of `history`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     corq history                           # of the whole server, the last 5 minutes\n  \
@@ -45,7 +45,7 @@ pub struct History {
     points: i64,
 }
 
-/// What `heatmap` takes.
+/// Arguments of `heatmap`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     corq heatmap                           # of the whole server, the last 10 minutes\n  \
@@ -64,12 +64,12 @@ pub struct Heatmap {
     points: i64,
 }
 
-/// What `shards` takes.
+/// Arguments of `shards`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  corq shards\n  corq shards --json")]
 pub struct Shards {}
 
-/// What a queue says that has no history.
+/// Answer for a queue without a history.
 const UNTRACKED: &str = "there is no history of this queue: it has none of the busiest 1000 of its shard, or no job yet";
 
 /// The series of a history: field, head, whether it is a length of time.

@@ -12,7 +12,7 @@ use super::show;
 use super::value::Value;
 use crate::api::commands::Op;
 
-/// What `flow` takes.
+/// Arguments of `flow`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  corq flow order-17\n  corq flow order-17 --depth 2 --limit 1000"

@@ -1,4 +1,4 @@
-//! One GET of the server's HTTP port, whose answer ends: for what is known there whatever the server is doing.
+//! A GET of the server's HTTP port, whose answer ends: for facts that are known there whatever the server is doing.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

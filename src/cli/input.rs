@@ -1,5 +1,4 @@
-//! What commands are given: payloads from an argument, a file or standard input, and the yes before
-//! something is destroyed.
+//! Input of commands: payloads from an argument, a file or standard input, and the yes before something is destroyed.
 
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
@@ -8,7 +7,7 @@ use super::failure::Failure;
 use crate::escape;
 use crate::protocol::json;
 
-/// What a frame can hold.
+/// Most bytes of a text: a frame holds no more.
 pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 
 /// The value of a JSON text, encoded, for the field `name`: the argument itself, `@file`, or `-` for

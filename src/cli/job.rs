@@ -103,7 +103,7 @@ pub enum Job {
         /// The line
         #[arg(allow_hyphen_values = true, value_parser = any_text())]
         message: String,
-        /// One of info, warn and error
+        /// Level of the line: info, warn or error
         #[arg(long)]
         level: Option<String>,
     },

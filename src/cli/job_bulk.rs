@@ -13,10 +13,10 @@ use super::value::Value;
 use super::words::milliseconds;
 use crate::api::commands::Op;
 
-/// What is done, and with which jobs.
+/// The action, and the jobs that it is for.
 #[derive(Args, Debug)]
 pub struct Bulk {
-    /// One of retry, remove, cancel, promote, discard, delay and priority
+    /// Action: retry, remove, cancel, promote, discard, delay or priority
     action: String,
     /// Name of the queue
     #[arg(long, value_name = "QUEUE", required_unless_present = "ids")]
@@ -108,7 +108,7 @@ impl Bulk {
         }))
     }
 
-    /// What was done, or would be, in one line.
+    /// The outcome of a task, or of its dry run, in one line.
     fn told(&self, task: Value<'_>, verb: &str) -> String {
         let changed = task.get("changed").count();
         let jobs = if changed == 1 { "job" } else { "jobs" };

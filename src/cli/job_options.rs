@@ -7,7 +7,7 @@ use super::request::Fields;
 use super::words::milliseconds;
 use crate::api::objects::GROWTHS;
 
-/// What `--on-failure` can say, and the field that says it.
+/// Values of `--on-failure`, and the fields that they set.
 const ON_FAILURE: [(&str, &str); 4] = [
     ("fail-parent", "failParentOnFailure"),
     ("continue-parent", "continueParentOnFailure"),
@@ -112,14 +112,14 @@ pub struct Options {
     /// Id of the parent, or pending if that is pushed later
     #[arg(long, value_name = "ID")]
     parent: Option<String>,
-    /// What its final failure does: fail its parent, let it run at once, or count as the end of a child, with or without
-    /// the error to be read
+    /// Effect of its final failure: fail its parent, let it run at once, or count as the end of a child, with or
+    /// without the error to be read
     #[arg(long, value_name = "WHAT", value_parser = PossibleValuesParser::new(ON_FAILURE.map(|(name, _)| name)))]
     on_failure: Option<String>,
     /// Trace that the job belongs to (W3C Trace Context, 00-...-...-01)
     #[arg(long, value_name = "TRACEPARENT")]
     traceparent: Option<String>,
-    /// What vendors add to it, as key=value,...
+    /// Trace state that vendors add to the trace, as key=value,...
     #[arg(long, requires = "traceparent", value_name = "TRACESTATE")]
     tracestate: Option<String>,
 }
@@ -234,7 +234,7 @@ impl Backoff<'_> {
     }
 }
 
-/// What a second push under the same key does.
+/// Effect of a second push under the same key.
 pub struct Dedup {
     pub ttl: Option<i64>,
     pub extend: bool,

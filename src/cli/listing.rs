@@ -39,7 +39,7 @@ pub fn listing(jobs: &Jobs) -> Request {
     })
 }
 
-/// One state goes alone, so that a refusal names it as it was given.
+/// Writes the states to ask for. A single state goes in a field of its own, so that a refusal names it as it was given.
 pub fn states(fields: &mut Fields, states: &[String]) {
     match states {
         [one] => fields.text("state", one),

@@ -205,7 +205,7 @@ enum Command {
     /// Show registered workers
     #[command(subcommand)]
     Worker(worker::Worker),
-    /// The same as 'worker list'
+    /// Show registered workers, as 'worker list' does
     Workers(worker::Workers),
     /// Manage webhooks, to which the server posts events
     #[command(subcommand)]
@@ -269,7 +269,7 @@ enum Command {
     Man(completions::Man),
 }
 
-/// What the program was asked to do.
+/// The task of the program, by its arguments.
 #[derive(Debug)]
 pub enum Asked {
     /// To be the server, with settings and the places that they come from.
@@ -436,7 +436,7 @@ impl Tool {
         let Self { command, target, wording } = self;
         let mut context = Context { target, out: Output::new(), wording };
         let outcome = run(&mut context, &command);
-        // What was written is handed on also before an error is said.
+        // Hand on the output before an error is shown: the answer so far comes first.
         let outcome = outcome.and(context.out.flush().map_err(Failure::from));
         match outcome {
             Ok(()) => ExitCode::SUCCESS,
@@ -545,7 +545,7 @@ mod tests {
     fn leaves(command: &clap::Command, before: &str, found: &mut Vec<String>) {
         let name = format!("{before}{}", command.get_name());
         let mut below = command.get_subcommands().filter(|it| !it.is_hide_set()).peekable();
-        // One may do something itself, beside those below it.
+        // A command may do something itself, beside those below it.
         if below.peek().is_none() || command.is_args_conflicts_with_subcommands_set() {
             found.push(name.clone());
         }

@@ -1,5 +1,4 @@
-//! What people read: aligned tables, pairs and lines, with colour on a terminal only. Knows nothing
-//! of what it shows.
+//! Output for people: aligned tables, pairs and lines, with colour on a terminal only. Knows nothing of what it shows.
 
 use std::env;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -22,7 +21,7 @@ const STEADY_WIDTHS: [usize; 3] = [UUID_CHARS, 16, 9];
 pub enum Style {
     /// As it comes.
     Plain,
-    /// What frames the rest: heads of tables, names of pairs.
+    /// Frames of the rest: heads of tables, names of pairs.
     Dim,
     /// As it should be.
     Good,
@@ -66,7 +65,7 @@ impl Table {
         Self { heads: heads.to_vec(), rows: Vec::new(), steady: false }
     }
 
-    /// One more row, with a cell for each head.
+    /// Adds a row, with a cell for each head.
     pub fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.heads.len());
         self.rows.push(cells);
@@ -131,7 +130,7 @@ impl Output {
         self.out.flush()
     }
 
-    /// One line as it is.
+    /// Writes a line as it is.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "{}", escape::line(text))
     }
@@ -168,7 +167,7 @@ impl Output {
         Ok(self.json_line(&text)?)
     }
 
-    /// One line of pieces that look like something, with a space between them.
+    /// Writes a line of pieces in their styles, with a space between them.
     pub fn pieces(&mut self, cells: &[Cell]) -> io::Result<()> {
         for (place, cell) in cells.iter().enumerate() {
             if place > 0 {

@@ -24,7 +24,7 @@ impl Progress {
         })
     }
 
-    /// So many bytes more are done.
+    /// Adds bytes that are done.
     pub fn add(&self, bytes: u64) {
         self.0.inc(bytes);
     }

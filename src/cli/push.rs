@@ -12,7 +12,7 @@ use super::job_options::{Options, Repeat};
 use super::request::{Fields, Request};
 use crate::api::commands::Op;
 
-/// What `push` takes.
+/// Arguments of `push`.
 #[derive(Args, Debug)]
 pub struct Push {
     /// Queue to push to

@@ -164,7 +164,7 @@ pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
     }
 }
 
-/// What the columns of the list need.
+/// Fields of queues that the columns of the list need.
 const SHOWN: [&str; 8] = [
     "waiting",
     "delayed",

@@ -17,7 +17,7 @@ pub struct Fields {
     known: &'static [FieldSpec],
 }
 
-/// One command with its fields, as a frame in the making.
+/// A command with its fields, as a frame in the making.
 #[derive(Debug)]
 pub struct Request {
     fields: Fields,
@@ -217,7 +217,7 @@ impl Fields {
         self.field(name, |writer| writer.raw(value));
     }
 
-    /// The same, if there is such a field; left out where there is not.
+    /// Writes an encoded value if the command has such a field; leaves it out otherwise.
     pub fn raw_known(&mut self, name: &str, value: &[u8]) {
         if self.known.iter().any(|spec| spec.name == name) {
             self.raw(name, value);

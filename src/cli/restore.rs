@@ -18,7 +18,7 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::tools::backup::Summary;
 use crate::tools::restore::{InDirectory, Source, restore};
 
-/// What `restore` takes.
+/// Arguments of `restore`.
 #[derive(Args, Debug)]
 pub struct Restore {
     #[arg(help = "The backup: its directory, or s3://BUCKET/PREFIX/NAME")]

@@ -13,7 +13,7 @@ use super::show;
 use super::value::Value;
 use crate::api::commands::Op;
 
-/// What `search` takes.
+/// Arguments of `search`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     corq search ada@example.org\n  \

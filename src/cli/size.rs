@@ -18,23 +18,23 @@ const PRIORITY_JOB_BYTES: f64 = 116.0;
 const CONNECTION_BYTES: f64 = 3935.0;
 const SERVER_BYTES: f64 = 22e6;
 const SHARD_BYTES: f64 = 0.5e6;
-/// What a job takes of the log besides its payload: until it is pushed, and from there until it is acknowledged.
+/// Log bytes of a job besides its payload: until it is pushed, and from there until it is acknowledged.
 const PUSH_LOG_BYTES: f64 = 63.0;
 const END_LOG_BYTES: f64 = 76.0;
-/// What is kept for the end of each job.
+/// Log bytes that are kept for the end of each job.
 const KEPT_LOG_BYTES: f64 = 149.0;
 /// Files of the log, and how many of them a shard may have beside what it needs.
 const SEGMENT_BYTES: f64 = 67_108_864.0;
 const SEGMENTS_BESIDE_TWICE: f64 = 8.0;
 const SEGMENTS_BESIDE_ENDS: f64 = 6.0;
-/// What compaction writes again for each byte that is written first, at its busiest.
+/// Bytes that compaction writes again for each byte that is written first, at its busiest.
 const WRITTEN_AGAIN: f64 = 1.6;
 /// Seconds that a start takes for a GB of log on the disk: in the median, and at most.
 const START_SECONDS_PER_GB: (f64, f64) = (0.62, 1.03);
 /// CPU time of one job, pushed, pulled and acknowledged alone, by jobs per second: the fewer there are, the more of them
 /// wake a core.
 const WRITTEN_US: [(f64, f64); 3] = [(2_000.0, 133.0), (10_000.0, 69.0), (400_000.0, 4.2)];
-/// The same with `synced`: each sleep costs a sync, which fewer and fewer jobs share.
+/// CPU time of a job, as above, with `synced`: each sleep costs a sync, which fewer and fewer jobs share.
 const SYNCED_US: [(f64, f64); 3] = [(2_000.0, 380.0), (10_000.0, 197.0), (400_000.0, 6.6)];
 /// CPU time of a byte beyond the thousand that the figures above have.
 const BYTE_US: f64 = 0.0048;
@@ -45,7 +45,7 @@ const BUSY_MAX: f64 = 0.5;
 const FILES_OF_SHARD: f64 = 100.0;
 const FILES_OF_PROCESS: f64 = 200.0;
 
-/// What `size` takes.
+/// Arguments of `size`.
 #[derive(Args, Debug)]
 pub struct Size {
     /// Jobs that wait at most: 1e7, 10M, 250k
@@ -57,7 +57,7 @@ pub struct Size {
     /// Jobs per second
     #[arg(long, value_name = "N", value_parser = number)]
     rate: f64,
-    /// What a reply guarantees: the server's DURABILITY
+    /// Guarantee of a reply: the server's DURABILITY
     #[arg(long, value_name = "CLASS", default_value = "written", value_parser = PossibleValuesParser::new(["written", "synced"]))]
     durability: String,
     /// Connections at a time
@@ -80,7 +80,7 @@ pub struct Size {
     priorities: bool,
 }
 
-/// What they need.
+/// Machine that the jobs need.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Need {
     /// CPU time of all jobs of a second, in seconds.

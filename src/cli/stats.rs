@@ -13,7 +13,7 @@ use super::value::Value;
 use super::words;
 use crate::api::commands::Op;
 
-/// What `metrics` takes.
+/// Arguments of `metrics`.
 #[derive(Args, Debug)]
 pub struct Metrics {
     /// All metrics in Prometheus format
@@ -55,7 +55,7 @@ fn pairs(out: &mut Output, numbers: Value<'_>) -> std::io::Result<()> {
     out.pairs(&pairs)
 }
 
-/// What the token is for.
+/// Shows what the token may do.
 pub fn whoami(context: &mut Context) -> Result<(), Failure> {
     context.ask(Request::new(Op::Whoami), |out, reply| {
         let data = reply.get("data");

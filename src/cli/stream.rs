@@ -45,7 +45,7 @@ enum Body {
     Plain,
     /// In chunks, of the present one so many bytes are left, the line end behind it included.
     Chunked { left: usize },
-    /// It has ended.
+    /// The body has ended.
     Ended,
 }
 
@@ -110,7 +110,7 @@ impl Stream {
         if status == 200 { Ok(true) } else { Err(self.refusal(status)) }
     }
 
-    /// What the server said instead of events.
+    /// The server's answer if it sent no events.
     fn refusal(&mut self, status: u16) -> Failure {
         // The body may come behind the head; a second without it has to do.
         let patience = self.socket.set_silence(Duration::from_secs(1));

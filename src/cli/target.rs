@@ -64,24 +64,24 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// The server that a command is for.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
-    /// Its name or address.
+    /// Name or address of the server.
     pub host: String,
-    /// Its port for frames.
+    /// Port for frames.
     pub port: u16,
-    /// Its socket for frames, which is taken instead of the port.
+    /// Socket for frames, which is taken instead of the port.
     pub socket: Option<PathBuf>,
-    /// Its port for HTTP.
+    /// Port for HTTP.
     pub http_port: u16,
-    /// Its socket for HTTP, which is taken instead of that.
+    /// Socket for HTTP, which is taken instead of the port.
     pub http_socket: Option<PathBuf>,
-    /// Whether its ports speak TLS.
+    /// Whether the server's ports speak TLS.
     pub tls: bool,
-    /// Whom to believe there, and what to show.
+    /// File with the authorities that may vouch for the server.
     pub tls_ca: Option<PathBuf>,
     /// The certificate of the client.
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
-    /// One of its tokens.
+    /// Token shown to the server.
     pub token: Option<String>,
     /// Whether the raw answer is wanted.
     pub json: bool,
@@ -116,7 +116,7 @@ impl Target {
         }
     }
 
-    /// What a request over HTTP says as `Host`.
+    /// The `Host` header of a request over HTTP.
     pub fn http_host(&self) -> String {
         match self.http_place() {
             // A path is no host.
@@ -320,7 +320,7 @@ fn levels(matches: &ArgMatches) -> (Vec<&ArgMatches>, bool) {
     (levels, false)
 }
 
-/// What to do about an error of TLS, if that is what it is.
+/// Advice on an error of TLS; none for other errors.
 pub fn tls_advice(error: &std::io::Error) -> Option<&'static str> {
     let text = error.get_ref()?.to_string();
     Some(if text.contains("CaUsedAsEndEntity") {

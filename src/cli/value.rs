@@ -4,7 +4,7 @@
 
 use crate::protocol::msgpack::{Malformed, Number, Reader};
 
-/// One `MessagePack` value whose edges are known to be right.
+/// A `MessagePack` value whose edges are known to be right.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
     bytes: &'a [u8],

@@ -31,12 +31,12 @@ pub enum Webhook {
     List,
     /// Post a sample to a webhook and show what came of it
     Test {
-        /// Its id
+        /// Id of the webhook
         webhook_id: String,
     },
     /// Show the last attempts to deliver to a webhook
     Deliveries {
-        /// Its id
+        /// Id of the webhook
         webhook_id: String,
         /// At most this many
         #[arg(long, allow_negative_numbers = true, value_name = "N")]
@@ -44,7 +44,7 @@ pub enum Webhook {
     },
     /// Remove a webhook
     Remove {
-        /// Its id
+        /// Id of the webhook
         webhook_id: String,
     },
 }

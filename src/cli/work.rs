@@ -15,7 +15,7 @@ use crate::api::commands::Op;
 use crate::api::error::ErrorKind;
 use std::io;
 
-/// What `pull` takes.
+/// Arguments of `pull`.
 #[derive(Args, Debug)]
 pub struct Pull {
     /// Queue to pull from
@@ -34,12 +34,12 @@ pub struct Pull {
     lock_ttl: Option<i64>,
 }
 
-/// What `ack` takes.
+/// Arguments of `ack`.
 #[derive(Args, Debug)]
 pub struct Ack {
     /// Id of the active job
     id: String,
-    /// Its result: JSON, @file, or - for standard input
+    /// Result of the job: JSON, @file, or - for standard input
     #[arg(long, allow_negative_numbers = true, value_name = "JSON", value_parser = any_text())]
     result: Option<String>,
     /// Lock token from the pull
@@ -47,7 +47,7 @@ pub struct Ack {
     lock_token: Option<String>,
 }
 
-/// What `fail` takes.
+/// Arguments of `fail`.
 #[derive(Args, Debug)]
 pub struct Fail {
     /// Id of the active job

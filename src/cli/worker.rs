@@ -18,7 +18,7 @@ pub enum Worker {
     List(Workers),
 }
 
-/// What `worker list` takes, and `workers`.
+/// Arguments of `worker list` and `workers`.
 #[derive(Args, Debug)]
 pub struct Workers {
     /// Only those that registered for this queue

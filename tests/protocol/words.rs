@@ -53,7 +53,7 @@ const BEGUN: &[(&str, usize)] = &[
     ("src/audit", 0),
     ("src/backups", 0),
     ("src/checks", 0),
-    ("src/cli", 166),
+    ("src/cli", 23),
     ("src/config", 4),
     ("src/otlp", 0),
     ("src/protocol", 0),

@@ -11,7 +11,7 @@ use super::samples::Dice;
 use crate::api::commands::Op;
 use crate::api::error::Code;
 
-/// What a kind of worker does.
+/// A kind of worker: its name, its host, its queues and how it works.
 #[derive(Debug)]
 pub struct About {
     name: &'static str,

@@ -35,7 +35,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long queues may take to be gone.
 const REMOVAL_PATIENCE: Duration = Duration::from_mins(1);
 
-/// What `demo` takes.
+/// Arguments of `demo`.
 #[derive(Args, Debug)]
 pub struct Demo {
     /// How long work comes, in seconds
@@ -107,7 +107,7 @@ fn standing(client: &mut Client) -> Result<Standing, Failure> {
     Ok(if names.is_empty() { Standing::Free } else { Standing::Strange(names) })
 }
 
-/// Those of the queues that are there.
+/// Names the queues of the demo that there are.
 fn there(client: &mut Client) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
     for queue in QUEUES.iter().chain([&MARK_QUEUE]) {
@@ -125,7 +125,7 @@ fn there(client: &mut Client) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// What is there from the beginning: the mark, limits, a paused queue, schedules.
+/// Sets up what is there from the beginning: the mark, limits, a paused queue, schedules.
 fn furnish(client: &mut Client, seconds: u64) -> Result<(), Failure> {
     let mark = Request::on_queue(Op::Push, MARK_QUEUE).with(|fields| {
         fields.text("jobId", MARK);
@@ -148,7 +148,7 @@ fn furnish(client: &mut Client, seconds: u64) -> Result<(), Failure> {
             fields.raw("data", &value(schedule.data));
             fields.text_if("schedule", schedule.cron);
             fields.integer_if("repeatEvery", schedule.every_ms);
-            // It does not go on for ever if it is forgotten.
+            // The schedule runs for a bounded number of times, so that it ends if it is forgotten.
             let runs =
                 schedule.every_ms.map_or(30, |every_ms| seconds as i64 * 1000 / every_ms + 1);
             fields.integer("maxLimit", runs);

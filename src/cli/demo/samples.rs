@@ -31,7 +31,7 @@ pub const MARK: &str = "corq-demo-mark";
 /// That job is never delivered: a year.
 pub const MARK_DELAY_MS: i64 = 365 * 86_400_000;
 
-/// What it says.
+/// Payload of the mark.
 pub const ABOUT: &str = r#"{"about":"The queues that begin with demo. hold sample work of corq demo","remove":"corq demo --remove"}"#;
 
 /// A schedule.
@@ -88,7 +88,7 @@ impl Dice {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
     }
 
-    /// One of some.
+    /// Picks an element at random.
     pub fn one_of<T: Copy>(&mut self, some: &[T]) -> T {
         some[self.below(some.len() as u64) as usize]
     }
@@ -104,7 +104,7 @@ const TEMPLATES: &[&str] = &["welcome", "receipt", "password-reset", "weekly-dig
 const TENANTS: &[&str] = &["acme", "globex", "initech", "umbrella", "hooli"];
 const REGIONS: &[&str] = &["eu", "us", "asia"];
 
-/// What was pushed so far, as far as the next jobs depend on it.
+/// Jobs that were pushed so far, as far as the next jobs depend on them.
 #[derive(Debug)]
 pub struct Samples {
     dice: Dice,

@@ -14,7 +14,7 @@ const WHAT: &str = "data directory";
 /// Damages named; `corq log verify` has all of them.
 const NAMED_MAX: usize = 5;
 
-/// What a start would refuse.
+/// Finds what a start would refuse.
 pub fn findings(data: &Path) -> Vec<Finding> {
     if DataDir::is_held(data).unwrap_or(false) {
         return vec![Finding::good(WHAT, "in use")];
@@ -22,7 +22,7 @@ pub fn findings(data: &Path) -> Vec<Finding> {
     if let Err(error) = DataDir::check(data) {
         return vec![Finding::wrong(WHAT, error.to_string(), "a start refuses it as it is")];
     }
-    // What has no manifest is made by the start, and one in the middle of a move goes on with it.
+    // A start makes a directory without a manifest, and goes on with one in the middle of a move.
     let Ok(place) = Place::of(data) else { return vec![Finding::good(WHAT, "a start makes it")] };
     let verify = format!("a start refuses it as it is: see 'corq log verify {}'", data.display());
     match log::troubles(&place) {

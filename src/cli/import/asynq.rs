@@ -38,7 +38,7 @@ impl Asynq {
             for (place, is_list, state) in PLACES {
                 self.read_place(&queue, (place, is_list, state), sink)?;
             }
-            // Those that wait to be handled together are in a set for each group.
+            // Tasks that wait to be handled together are in a set for each group.
             for group in self.redis.members(&format!("asynq:{{{queue}}}:groups"))? {
                 self.read_place(&queue, (&format!("g:{group}"), false, State::Waiting), sink)?;
             }
@@ -106,7 +106,8 @@ impl Asynq {
         }
     }
 
-    /// Those of schedulers that run now: they are kept in the program, and listed in Redis while it lives.
+    /// Reads the schedules of schedulers that run now: they are kept in the program, and listed in Redis while it
+    /// lives.
     fn read_schedules(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         let mut pages = SetPages::of("asynq:schedulers".to_owned());
         let mut keys = Vec::new();

@@ -18,7 +18,7 @@ const TTR_SHORT: i64 = 5;
 #[derive(Debug)]
 pub struct Beanstalkd {
     stream: Stream,
-    /// What the server calls itself, a new word at each of its starts: ids begin anew as well.
+    /// Name that the server gives itself, a new one at each of its starts, at which ids begin anew as well.
     instance: String,
     /// Whether it knows `reserve-job`.
     reserves_by_id: bool,
@@ -111,7 +111,7 @@ impl Beanstalkd {
                 if let Some(found) = self.job(peek)? {
                     let stats =
                         self.dictionary(&format!("stats-job {}", found.id))?.unwrap_or_default();
-                    // One of them, for the report.
+                    // A single job, for the report of its fields.
                     self.map(tube, &found, &stats, state, sink);
                 }
                 sink.report.dropped(
@@ -170,7 +170,7 @@ impl Beanstalkd {
                     .is_some_and(|ttr| ttr < TTR_SHORT);
                 let holds = state == State::Waiting || self.hold(&found.id)?;
                 sink.job(job)?;
-                // One that is only looked at stays the first until it is deleted.
+                // A job that is only looked at stays the first until it is deleted.
                 if !holds || is_short {
                     break;
                 }
@@ -183,7 +183,7 @@ impl Beanstalkd {
                 let answer = self.ask(&format!("delete {id}"))?;
                 sink.report.removed(answer == "DELETED");
             }
-            // What was refused is given back when the connection ends.
+            // Jobs that were refused are given back when the connection ends.
             let stuck = moved == 0
                 && held > 0
                 && sink.report.refusals() > refused

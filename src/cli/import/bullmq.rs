@@ -15,7 +15,7 @@ use crate::cli::value::Value;
 
 /// Milliseconds and a counter in the score of a delayed job.
 const DELAY_SCALE: f64 = 4096.0;
-/// What ends an attempt of a dead letter, as far as it can be known.
+/// Reason given for dead letters, since the source tells none.
 const ATTEMPTS_OVER: &str = "max_attempts_exceeded";
 
 /// Where jobs of a state are: the key behind the queue's, a list or a sorted set.
@@ -59,7 +59,7 @@ impl BullMq {
             self.read_settings(queue, sink)?;
             self.read_schedules(queue, sink)?;
         }
-        // Those that wait for jobs of any queue come last.
+        // Parents, which may wait for jobs of any queue, come last.
         for parents in [false, true] {
             for queue in &queues {
                 for (place, is_list, state) in PLACES {
@@ -304,7 +304,7 @@ impl BullMq {
         hash: &Hash,
         sink: &mut Sink<'_>,
     ) -> Result<(), Failure> {
-        // Those of older releases are spelled in their keys: name, id, end, time zone, cadence.
+        // Schedules of older releases are spelled in their keys: name, id, end, time zone, cadence.
         let parts: Vec<&str> = id.split(':').collect();
         let old = (parts.len() >= 5 && hash.text("pattern").is_none()).then(|| {
             let cadence = parts[4..].join(":");

@@ -59,7 +59,7 @@ pub enum Import {
             help = "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// over TLS, redis+unix:///PATH[?db=N]"
         )]
         url: String,
-        /// What its keys begin with
+        /// Prefix of its keys
         #[arg(long, default_value = "bull", value_name = "PREFIX")]
         key_prefix: String,
         #[command(flatten)]

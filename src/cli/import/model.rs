@@ -44,18 +44,18 @@ impl State {
 #[derive(Clone, Debug)]
 pub struct Death {
     pub error: String,
-    /// One of the words of a dead-letter queue.
+    /// Reason, in the words of a dead-letter queue.
     pub reason: &'static str,
     /// Attempts that failed.
     pub attempts: i64,
 }
 
-/// What a source needs to forget a job.
+/// Facts that a source needs to forget a job.
 #[derive(Clone, Debug, Default)]
 pub struct Mark {
     /// The list or set that it is in.
     pub place: String,
-    /// What it is there.
+    /// Member of the list or set.
     pub member: Vec<u8>,
     /// Further keys or words that go with it.
     pub with: Vec<String>,
@@ -65,10 +65,10 @@ pub struct Mark {
 #[derive(Debug)]
 pub struct ForeignJob {
     pub queue: String,
-    /// What it is called in its source, unique there; without one a second run pushes it again.
+    /// Id of the job in its source, unique there; a job without one is pushed again by a second run.
     pub id: Option<String>,
     pub state: State,
-    /// Its fields but for `customId`, `delay` and `timestamp`.
+    /// Fields of the job but for `customId`, `delay` and `timestamp`.
     pub fields: Fields,
     /// When it came, milliseconds since 1970.
     pub created_ms: Option<i64>,

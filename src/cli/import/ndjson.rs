@@ -106,7 +106,7 @@ fn data_of(of: Value<'_>) -> Result<Vec<u8>, String> {
     Ok(of.get("data").bytes().to_vec())
 }
 
-/// What sets a queue up.
+/// Requests that set a queue up as its line says.
 fn settings_of(queue: Value<'_>, name: &str) -> Vec<Request> {
     let mut requests = Vec::new();
     if queue.get("paused").is_true() {

@@ -1,4 +1,4 @@
-//! What every import can be told.
+//! Options that every import has.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::model::State;
 
-/// What becomes of schedules.
+/// Ways to treat schedules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Schedules {
     /// They are set, and run from now on
@@ -33,10 +33,10 @@ pub struct Options {
     /// States to move [default: waiting, delayed, retrying, dead and parents, of ndjson active as well]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "STATE")]
     pub states: Vec<State>,
-    /// What becomes of schedules
+    /// How schedules are moved
     #[arg(long, value_enum, default_value = "on", value_name = "WHAT")]
     pub schedules: Schedules,
-    /// What the custom ids begin with [default: the source's name and a colon; nothing for bunqueue and ndjson]
+    /// Prefix of the custom ids [default: the source's name and a colon; nothing for bunqueue and ndjson]
     #[arg(long, value_name = "PREFIX")]
     pub id_prefix: Option<String>,
     /// Most jobs per second

@@ -170,7 +170,7 @@ impl Stream {
         }
     }
 
-    /// So many bytes, and the line end behind them, which does not belong to them.
+    /// Reads `bytes` bytes, and the line end behind them, which does not belong to them.
     pub fn value(&mut self, bytes: usize) -> Result<Vec<u8>, Failure> {
         if bytes > VALUE_BYTES_MAX {
             return Err(self.lost("a value of its answer has more than 64 MB"));

@@ -111,7 +111,7 @@ impl Redis {
         Ok(redis)
     }
 
-    /// One command and its answer; an error is a failure.
+    /// Sends a command and reads its answer; an error is a failure.
     pub fn call<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<Answer, Failure> {
         let mut bytes = Vec::new();
         write_command(&mut bytes, words);

@@ -1,5 +1,5 @@
-//! What became of everything: jobs by state, which field went where, what was left out and why, and what was refused.
-//! Counts grow with the kinds of things, not with the jobs.
+//! Report of an import: jobs by state, which field went where, what was left out and why, and what was refused. Counts
+//! grow with the kinds of things, not with the jobs.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn note(map: &mut BTreeMap<(String, String), Seen>, one: &str, two: &str, exampl
 }
 
 impl Report {
-    /// One in which nothing has happened; `is_dry` if nothing will.
+    /// An empty report; `is_dry` if nothing will be pushed.
     pub fn new(is_dry: bool) -> Self {
         Self { is_dry, ..Self::default() }
     }
@@ -199,7 +199,7 @@ impl Report {
         Ok(())
     }
 
-    /// The same for programs: one map.
+    /// The report for programs: one map.
     pub fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut to = Writer::new(&mut out);

@@ -232,7 +232,7 @@ impl Served {
         let queues = queues_of(&mut self.client)?;
         let queues: Vec<String> =
             queues.into_iter().filter(|name| sink.options.takes_queue(name)).collect();
-        // Those that wait for others of any queue come last.
+        // Parents, which may wait for jobs of any queue, come last.
         for parents in [false, true] {
             for queue in &queues {
                 self.read_queue(queue, parents, sink)?;

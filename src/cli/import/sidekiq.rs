@@ -27,7 +27,7 @@ pub enum Dialect {
 pub struct JsonJobs {
     redis: Redis,
     dialect: Dialect,
-    /// What all keys begin with.
+    /// Prefix of all keys.
     head: String,
 }
 
@@ -135,7 +135,7 @@ impl JsonJobs {
         sink.job(job)
     }
 
-    /// Those of sidekiq-cron, if it is used.
+    /// Reads the schedules of sidekiq-cron, if it is used.
     fn read_schedules(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         for set in ["cron_jobs", "cron_jobs:default"] {
             for name in self.redis.members(&format!("{}{set}", self.head))? {
@@ -203,7 +203,7 @@ fn map_sidekiq(value: Value<'_>, state: State, sink: &mut Sink<'_>) -> Result<Fo
         None if retry.is_false() => 0,
         None => RETRIES_DEFAULT,
     };
-    // It counts from the second failure on.
+    // `retry_count` counts from the second failure on: 0 after the first.
     let made = value.get("retry_count").integer().map_or(0, |count| count + 1);
     let left = if state == State::Dead { retries + 1 } else { (retries + 1 - made).max(1) };
     job.fields.integer("maxAttempts", left.min(1000));
@@ -263,7 +263,7 @@ fn map_sidekiq(value: Value<'_>, state: State, sink: &mut Sink<'_>) -> Result<Fo
     Ok(job)
 }
 
-/// What is nearest to waits that grow with the fourth power.
+/// The backoff nearest to waits that grow with the fourth power.
 pub fn write_backoff(fields: &mut Fields) {
     let mut backoff = Fields::of_backoff();
     backoff.integer("delay", 15_000);

@@ -51,7 +51,7 @@ struct Ready {
 pub struct Sink<'a> {
     pub options: &'a Options,
     pub report: Report,
-    /// What the custom ids begin with.
+    /// Prefix of the custom ids.
     prefix: String,
     /// None where nothing is pushed.
     client: Option<Client>,
@@ -264,7 +264,7 @@ impl<'a> Sink<'a> {
         self.later.len() < LATER_MAX && self.later_bytes + ready.bytes.len() <= LATER_BYTES_MAX
     }
 
-    /// One push of a batch, or what the decoder of the server says to it where nothing is pushed.
+    /// Pushes a batch, or decodes it as the server would where nothing is pushed.
     fn push(&mut self, batch: &[Ready]) -> Result<Pushed, Failure> {
         let jobs: Vec<u8> = batch.iter().flat_map(|ready| ready.bytes.iter().copied()).collect();
         let request = Request::on_queue(Op::PushBatch, &self.queue)
@@ -282,7 +282,7 @@ impl<'a> Sink<'a> {
             Some(Refusal { text, code }) if of_a_job(text) || is_about_fields(code) => {
                 Ok(Pushed::of_refusal(text))
             }
-            // What is wrong with the server is no property of a job.
+            // An error of the server itself is no property of a job.
             Some(refusal) => Err(Failure::refused(refusal)),
         }
     }

@@ -36,7 +36,7 @@ const KEY_PATIENCE: Duration = Duration::from_millis(50);
 /// Intervals whose rates are kept: more than any terminal is wide.
 const HISTORY: usize = 512;
 
-/// What `top` takes.
+/// Arguments of `top`.
 #[derive(Args, Debug)]
 pub struct Top {
     /// Time between two samples, 1s to 1m (milliseconds, or 2s ...)
@@ -44,7 +44,7 @@ pub struct Top {
     interval: i64,
 }
 
-/// What queues are sorted by.
+/// Order of the queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Order {
     Waiting,

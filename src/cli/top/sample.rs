@@ -1,9 +1,9 @@
-//! What `top` gets from the server: samples, one after the other on one stream, and now and then its workers.
+//! Data that `top` gets from the server: samples, one after the other on one stream, and now and then its workers.
 
 use crate::cli::show;
 use crate::cli::value::Value;
 
-/// One queue.
+/// A queue in a sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queue {
     pub name: String,
@@ -17,7 +17,7 @@ pub struct Queue {
     pub paused: bool,
 }
 
-/// One core, which is one shard.
+/// A core, which is a shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Core {
     pub shard: u64,
@@ -28,7 +28,7 @@ pub struct Core {
     pub longest_turn: String,
 }
 
-/// One worker.
+/// A worker in the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker {
     pub name: String,
@@ -39,7 +39,7 @@ pub struct Worker {
     pub last_seen_ms: Option<i64>,
 }
 
-/// What happens to jobs, by the total's name and the name for people.
+/// Rates of jobs, by the total's name and the name for people.
 pub const RATES: [(&str, &str); 4] = [
     ("totalPushed", "pushed"),
     ("totalPulled", "pulled"),
@@ -121,7 +121,7 @@ fn queue(told: Value<'_>) -> Queue {
     }
 }
 
-/// Those of a reply.
+/// Workers of a reply.
 pub fn workers(listed: Value<'_>) -> Vec<Worker> {
     let rows = listed.items().map(|worker| Worker {
         name: worker.get("name").text().unwrap_or_default().to_owned(),

@@ -141,7 +141,7 @@ struct Column {
     cell: fn(&Queue) -> Cell<'static>,
 }
 
-/// Those that there are, in their order on a wide screen.
+/// All columns, in their order on a wide screen.
 const COLUMNS: [Column; 8] = [
     Column { head: "WAITING", width: 9, rank: 0, cell: |queue| right(queue.counts[0].to_string()) },
     Column { head: "ACTIVE", width: 8, rank: 1, cell: |queue| right(queue.counts[1].to_string()) },

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const WATCH: u64 = 1;
 const LIST: u64 = 2;
 
-/// What the other threads tell this one.
+/// News for the thread that draws, from those that read the stream and wait for signals.
 pub enum News {
     Sample(Box<Sample>),
     /// Workers, and whether there are more.
@@ -61,7 +61,7 @@ impl Stream {
         }
     }
 
-    /// What comes next.
+    /// Waits for the next sample or list of workers.
     pub fn next(&mut self) -> Result<News, Failure> {
         loop {
             if self.asked.is_none_or(|asked| asked.elapsed() >= WORKERS_EVERY) {
