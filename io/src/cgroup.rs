@@ -1,4 +1,4 @@
-//! What the control groups of this process leave it of the machine's CPUs, in both versions of control groups.
+//! CPU time that the control groups of this process leave it, in both versions of control groups.
 //!
 //! A quota is time, not CPUs: a process that has used its part of a period is stopped as a whole until the next one, up
 //! to a tenth of a second later. Shards that never get more CPUs' worth of time than they are do not meet that.
@@ -24,7 +24,7 @@ pub fn cpus_with_time(allowed: usize, quota: Option<f64>) -> usize {
     }
 }
 
-/// The same for a machine whose files are below `root`. Each group is bounded by all above it as well.
+/// CPU quota on a machine whose files are below `root`. Each group is bounded by all above it as well.
 fn quota_below(root: &Path) -> Option<f64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let groups = own.lines().filter_map(|line| {

@@ -55,7 +55,7 @@ pub fn set_back_ms() -> u64 {
 #[derive(Debug)]
 pub struct Clock {
     now_us: u64,
-    /// The same without what other clocks have shown: only the wall and what has passed move it, so that
+    /// Time in microseconds without what other clocks have shown: only the wall and what has passed move it, so that
     /// clocks cannot drive each other on.
     own_us: u64,
     /// How far ahead of the wall that is because the wall was set back.
@@ -83,7 +83,7 @@ impl Clock {
             wake_at: None,
             leap_ms: 0,
         };
-        // One that comes late goes by the same time as the others.
+        // A clock that starts late goes by the same time as the others.
         clock.own_us = LATEST_US.load(Ordering::Relaxed);
         clock.read();
         (clock.leap_ms, clock.wake_at) = (0, None);

@@ -13,7 +13,7 @@ use crate::ring::Ring;
 
 /// The oldest kernel that has all that corq needs.
 const KERNEL_MIN: (u32, u32) = (6, 1);
-/// What the executors ask for as a limit of locked memory, bytes.
+/// Bytes of locked memory that the executors ask for as a limit.
 const MEMLOCK_BYTES_MIN: u64 = 512 * 1024;
 /// Below this many descriptors a server of connections makes no sense.
 const NOFILE_MIN: u64 = 256;
@@ -33,7 +33,7 @@ pub struct Host {
     pub memlock_bytes: u64,
 }
 
-/// One reason why this machine cannot run corq, as a line for its operator.
+/// A reason why this machine cannot run corq, as a line for its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostError(String);
 
@@ -45,7 +45,7 @@ impl fmt::Display for HostError {
 
 impl std::error::Error for HostError {}
 
-/// What was found out.
+/// Facts about the machine, as they were found.
 struct Facts {
     release: String,
     /// The sysctl `kernel.io_uring_disabled`, on kernels that have it.
@@ -129,7 +129,7 @@ fn judge(facts: Facts) -> Result<Host, Vec<HostError>> {
     }
 }
 
-/// What lets io_uring through a seccomp filter, by what sets the filter.
+/// Advice to let io_uring through a seccomp filter, by what sets the filter.
 const SECCOMP_ADVICE: &str = "allow io_uring_setup, io_uring_enter and io_uring_register in it (Docker, Podman: --security-opt seccomp=FILE, \
      Kubernetes: a Localhost seccompProfile, both with packaging/container/seccomp.json; systemd: SystemCallFilter=@system-service)";
 

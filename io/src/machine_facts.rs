@@ -1,5 +1,5 @@
-//! What about this machine is worth knowing to an operator although corq runs without it: the disk,
-//! the clock, the share of the CPUs. Facts only; what they mean is judged by who asks.
+//! Facts about this machine that are worth knowing to an operator although corq runs without them: the disk, the clock,
+//! the share of the CPUs. The caller judges what they mean.
 #![allow(unsafe_code)] // Clock state and file systems are system calls on plain memory.
 
 use std::ffi::CString;
@@ -16,7 +16,7 @@ const BLOCK: [u8; 4096] = [0x5a; 4096];
 /// The file system that a directory is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its kind, as `ext4`; in hex where the kind has no name here.
+    /// Kind of the file system, as `ext4`; in hex where the kind has no name here.
     pub kind: String,
     /// Bytes that an ordinary user may still write.
     pub free_bytes: u64,

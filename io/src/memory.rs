@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 /// The memory of the process, in bytes. 0 stands for what the system does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// What the allocator has given out.
+    /// Bytes that the allocator has given out.
     pub heap_used: u64,
-    /// What the allocator has from the system.
+    /// Bytes that the allocator has from the system.
     pub heap_total: u64,
-    /// What the process has in memory.
+    /// Bytes that the process has in memory.
     pub resident: u64,
-    /// What of that is of files or shared: the program itself, and rings shared with the kernel.
+    /// Resident bytes that are of files or shared: the program itself, and rings shared with the kernel.
     pub shared: u64,
 }
 
@@ -179,7 +179,7 @@ fn page_bytes() -> u64 {
     u64::try_from(bytes).unwrap_or(4096)
 }
 
-/// What the allocator has given out, and what it has.
+/// Bytes that the allocator has given out, and bytes that it has.
 #[cfg(target_env = "gnu")]
 fn heap() -> (u64, u64) {
     // SAFETY: fills a plain struct of numbers, under the allocator's own locks.
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// What one of these tests gives back would be missing in the figures of another.
+    /// Keeps these tests apart: memory that one of them gives back would be missing in the figures of another.
     fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -75,13 +75,13 @@ impl Waker {
 pub struct Mesh<M>(std::marker::PhantomData<M>);
 
 impl<M> Mesh<M> {
-    /// One endpoint per shard, in the order of the shards, with inboxes of [`INBOX_BATCHES`].
+    /// Makes an endpoint per shard, in the order of the shards, with inboxes of [`INBOX_BATCHES`].
     #[expect(clippy::new_ret_no_self, reason = "a mesh is nothing but its endpoints")]
     pub fn new(shards: usize) -> io::Result<Vec<Endpoint<M>>> {
         Self::with_capacity(shards, INBOX_BATCHES)
     }
 
-    /// The same with inboxes of `inbox_batches`.
+    /// Makes an endpoint per shard, in the order of the shards, with inboxes of `inbox_batches`.
     pub fn with_capacity(shards: usize, inbox_batches: usize) -> io::Result<Vec<Endpoint<M>>> {
         let wakeups: Vec<Arc<Wakeup>> =
             (0..shards).map(|_| Wakeup::new().map(Arc::new)).collect::<io::Result<_>>()?;
@@ -100,7 +100,7 @@ impl<M> Mesh<M> {
     }
 }
 
-/// One shard's place in the mesh.
+/// A shard's place in the mesh.
 pub struct Endpoint<M> {
     shard: usize,
     inbox: Receiver<M>,
@@ -146,7 +146,7 @@ impl<M> Endpoint<M> {
         for (wakeup, to_wake) in self.wakeups.iter().zip(&mut self.to_wake) {
             if std::mem::take(to_wake)
                 && wakeup.asleep.load(Ordering::Relaxed)
-                // One wake-up is enough; the thread that turns the flag off sends it.
+                // A single wake-up is enough; the thread that turns the flag off sends it.
                 && wakeup.asleep.swap(false, Ordering::Relaxed)
             {
                 wakeup.signal();
@@ -182,7 +182,7 @@ impl<M> Endpoint<M> {
         self.wakeups[self.shard].asleep.store(false, Ordering::Relaxed);
     }
 
-    /// What the shard's reactor listens to.
+    /// The wake-up that the shard's reactor listens to.
     pub fn wakeup(&self) -> Arc<Wakeup> {
         Arc::clone(&self.wakeups[self.shard])
     }

@@ -28,7 +28,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// What a choice depends on.
+/// Facts that a choice of placement depends on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Facts {
     /// Threads to place.

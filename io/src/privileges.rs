@@ -117,7 +117,7 @@ impl User {
 #[must_use = "the rights are given back at once"]
 pub struct Acting(Option<Before>);
 
-/// What root had.
+/// Rights of root, to be put back.
 #[derive(Debug)]
 struct Before {
     gid: libc::gid_t,
@@ -148,7 +148,7 @@ impl Drop for Acting {
 pub enum Linking {
     /// By its path, with the rights that both directories have in common.
     ByPath,
-    /// It is opened with the rights of the one, and linked with those of root.
+    /// Opened with the rights of the one directory, and linked with those of root.
     Opened,
     /// Nobody but root may write to both, and root would follow the links of two users.
     Not,

@@ -1,4 +1,4 @@
-//! One `io_uring` and how to wait for it.
+//! An `io_uring` and how to wait for it.
 //!
 //! Knows submission, completion and the kernel's rules about both; does not know what an operation
 //! is for. Whatever is pushed is submitted: a full queue, a full completion queue and an interrupted
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, squeue};
 
-/// What an enter waits for.
+/// The end of an enter's wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Enter {
     /// Submit, collect what is ready, return.
     Poll,
     /// Submit, then sleep until a completion or this instant (`None`: no limit).
     Until(Option<Instant>),
-    /// The same, but a sleep that could end in the first `window` ends only with so many completions, or at
-    /// its end.
+    /// Submit, then sleep until a completion or `until`; but a sleep that could end in the first `window` ends only
+    /// with `wanted` completions, or at the end of the window.
     Batch { until: Option<Instant>, wanted: NonZero<u32>, window: Duration },
 }
 

@@ -1,4 +1,4 @@
-//! One executor per shard, on a CPU of its own or on any of them, and how they start and end.
+//! Executors, one per shard, on a CPU of its own or on any of them, and how they start and end.
 //!
 //! Knows glommio's builder and threads; does not know what a shard does. Rules for what runs here:
 //! one future, the event loop of the shard, which sleeps in its own ring and so lets nothing else run;
@@ -82,7 +82,7 @@ where
     }
     let mut threads = Vec::with_capacity(starting.len());
     for (thread, _, go) in starting {
-        // It waits for exactly this; if it is gone, its join says why.
+        // The thread waits for exactly this; if the thread is gone, its join says why.
         let _ = go.send(());
         threads.push(thread);
     }

@@ -44,7 +44,7 @@ impl ServiceManager {
         Self::at(&place, watchdog.map(Duration::from_micros))
     }
 
-    /// One that listens at a path, or at an abstract name behind an `@`.
+    /// A service manager that listens at a path, or at an abstract name behind an `@`.
     pub fn at(place: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
         let address = match place.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -116,7 +116,7 @@ impl ServiceManager {
     }
 }
 
-/// What the monotonic clock of the kernel shows, in microseconds.
+/// Time of the kernel's monotonic clock, in microseconds.
 fn monotonic_us() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live time to write to.

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What the process got.
+/// A signal that the process got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM: an operator or a service manager.
@@ -27,7 +27,7 @@ pub enum Signal {
     Other(libc::c_int),
 }
 
-/// Those that end a process by default and say nothing about a fault of it: a supervisor or an operator sends them by
+/// Signals that end a process by default and say nothing about a fault of it: a supervisor or an operator sends them by
 /// mistake, or a limit on the process does.
 const STRAY: [(libc::c_int, &str); 9] = [
     (libc::SIGUSR1, "SIGUSR1"),
@@ -41,7 +41,7 @@ const STRAY: [(libc::c_int, &str); 9] = [
     (libc::SIGXFSZ, "SIGXFSZ"),
 ];
 
-/// Those without a meaning of their own. The C library keeps the two below for itself.
+/// Real-time signals, which have no meaning of their own. The C library keeps the two below for itself.
 fn real_time() -> RangeInclusive<libc::c_int> {
     libc::SIGRTMIN()..=libc::SIGRTMAX()
 }
@@ -64,7 +64,7 @@ impl Signal {
     }
 }
 
-/// Its name.
+/// Writes the name of the signal.
 impl fmt::Display for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = match self {

@@ -40,7 +40,7 @@ const BEGUN: &[(&str, usize)] = &[
     ("bench/libraries", 3),
     ("bench/rivals", 0),
     ("io/examples", 5),
-    ("io/src", 57),
+    ("io/src", 0),
     ("io/src/log", 218),
     ("io/src/net", 0),
     ("io/src/s3", 0),

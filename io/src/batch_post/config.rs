@@ -1,13 +1,13 @@
-//! What is posted where, and what operators should know.
+//! Settings of posts: what is posted where, and reports for operators.
 
 use crate::webhook::Target;
 use std::time::Duration;
 
-/// What is posted.
+/// An item to be posted.
 pub trait Item: Send + 'static {
     /// As how many it counts.
     fn units(&self) -> u64;
-    /// Its memory, about.
+    /// Memory of the item in bytes, about.
     fn bytes(&self) -> usize;
 }
 
@@ -45,11 +45,11 @@ pub struct Config<T> {
     pub render: Render<T>,
     /// How many units the body of a good answer says that the receiver has not taken, and why.
     pub rejected: fn(&[u8]) -> (u64, String),
-    /// What people should know. Called by the thread.
+    /// Takes reports for people. Called by the thread.
     pub report: Box<dyn Fn(&Report<'_>) + Send>,
 }
 
-/// What people should know. Each at most once a minute.
+/// A report for people, each kind at most once a minute.
 #[derive(Debug)]
 pub enum Report<'a> {
     /// Items were given up.
@@ -65,7 +65,7 @@ pub enum Report<'a> {
     Rejected {
         /// How many units.
         units: u64,
-        /// Its reason.
+        /// Reason that the receiver gives.
         reason: &'a str,
     },
     /// The system has no certificates: posts by HTTPS fail.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What has become of items since the start, in their units.
+/// Counts of items, in their units: outcomes since the start, and items under way.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Taken by the receiver.
@@ -19,9 +19,9 @@ pub struct Counters {
     pub rejected: AtomicU64,
     /// Posts that failed.
     pub failed_posts: AtomicU64,
-    /// Those that wait or are on their way.
+    /// Items that wait or are on their way.
     pub waiting: AtomicU64,
-    /// Their memory.
+    /// Memory of the items that wait or are on their way, in bytes.
     pub waiting_bytes: AtomicUsize,
 }
 
@@ -75,7 +75,7 @@ impl<T: Item> Feed<T> {
         *self.headers.write().unwrap_or_else(PoisonError::into_inner) = headers.into();
     }
 
-    /// What has become of items.
+    /// Counts of items so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -1,4 +1,4 @@
-//! One post, and what its answer means.
+//! A post, and the meaning of its answer.
 
 use super::config::Header;
 use crate::webhook::client::{Settings, agent, reason};

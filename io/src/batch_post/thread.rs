@@ -58,7 +58,7 @@ impl<T: Item> BatchPoster<T> {
         let lost = || counters.abandoned.load(Relaxed);
         let before = lost();
         drop(self.stop);
-        // One that does not end in time is held by its receiver.
+        // A thread that does not end in time is held up by the receiver.
         let _ = self.ended.recv_deadline(deadline);
         lost() - before + counters.waiting.load(Relaxed)
     }

@@ -18,7 +18,7 @@ const PREFIX: &str = "audit-";
 const SUFFIX: &str = ".jsonl";
 /// Digits of the number in a name: as many as the largest has.
 const DIGITS: usize = 20;
-/// What only the owner may read.
+/// Modes of files and directories that only the owner may read.
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -31,7 +31,7 @@ pub struct Bounds {
     pub files_max: usize,
 }
 
-/// One file.
+/// A file, with the number of its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     first: u64,
@@ -72,7 +72,7 @@ fn parts_of(path: &Path) -> io::Result<Vec<Part>> {
         match entry.metadata() {
             Ok(about) if about.is_file() => parts.push(Part { first, bytes: about.len() }),
             Ok(_) => {}
-            // It went meanwhile.
+            // The file went meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -50,7 +50,7 @@ struct Backward {
     file: File,
     /// All before this is still to be read.
     at: u64,
-    /// What was read and not given out. Ends where a line ends, without its end.
+    /// Bytes that were read and not given out. They end where a line ends, without the line's end.
     held: Vec<u8>,
 }
 
@@ -68,7 +68,7 @@ impl Backward {
             return Ok(None);
         }
         let mut back = Self { file, at: about.len(), held: Vec::new() };
-        // What stands behind the last end is not a line yet.
+        // Text behind the last line end is no line yet.
         back.cut()?;
         Ok(Some(back))
     }

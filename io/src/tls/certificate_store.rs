@@ -26,9 +26,9 @@ const NAMES_SHOWN_MAX: usize = 4;
 /// Where the server's certificate is.
 #[derive(Clone, Debug)]
 pub struct ServerFiles {
-    /// Its chain, its own first.
+    /// Certificate chain, the server's own first.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Private key of the server's certificate.
     pub key: PathBuf,
     /// Whose clients may connect; all may if there is none.
     pub client_authorities: Option<PathBuf>,
@@ -228,7 +228,7 @@ fn look_at(certificate: &[u8]) -> Result<(String, i64, i64), String> {
     Ok((names.join(", "), validity.not_before.timestamp(), validity.not_after.timestamp()))
 }
 
-/// What the connections of one listener begin with.
+/// TLS settings for the connections of a listener.
 #[derive(Debug)]
 pub struct Acceptor {
     certificate_store: Arc<CertificateStore>,
@@ -245,7 +245,7 @@ impl Acceptor {
         Self { certificate_store, http, version, config }
     }
 
-    /// What the next connection begins with.
+    /// TLS settings for the next connection: those of the newest certificate.
     pub(crate) fn config(&mut self) -> Arc<ServerConfig> {
         let version = self.certificate_store.version.load(Ordering::Acquire);
         if version != self.version {

@@ -1,5 +1,5 @@
-//! What a client of ours believes and shows: for the command line, which speaks to a server that may have a
-//! certificate of an authority that nobody else knows.
+//! Certificates that a client of ours believes and shows: for the command line, which speaks to a server that may have
+//! a certificate of an authority that no other program knows.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::files;
 pub struct ClientFiles {
     /// Whose servers are believed; those of the system if there is none.
     pub authorities: Option<PathBuf>,
-    /// What it shows to servers that ask for it: certificate and key.
+    /// Certificate and key that the client shows to servers that ask for them.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
