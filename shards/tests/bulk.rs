@@ -40,7 +40,7 @@ fn bury_many(bed: &mut Bed, queue: &str, count: usize) -> Vec<JobId> {
     jobs
 }
 
-/// One call of `tick`, and the replies it brought.
+/// Calls `tick` once, and returns the replies that it brought.
 fn tick(bed: &mut Bed) -> Vec<Reply> {
     bed.effects.clear();
     let mut out = Out { journal: &mut bed.journal, effects: &mut bed.effects };
@@ -524,7 +524,7 @@ fn bulk_operations_of_one_queue_keep_their_order_whenever_they_come() {
     }
 }
 
-/// Its creation time is what it is shown by; only a delay counts from it.
+/// A job is shown by its creation time; only a delay counts from it.
 #[test]
 fn a_timestamp_in_the_future_delays_no_job_without_a_delay() {
     let mut bed = Bed::new();

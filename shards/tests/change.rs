@@ -1,5 +1,5 @@
-//! What is done to single jobs. The fear: a change in a state where it has no meaning, one that a
-//! restart forgets, and a caller who waits for an end that has long come.
+//! Changes to single jobs. The fear: a change in a state where it has no meaning, one that a restart forgets, and a
+//! caller who waits for an end that has long come.
 
 use crate::support::{Bed, locked, outcome};
 use corq_shards::SLICE;
@@ -343,7 +343,7 @@ fn any_number_of_clients_learn_of_one_end_a_slice_at_a_time_and_in_order() {
     let gone = of_waits(bed.run(6, &Command::Disconnect));
     told.extend(gone);
     bed.shard.audit().unwrap();
-    // What has ended has ended, also for those whose time is over by now.
+    // A job that has ended has ended, also for waits whose time is over by now.
     while told.len() < WAITS {
         let before = told.len();
         told.extend(of_waits(bed.pass(1000)));

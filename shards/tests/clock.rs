@@ -24,7 +24,8 @@ fn start_ahead(bed: &mut Bed, by_ms: u64) {
     start(bed);
 }
 
-/// The same with one that shows so much less. Returns by how much the clock is found to have been ahead.
+/// Ends the process, and starts the next one with a clock that shows so much less. Returns by how much the clock is
+/// found to have been ahead.
 fn start_behind(bed: &mut Bed, by_ms: u64) -> Option<u64> {
     bed.now_ms -= by_ms;
     start(bed)
@@ -274,7 +275,7 @@ fn ids_that_are_ahead_of_the_clock_set_nothing_back_again() {
     assert_eq!(bed.state(first), Some(State::Waiting));
 }
 
-/// What a right clock has set for a time further away than a year stays where it is.
+/// Times further away than a year stay where they are if a right clock has set them.
 #[test]
 fn far_times_that_a_client_has_asked_for_stay() {
     for by_ms in [HOUR_MS, 300 * DAY_MS] {
@@ -295,7 +296,7 @@ fn far_times_that_a_client_has_asked_for_stay() {
         bed.push("other", NewJob::default());
         assert_eq!(start_behind(&mut bed, by_ms), Some(by_ms));
         assert_eq!([late, told].map(|id| due(&bed, id)), before);
-        // What a command puts off a run of a series for is no time of that kind.
+        // A delay that a command gives to a run of a series is no time of that kind: it goes back with the clock.
         start_ahead(&mut bed, AGE_MS);
         let change = Change::Delay { delay_ms: 1000, token: None };
         bed.ask(1, &Command::Change { job: late, change });

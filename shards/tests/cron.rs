@@ -255,7 +255,7 @@ fn a_schedule_does_not_wait_for_a_time_that_a_wrong_clock_has_shown() {
     assert_eq!(bed.shard.cron("interval").unwrap().next_run_ms, before);
 }
 
-/// What a log has in which schedules ran as often as they liked, for a shard that does not let them.
+/// The log of a server that let schedules run as often as they liked, read by a shard that does not.
 #[test]
 fn schedules_and_repeats_of_an_old_log_are_spaced_out_on_their_cadence_and_none_is_lost() {
     let mut bed = open();

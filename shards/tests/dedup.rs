@@ -36,7 +36,7 @@ fn other() -> NewJob<'static> {
     NewJob { data: b"\x02", ..NewJob::default() }
 }
 
-/// What the places of a batch say: whether the job was there before or is there now, in `ids`.
+/// Counts the jobs that events say were removed.
 fn removed(bed: &Bed) -> usize {
     bed.events.iter().filter(|event| matches!(event.step, Step::Removed { .. })).count()
 }
@@ -138,7 +138,7 @@ fn any_number_of_jobs_whose_time_with_a_key_is_over_hold_up_no_push() {
         assert!(bed.journal.records.len() - before < 100, "a push costs no step per holder");
         bed.shard.audit().unwrap();
         if shard == 0 {
-            // So it is after a start.
+            // The key is freed as cheaply after a start.
             let mut again = bed.replayed();
             assert_eq!(again.facts(), bed.shard.facts());
             bed.now_ms += 2000;

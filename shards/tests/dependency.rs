@@ -398,7 +398,7 @@ fn an_obliterated_queue_takes_its_dependents_with_it() {
     }
     bed.run(1, &Command::Obliterate { queue: "whole" });
     let notices = std::mem::take(&mut bed.effects.notices);
-    // Its jobs are met while they are being removed: nobody gets them.
+    // The dependency of the queue's jobs ends while they are being removed: no pull gets them.
     finish(&mut bed, "part");
     bed.effects.notices.splice(0..0, notices);
     bed.carry_notices();
@@ -423,7 +423,7 @@ fn a_completed_job_that_is_discarded_counts_no_longer_even_if_it_is_not_kept() {
     }
 }
 
-/// What is counted bounds how many of these commands a turn takes on.
+/// Counted looks bound how many of these commands a turn takes on.
 #[test]
 fn looks_at_the_many_children_of_a_job_are_counted() {
     const MANY: usize = 20_000;

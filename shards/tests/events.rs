@@ -1,5 +1,5 @@
-//! What listeners are told. The fear: a step that nobody hears of, that is heard twice, or in the
-//! wrong order.
+//! Events as listeners get them. The fear: a step that no listener hears of, that is heard twice, or in the wrong
+//! order.
 
 use crate::support::Bed;
 use corq_shards::command::{Ack, Clean, Command, Fail, SetCron};

@@ -256,7 +256,7 @@ fn an_active_job_says_who_has_it_and_until_when() {
     };
     assert_eq!(explain(&bed, job).reasons, [leased(Some("worker 7"))]);
     assert_eq!(explain(&bed, job).state, State::Active);
-    // One that waited for its job is known as well.
+    // A worker that waited for its job is known as well.
     let wait = Pull { owner: Some("worker 8"), timeout_ms: 5000, ..locked("q") };
     bed.run(2, &Command::Pull(wait));
     let other = bed.data("q", b"1");

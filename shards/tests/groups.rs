@@ -288,12 +288,12 @@ fn a_push_that_would_overfill_its_group_is_refused_whole() {
     assert_eq!(push(&mut bed, &[job(&[3], 3), job(&[4], 3)]), full(1));
     assert_eq!(bed.shard.group("q", "a").unwrap().pending, 2, "none of them came");
     assert_eq!(push(&mut bed, &[job(&[3], 0)]), Some(Reply::Pushed(0..1)));
-    // Those that workers have do not count, delayed ones do.
+    // Jobs that workers have do not count, delayed ones do.
     assert_eq!(numbers(&mut bed, 2, ANY), [1, 2]);
     let delayed = NewJob { delay_ms: 500, ..job(&[4], 2) };
     assert_eq!(push(&mut bed, &[delayed]), Some(Reply::Pushed(0..1)));
     assert_eq!(push(&mut bed, &[job(&[5], 2)]), full(0));
-    // One that makes no job takes no room.
+    // A push that makes no job takes no room.
     let keyed = NewJob { unique_key: Some("k"), ..job(&[6], 3) };
     assert_eq!(push(&mut bed, &[keyed.clone(), keyed.clone()]), Some(Reply::Pushed(0..2)));
     assert_eq!(push(&mut bed, std::slice::from_ref(&keyed)), Some(Reply::Pushed(0..1)));
@@ -409,7 +409,7 @@ fn pulls_that_wait_while_their_queue_is_obliterated_get_what_comes_after() {
     bed.shard.audit().unwrap();
 }
 
-/// What a push replaces is no room for anything but what replaces it.
+/// The place that a replaced job leaves in its group is for the job that replaces it alone.
 #[test]
 fn a_push_that_replaces_a_job_keeps_to_the_size_of_its_group() {
     let job = |group, key, replace| {

@@ -283,13 +283,13 @@ fn so_many_queues_have_settings_and_no_more_whatever_is_set() {
         ] {
             assert_eq!(bed.ask(1, &command), too_many, "{command:?}");
         }
-        // What takes nothing is not refused.
+        // A command that sets nothing is not refused.
         let back = Command::Limit { queue, limit: Limit::Active(None) };
         assert_eq!(bed.ask(1, &back), Some(Reply::Done));
     }
     assert_eq!(bed.journal.records.len(), records + 1, "a refusal leaves no record but the push");
     assert_eq!(bed.shard.holdings().queues, queues + 1, "and no queue");
-    // One that has a setting gets another, and once one has none there is room.
+    // A queue that has a setting gets another, and once a queue has none there is room.
     let other = Command::Limit { queue: "set-0", limit: Limit::Active(Some(1)) };
     assert_eq!(bed.ask(1, &other), Some(Reply::Done));
     assert_eq!(bed.shard.holdings().queue_settings, QUEUE_SETTINGS_MAX);

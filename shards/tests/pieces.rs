@@ -13,7 +13,7 @@ fn grouped(most: u32) -> NewJob<'static> {
     NewJob { group_id: Some("g"), group_max: most, ..NewJob::default() }
 }
 
-/// What a push of its own is refused for.
+/// The refusal that the jobs meet as a push of its own.
 fn refusal(bed: &mut Bed, jobs: &[NewJob<'_>]) -> Option<(usize, Refusal)> {
     match bed.ask(1, &Command::Push { queue: "a", jobs }) {
         Some(Reply::Refused { place, refusal }) => Some((place, refusal)),

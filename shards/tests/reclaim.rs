@@ -31,7 +31,7 @@ fn fill(bed: &mut Bed) {
 fn reclaim_all(bed: &mut Bed) {
     let end = bed.journal.records.len();
     while bed.journal.gone < end {
-        // What nothing needs fills the span up.
+        // Records that nothing needs fill the span up.
         while bed.journal.gone + SPAN > bed.journal.records.len() {
             fill(bed);
         }

@@ -30,7 +30,7 @@ fn replay_equals_live_state_at_every_moment() {
     live_many_lives(150, 0);
 }
 
-/// The same while the beginning of the log is given up, in steps that may end anywhere.
+/// Replay equals live state also while the beginning of the log is given up, in steps that may end anywhere.
 #[test]
 fn replay_of_what_is_left_of_the_log_equals_live_state_at_every_moment() {
     let gone: BTreeSet<_> = [1, 3, 20].into_iter().flat_map(|it| live_many_lives(50, it)).collect();
@@ -157,7 +157,7 @@ fn live_many_lives(lives: u64, eager: u64) -> BTreeSet<&'static str> {
                 assert_eq!(again.facts(), bed.shard.facts(), "seed {seed}, round {round}");
                 for id in bed.journal.records.iter().filter_map(|bytes| brought_by(bytes)) {
                     if bed.shard.is_obliterated(id) {
-                        // It goes in slices, and what has not gone by a crash is there again.
+                        // An obliterated job goes in slices; a job that has not gone by a crash is there again.
                         continue;
                     }
                     let (live, again) = (bed.shard.standing(id), again.standing(id));
@@ -193,7 +193,7 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
         // Of a failed attempt, `failed` came before.
         Step::Retried { prev } => (before.or(ended) == Some(prev), State::Waiting),
         Step::Progress(_) => (before == Some(State::Active), State::Active),
-        // It waits again if no failure follows: either is still open.
+        // The job waits again if no failure follows: either is still open.
         Step::Stalled => (before == Some(State::Active), State::Waiting),
         Step::Duplicated => (open, before.unwrap_or_default()),
         Step::Drained | Step::Paused | Step::Resumed | Step::Extra(_) => (false, State::Vacant),
@@ -217,7 +217,7 @@ fn events_tell_what_became_of_every_job() {
         let mut known = BTreeMap::new();
         for round in 0..250 {
             step(&mut bed, &mut chance, &mut held, &mut late);
-            // What is left of an obliterated queue is listed nowhere, so it has to be gone.
+            // Jobs that are left of an obliterated queue are listed nowhere, so they have to be gone.
             bed.pass(0);
             for event in std::mem::take(&mut bed.events) {
                 follow(&mut known, &event)

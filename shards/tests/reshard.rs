@@ -179,7 +179,7 @@ fn random_lives_are_the_same_on_any_number_of_shards() {
                     }
                 }
                 if shard > 0 {
-                    // One shard keeps all webhooks of a server.
+                    // A single shard keeps all webhooks of a server.
                     (0..3).for_each(|id| drop(bed.run(1, &Command::RemoveWebhook { id })));
                 }
                 bed

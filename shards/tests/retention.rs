@@ -91,7 +91,7 @@ fn a_longer_retention_brings_nothing_back_and_a_shorter_one_loses_nothing_that_r
     assert_eq!(bed.state(kept[1]), None);
 }
 
-/// What a start forgets because its settings are others is written down, and takes turns with the rest.
+/// Jobs that a start forgets because its settings are others are forgotten in the log, too, and in slices.
 #[test]
 fn a_start_forgets_what_is_too_much_in_slices_and_for_good() {
     let mut bed = Bed::with(Config { completed_max: 5000, ..config(1) });
@@ -158,7 +158,7 @@ fn a_record_of_a_job_that_was_never_told_of_is_counted() {
     }
 }
 
-/// What has been reclaimed is no loss: records of jobs whose beginning is gone are told from others.
+/// Reclaimed records are no loss: records of jobs whose beginning is gone are told from others.
 #[test]
 fn records_of_jobs_from_before_the_beginning_are_not_counted_and_later_ones_are() {
     let mut bed = Bed::with(Config { completed_max: 3, ..config(1) });

@@ -570,7 +570,7 @@ fn a_long_dead_letter_queue_is_looked_through_in_slices() {
         purpose: DlqScanFor::Retry,
     };
     assert_eq!(bed.ask(1, &Command::DlqScan(&scan_request)), None, "not at once");
-    // What goes meanwhile is nobody's loss.
+    // Jobs that go meanwhile take no place among those that are retried.
     for id in [ids[20], ids[21], ids[50]] {
         bed.run(1, &Command::Change { job: id, change: Change::Bin { queue: "q" } });
     }

@@ -213,7 +213,7 @@ fn runs_are_those_of_another_implementation() {
     assert!(both > 50, "{both} had two restricted day fields");
 }
 
-/// What other readers of expressions take.
+/// Texts that other readers of expressions take are refused.
 #[test]
 fn names_and_lists_are_taken_only_where_they_mean_something() {
     for wrong in [
@@ -358,7 +358,7 @@ fn expected(
             runs.insert(instant);
         }
     }
-    // What the clock never showed between its two ends.
+    // Times of the wall that the clock never showed between its two ends.
     let mut skipped = wall(from);
     while skipped < wall(to - MINUTE) {
         if !follows && !shown.contains(&skipped) && fits(skipped) {

@@ -1,4 +1,4 @@
-//! What one call does at most, however much a command is about. The fear: a command of some bytes that holds its
+//! Bounds of what one call does, however much a command is about. The fear: a command of some bytes that holds its
 //! shard for as long as it likes. Steps are counted, never time.
 
 mod groups;
@@ -20,7 +20,7 @@ const MANY: usize = 20_000;
 /// Steps that one call may take.
 const STEPS_MAX: u64 = 3000;
 
-/// One step of time; whether there is more to do.
+/// Calls `tick` once. True if there is more to do.
 fn tick(bed: &mut Bed) -> bool {
     bed.effects.clear();
     let mut out = Out { journal: &mut bed.journal, effects: &mut bed.effects };
@@ -350,7 +350,7 @@ fn those_who_wait_for_jobs_are_answered_in_slices_however_many_commands_end_some
     bed.shard.audit().unwrap();
 }
 
-/// The same for those whose time is over.
+/// Waits whose time is over are answered in slices as well.
 #[test]
 fn waits_for_jobs_whose_time_is_over_are_counted() {
     let mut bed = Bed::new();
@@ -418,7 +418,7 @@ fn long_commands_on_a_queue_take_a_slice_at_a_time() {
     }
 }
 
-/// What a command did with its first slice was counted when it came.
+/// Steps of a command's first slice were counted when the command came.
 #[test]
 fn a_step_of_time_tells_only_of_long_commands_that_it_worked_on() {
     let mut bed = Bed::new();

@@ -1,5 +1,5 @@
-//! What jobs may still take of the log is known beforehand. The fear: a full disk on which what ends jobs
-//! needs more room than was kept for it.
+//! Forecast of the log space that jobs may still take. The fear: a full disk on which records that end jobs need more
+//! room than was kept for them.
 
 use crate::support::{Bed, SPAN_BITS, config};
 use corq_shards::command::{Ack, Command, Fail, Limit, Token};
@@ -143,7 +143,7 @@ fn what_jobs_may_come_to_take_is_never_more_than_was_said_when_the_last_one_came
     for seed in 0..60 {
         let mut dice = Dice(seed);
         let mut bed = Bed::with(Config { completed_max: 5, ..config(seed + 1) });
-        // What few jobs have is counted generously, and would hide the rest.
+        // Options that few jobs have are counted generously, and would hide the rest: half of the lives go without.
         let plain = seed % 2 == 0;
         if seed % 3 == 0 {
             // Jobs are tried anew by themselves, and remember it.
@@ -215,7 +215,7 @@ fn records_get_no_longer_by_being_written_again_than_is_said() {
     for seed in 100..160 {
         let mut dice = Dice(seed);
         let mut bed = Bed::with(Config { completed_max: 5, ..config(seed + 1) });
-        // What few jobs have is counted generously, and would hide the rest.
+        // Options that few jobs have are counted generously, and would hide the rest: half of the lives go without.
         let plain = seed % 2 == 0;
         for number in 0..200 {
             come(&mut bed, &mut dice, plain, number);
@@ -242,7 +242,7 @@ fn records_get_no_longer_by_being_written_again_than_is_said() {
     }
 }
 
-/// What it takes to write a log again whose jobs have all been brought to a place, and what was said of it.
+/// Bytes to write a log again whose jobs have all been brought to a place, and the forecast of them.
 fn written_again(place: impl Fn(&mut Bed, JobId, Token)) -> (u64, u64) {
     let mut bed = Bed::with(Config { completed_max: 1000, ..config(1) });
     for _ in 0..120 {

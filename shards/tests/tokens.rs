@@ -124,7 +124,7 @@ fn a_leased_job_is_put_off_and_discarded_without_a_token() {
     }
 }
 
-/// What undoes a step of the generator that ids are made with.
+/// Undoes a step of the generator that ids are made with.
 fn unmix(mut z: u64) -> u64 {
     let inverse =
         |of: u64| (0..6).fold(of, |x, _| x.wrapping_mul(2_u64.wrapping_sub(of.wrapping_mul(x))));

@@ -120,7 +120,7 @@ fn each_attempt_is_told_once_however_it_ends() {
     let (_, token) = bed.pull(1, "q", 1)[0];
     let pulled = told(&bed);
     assert!(pulled[0].starts_with("pulled 2 since ") && pulled[0] != "pulled 2 since 0 at 1000");
-    // Its last one.
+    // The last attempt fails for good, with an error of the longest text.
     let long = "\u{e4}".repeat(ERROR_BYTES_MAX);
     let fail =
         Fail { job: id, token: Some(token), error: &long, unrecoverable: true, ..Fail::default() };
@@ -147,7 +147,7 @@ fn a_job_that_goes_back_waits_since_then_and_not_since_it_was_due() {
     bed.pull(1, "q", 1);
     assert_eq!(told(&bed), ["pulled 1 since 30 at 40"]);
     assert_eq!(bed.shard.traced_back(), 0);
-    // Its connection goes.
+    // The connection of the worker goes.
     bed.pass(10);
     bed.run(1, &Command::Disconnect);
     assert_eq!(told(&bed), ["given back 1 since 40 at 50"]);

@@ -50,7 +50,7 @@ fn groups_that_may_not_run_cost_pulls_nothing() {
     }
     let pull = |bed: &mut Bed, count| {
         let pull = Pull { count, group: Some(&one), locked: false, ..locked("q") };
-        // One that comes before all groups have been looked at may have to wait for that.
+        // A pull that comes before all groups have been looked at may have to wait for that.
         let reply = bed.ask(1, &Command::Pull(pull));
         match reply.or_else(|| bed.pass(0).pop().map(|(_, reply)| reply)) {
             Some(Reply::Pulled(range)) => range.len(),
@@ -90,7 +90,8 @@ fn a_pull_that_comes_as_a_hold_ends_does_not_overtake_those_that_wait() {
     bed.now_ms += 100;
     let replies = bed.run(3, &Command::Pull(locked("q")));
     let late = RequestId(bed.request);
-    // One that can have no others goes first; then the group is full for the other one, and not for this.
+    // The pull that takes jobs of this group only goes first; then the group is full for the pull that bears one active
+    // job, and not for the late one.
     assert_eq!(served(&replies), [choosy, late]);
     bed.shard.audit().unwrap();
     bed.run(2, &Command::Disconnect);
@@ -121,7 +122,7 @@ fn a_full_disk_takes_no_more_settings_of_groups_and_gives_back_those_it_has() {
     }
     assert_eq!(set(&mut bed, "b", GroupLimit::Paused(true)), full);
     assert_eq!(bed.shard.facts(), before);
-    // What takes something back is always taken, and so is the end of a time.
+    // A command that takes a setting back is always taken, and so is the end of a setting's time.
     assert_eq!(set(&mut bed, "a", GroupLimit::Paused(false)), Some(Reply::Count(1)));
     bed.pass(100);
     assert_eq!(bed.shard.holdings().group_settings, 0);
@@ -216,7 +217,7 @@ fn a_rate_that_pulls_bring_is_kept_while_it_counts_and_makes_room_after_that() {
     assert!(numbers(&mut bed, 9, slow).is_empty(), "one of them in a minute");
     bed.pass(50_000);
     assert_eq!(numbers(&mut bed, 9, slow).len(), 1);
-    // What is not used for its own span any more makes room.
+    // Limits of a pull that are unused for their own span make room for others.
     bed.pass(60_000);
     for max in 2..=VIEWS_MAX as u64 {
         assert_eq!(none(&mut bed, 100 + max), Some(Reply::Pulled(0..0)), "{max}");

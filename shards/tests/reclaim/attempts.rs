@@ -1,4 +1,4 @@
-//! What is remembered of failed attempts, and within which bound.
+//! Memory of failed attempts, and its bound.
 
 use super::*;
 

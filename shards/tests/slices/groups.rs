@@ -44,7 +44,7 @@ fn what_is_set_while_the_groups_of_an_obliterated_queue_are_cleared_stays() {
     assert_eq!(bed.ask(1, &Command::Obliterate { queue: "q" }), None, "it takes a while");
     assert_eq!(weight(&mut bed.shard, "g-7"), None, "to clients nothing is set any more");
     weigh(&mut bed, "q", 10);
-    // What the log says is not needed any more goes, although it is counted in memory.
+    // Records that the log says are not needed any more go, although memory still counts their settings.
     for _ in 0..3 * MANY {
         bed.reclaim(1 << SPAN_BITS);
     }

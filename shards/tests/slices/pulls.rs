@@ -14,7 +14,7 @@ fn limits_that_a_pull_brings_are_compared_with_many_groups_in_slices_and_it_gets
             bed.push_all("a", &jobs);
             bed.push_all("a", &jobs);
         }
-        // One job of each is active, so that a limit of one leaves none but the last.
+        // A job of each group is active, so that a limit of one leaves none but the last.
         for _ in 0..MANY / 500 {
             assert_eq!(bed.pull(1, "a", 500).len(), 500);
         }
@@ -224,7 +224,7 @@ fn pulls_at_an_obliterated_queue_do_not_wait_for_what_else_is_done_to_its_jobs()
     assert!(bed.shard.holdings().jobs > 2000, "the old ones are on their way");
 }
 
-/// What ends connections a slice a turn goes by these.
+/// Connections are ended a slice a turn by counts of these steps.
 #[test]
 fn each_wait_that_ends_with_its_connection_is_a_step() {
     let mut bed = Bed::new();

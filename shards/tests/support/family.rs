@@ -92,7 +92,7 @@ fn step_flow(bed: &mut Bed, chance: &mut Chance, queue: &str) {
     let fate = fates[chance.draw() as usize % fates.len()];
     bed.run(0, &Command::Decide { flow, fate, durable: false });
     if !matches!(fate, Fate::Committed) {
-        // What is over is not decided again, but for what may still be open.
+        // A flow that is over is not decided again, but for parts that may still be open.
         bed.run(0, &Command::Decide { flow, fate: Fate::Done, durable: false });
         bed.run(0, &Command::Decide { flow, fate: Fate::Released, durable: false });
         bed.flows.retain(|&other| other != flow);

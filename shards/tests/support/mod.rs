@@ -101,9 +101,9 @@ pub struct Bed {
     pub now_ms: u64,
     pub client: u64,
     pub request: u64,
-    /// Those that tests use.
+    /// Queues that the test uses.
     pub queues: Vec<&'static str>,
-    /// What is to be told of children, and flows under way.
+    /// Reports of ended children that are still to be delivered; `flows` holds those under way.
     pub reports: Vec<Report>,
     pub flows: Vec<JobId>,
 }
@@ -159,7 +159,7 @@ impl Bed {
         self.effects.replies.clone()
     }
 
-    /// One step of what falls due now.
+    /// Does a step of what falls due now.
     pub fn tick(&mut self) {
         self.effects.clear();
         let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
@@ -270,7 +270,7 @@ impl Bed {
         self.replayed_with(self.config)
     }
 
-    /// The same by a process with other settings.
+    /// A shard with other settings that has replayed everything written so far.
     pub fn replayed_with(&self, config: Config) -> Shard {
         let mut shard = Shard::new(Config { seed: 2, ..config });
         for (position, record) in self.journal.records.iter().enumerate().skip(self.journal.gone) {
