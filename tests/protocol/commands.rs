@@ -1,4 +1,4 @@
-//! What each command means, written by hand, so that the table cannot be wrong in silence.
+//! Meaning of each command, written by hand, so that the table cannot be wrong in silence.
 
 use corq::api::commands::COMMANDS;
 use corq::api::request::{Body, Cadence, Cron, Finished, JobRef, StateFilter};

@@ -1,4 +1,5 @@
-//! What the manifests name is what the code needs: a crate that no line names is built, audited and updated for nothing.
+//! Crates that the manifests name are crates that the code needs: one that no line names is built, audited and updated
+//! for nothing.
 
 use std::path::Path;
 
@@ -35,7 +36,7 @@ fn code_below(dir: &Path, code: &mut String) {
     }
 }
 
-/// Those of `crates` that no line of `code` names.
+/// The crates that no line of `code` names.
 fn unused(crates: &[String], code: &str) -> Vec<String> {
     let is_used = |name: &String| {
         let name = name.replace('-', "_");

@@ -48,7 +48,7 @@ fn brief(field: &FieldSpec) -> String {
     }
 }
 
-/// What a field of a job holds, in words.
+/// Values that a field of a job takes, in words.
 fn long(kind: Kind) -> String {
     match kind {
         Kind::Payload { bytes_max } if bytes_max < 1 << 20 => {

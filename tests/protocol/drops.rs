@@ -13,8 +13,8 @@ fn fields<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     lines.filter_map(|line| Some(line.split_once(": ")?.0.trim_start_matches("pub "))).collect()
 }
 
-/// What the ring has queued names descriptors of the log: if the log closed them first, a write could reach a file that was opened
-/// since under the same number.
+/// Operations that the ring has queued name descriptors of the log: if the log closed them first, a write could reach a
+/// file that was opened since under the same number.
 #[test]
 fn an_event_loop_gives_up_its_ring_before_the_files_of_its_log() {
     let path = Path::new(ROOT).join("src/server/event_loop/mod.rs");

@@ -190,7 +190,7 @@ fn refusals_carry_the_request_id_wherever_it_stands() {
     assert_eq!(decode(&unknown).unwrap_err().req_id, Some(&id[..]));
     let missing = pack(&map(&[("reqId", Value::Nil), ("reqId", "r-1".into())]));
     assert_eq!(decode(&missing).unwrap_err().req_id, Some(&id[..]));
-    // It stands behind a payload that is the very thing refused.
+    // The request id stands behind a payload that is the very thing refused.
     for data in [&[0xa1, 0xff][..], &[[0x91; 200].as_slice(), &[0xc0]].concat()] {
         for (cmd_first, key) in [(true, "data"), (false, "data"), (true, "unknown")] {
             let mut frame = vec![0x84];
@@ -207,11 +207,11 @@ fn refusals_carry_the_request_id_wherever_it_stands() {
             assert!(key != "data" || refusal.error.text().starts_with("data must be"));
         }
     }
-    // It stands before the damage.
+    // The request id stands before the damage.
     let mut broken = command("Ping", &[("reqId", "r-1".into()), ("x", 1.into())]);
     broken.pop();
     assert_eq!(decode(&broken).unwrap_err().req_id, Some(&id[..]));
-    // It is part of it.
+    // The request id is part of the damage.
     assert_eq!(decode(&broken[..broken.len() - 4]).unwrap_err().req_id, None);
 }
 

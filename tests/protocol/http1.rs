@@ -8,7 +8,7 @@ use corq::protocol::http1::head::{self, Length, Method};
 use corq::protocol::http1::target::{BadEscape, Target, segment};
 use corq::protocol::http1::{BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, UNREAD_BODY_BYTES_MAX};
 
-/// What a connection has said: method, target, whether it goes on, body.
+/// Requests of a connection: method, target, whether the connection goes on, body.
 type Said = Vec<(Method, String, bool, Vec<u8>)>;
 
 /// Reads a connection's bytes piece by piece, as the server does.

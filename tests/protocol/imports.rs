@@ -166,7 +166,7 @@ fn backwards(graph: &Graph, circle: &BTreeSet<Module>) -> usize {
             let gain = |it: &Module| within(it, &left).cast_signed() - into(it).cast_signed();
             left.iter().max_by_key(|it| (gain(it), (*it).clone())).cloned().unwrap_or_default()
         });
-        // Its imports of what comes later run forwards; what is left imports it backwards.
+        // Imports of the next module by those that are left run backwards; its own imports of them run forwards.
         let is_end = within(&next, &left) == 0;
         count += if is_end { 0 } else { into(&next) };
         left.remove(&next);

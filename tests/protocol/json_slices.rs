@@ -7,7 +7,7 @@ use rmpv::Value;
 use crate::json::{any, any_packed};
 use crate::pack;
 
-/// What a text becomes in slices of so many bytes, and how many those were.
+/// Parses a text in slices of so many bytes. Returns how many those were, too.
 fn parsed(text: &[u8], slice: usize) -> (Result<Vec<u8>, JsonError>, usize) {
     let mut out = b"before".to_vec();
     let mut parse = Parse::new(out.len(), usize::MAX);
@@ -174,7 +174,7 @@ fn no_value_has_a_slice_that_is_larger_than_others() {
         assert!(slices >= long / SLICE / 2, "{number}: {slices}");
         assert!(largest <= 6 * SLICE, "{number}: {largest}");
     }
-    // What its bytes are not shows in the middle.
+    // Bytes that are no text, and a text that grows too long, are found in the middle of the work.
     let mut bytes = pack(&Value::from("x".repeat(long)));
     *bytes.last_mut().unwrap() = 0xff;
     assert!(matches!(printed(&bytes, SLICE, usize::MAX).0, Err(Unshown::Malformed(_))));

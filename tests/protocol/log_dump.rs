@@ -1,4 +1,4 @@
-//! What `log dump` shows of every kind of record: the samples of `shards/tests/records.txt`, each as the line of
+//! Lines of `log dump` for every kind of record: the samples of `shards/tests/records.txt`, each as the line of
 //! `shards/tests/records_shown.txt`. People and tools read these names; a new kind adds lines.
 
 use std::path::Path;

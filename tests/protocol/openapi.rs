@@ -16,7 +16,7 @@ fn document() -> Value {
     serde_saphyr::from_str(DOCUMENT).unwrap()
 }
 
-/// What a reference stands for.
+/// The schema that a reference stands for.
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str() {
         Some(path) => document.pointer(path.strip_prefix('#').unwrap()).unwrap(),
@@ -157,7 +157,7 @@ fn object_agrees(document: &Value, fields: &[FieldSpec], schema: &Value) {
     object_agrees_as(document, fields, schema, true);
 }
 
-/// The same; null is refused where it does not count as absent.
+/// That an object has exactly these fields; null is refused where it does not count as absent.
 fn object_agrees_as(document: &Value, fields: &[FieldSpec], schema: &Value, nullable: bool) {
     let properties = schema["properties"].as_object().unwrap();
     let names: Vec<&str> = fields.iter().map(|field| field.name).collect();

@@ -1,5 +1,5 @@
-//! What is given away beside the program: files for packages, containers and Kubernetes. The fear: they name a setting that
-//! the server does not have, or a file that is not there, and the first to see it is an operator.
+//! Files that are given away beside the program, for packages, containers and Kubernetes. The fear: they name a setting
+//! that the server does not have, or a file that is not there, and the first to see it is an operator.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -150,7 +150,7 @@ fn containers_and_manifests_set_settings_that_the_server_has() {
         known(variable["name"].as_str().unwrap(), "the manifest");
     }
 
-    // What the chart sets itself, and so does not take as a setting.
+    // Settings that the chart makes itself, and so does not take.
     let schema: Json = serde_json::from_str(&read("helm/corq/values.schema.json")).unwrap();
     let own = schema["properties"]["settings"]["propertyNames"]["not"]["enum"].as_array().unwrap();
     for name in own {

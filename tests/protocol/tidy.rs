@@ -1,4 +1,4 @@
-//! What a reader follows in code and documents leads somewhere.
+//! Names that a reader follows in code and documents lead somewhere.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ fn every_page_that_is_named_anywhere_exists() {
         );
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // It sees one that is not there.
+    // The check sees a page that is not there.
     assert_eq!(unknown_pages("see `docs/absent.md`, and $place/x.md.", &known), ["docs/absent.md"]);
 }
 
@@ -131,7 +131,7 @@ fn every_source_file_that_a_document_names_exists() {
     }
     assert!(named > 50, "{named} files are named");
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // It sees one that is not there.
+    // The check sees a file that is not there.
     let text = "see `server/absent.rs`, `main.rs` and `src/main.rs`";
     let files = source_files(text);
     assert_eq!(files, ["server/absent.rs", "src/main.rs"]);

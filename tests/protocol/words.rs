@@ -88,7 +88,7 @@ const BEGUN: &[(&str, usize)] = &[
     ("tests/hostile", 4),
     ("tests/interface", 0),
     ("tests/ours", 7),
-    ("tests/protocol", 21),
+    ("tests/protocol", 0),
     ("tests/sim", 0),
     ("tests/support", 0),
     ("tests/torture", 0),

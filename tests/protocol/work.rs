@@ -1,4 +1,4 @@
-//! What commands of workers mean: pulls, acks, failures, progress; and those on groups.
+//! Meaning of the commands of workers: pulls, acks, failures, progress; and of those on groups.
 
 use corq::api::request::{Ack, Body, JobRef, Pull};
 use corq_shards::command::{GroupPull, Only, Stack, Token};
