@@ -103,7 +103,7 @@ impl Pages {
         self.visit_as(&self.origin(), &server, token, part, || {});
     }
 
-    /// The same with a page of any origin; once the browser is on its way there is something to do.
+    /// Lets a page of any origin do its part; `then` runs once the browser is on its way.
     fn visit_as(&self, page: &str, server: &str, token: &str, part: &str, then: impl FnOnce()) {
         let home = tempfile::tempdir().unwrap();
         let task = json!({"server": server, "token": token, "part": part, "tell": self.origin()});

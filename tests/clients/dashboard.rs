@@ -69,7 +69,7 @@ fn the_committed_page_is_what_its_sources_build() {
     }
 }
 
-/// What drives a browser.
+/// Drives a browser by a script.
 pub(super) struct Driver {
     browser: String,
     judges: String,
@@ -522,7 +522,7 @@ fn an_empty_server_shows_how_to_push_a_first_job_and_then_shows_it() {
     let server = Server::start_default();
     let address = format!("http://127.0.0.1:{}/queues", server.http);
     let settings = json!({"address": address, "tcp": server.tcp});
-    // What the page shows in Rust is an example that is built with the client.
+    // The Rust program that the page shows is an example that is built with the client.
     let example = Path::new(ROOT).join("clients/rust/examples/first.rs");
     let example =
         fs::read_to_string(example).unwrap().replace(":6789", &format!(":{}", server.tcp));

@@ -64,7 +64,7 @@ fn is_described(document: &Value, schema: &Value, value: &Value, path: &str) {
     }
 }
 
-/// What made-up requests hardly ever see: a job that came to fail, and whose worker went silent.
+/// A job that came to fail, and whose worker went silent, is hardly ever seen by requests that are made up.
 #[test]
 fn a_job_with_failed_attempts_has_no_field_that_the_openapi_document_does_not_describe() {
     let root = Path::new(crate::ROOT);

@@ -63,7 +63,7 @@ fn promtool_has_no_complaint_about_the_metrics() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let said = said + &String::from_utf8_lossy(&output.stdout);
-    // Its style asks for seconds; the interface names `push_duration_ms`, and its relatives follow it.
+    // The style of promtool asks for seconds; the interface names `push_duration_ms`, and its relatives follow it.
     let is_style = |line: &&str| {
         line.contains("_ms ") && line.ends_with("metric names should not contain abbreviated units")
     };

@@ -8,12 +8,12 @@ use crate::support::{Server, Start};
 
 pub(crate) const TOKEN: &str = "judges-token";
 
-/// What the script prints for a language, or `None` where that is switched off.
+/// The output of the script for a language, or `None` where the language is switched off.
 pub(crate) fn judges(language: &str) -> Option<String> {
     judges_by(language, &language.to_uppercase())
 }
 
-/// The same for one that has its switch from another.
+/// The output of the script for `kind`, or `None` where `CORQ_TEST_` and `switch` is off.
 pub(crate) fn judges_by(kind: &str, switch: &str) -> Option<String> {
     let switch = format!("CORQ_TEST_{switch}");
     if std::env::var(&switch).is_ok_and(|value| value == "off") {

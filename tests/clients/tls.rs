@@ -30,7 +30,7 @@ fn house(start: Start) -> House {
 
 #[test]
 fn the_rust_client_works_over_tls() {
-    // It asks for the one of the process, of which this one has two to choose from.
+    // The client asks for the cryptography that the process has chosen, and this process has two to choose from.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let House { authority, server } = house(Start::new());
     let tls = Some(TlsOptions { ca_file: Some(authority.path()) });
@@ -116,7 +116,7 @@ fn python_clients_of_sse_and_websocket_work_over_tls() {
     passes(python.env("CORQ_TEST_CA", authority.path()));
 }
 
-/// What `openssl s_client` says, and what comes back for this input.
+/// The output of `openssl s_client`, with the answer to this input.
 fn s_client(house: &House, port: u16, more: &[&str], input: &[u8]) -> String {
     let mut child = Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-verify_return_error"])
@@ -129,7 +129,7 @@ fn s_client(house: &House, port: u16, more: &[&str], input: &[u8]) -> String {
         .spawn()
         .expect("openssl is there");
     let mut stdin = child.stdin.take().unwrap();
-    // One that was turned away does not read it.
+    // A client that was turned away does not read its input.
     let _ = stdin.write_all(input);
     let output = child.wait_with_output().unwrap();
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()

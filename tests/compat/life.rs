@@ -83,7 +83,7 @@ impl Journal for Book {
     }
 }
 
-/// One shard between two starts.
+/// A shard between two starts.
 struct Life {
     number: u16,
     shard: Shard,
@@ -102,7 +102,7 @@ pub fn write(data: &Path) {
         let mut life = Life::begin(number, directory.id(), MemoryDisk::new(), ahead_ms);
         life.live("first");
         let disk = life.end();
-        // What is written again comes from the segment before; then all comes once more, behind it.
+        // Records that are written again come from the segment before; then all kinds come once more, behind them.
         let mut life = Life::begin(number, directory.id(), disk, START_MS + 10 * DAY_MS);
         life.give_up_the_beginning();
         life.live("second");

@@ -176,7 +176,7 @@ fn the_files_hold_every_format_version_there_is() {
     assert_eq!(found, (1..=FORMAT_VERSION).collect(), "see the top of this file");
 }
 
-/// What is in the segments and the manifest of a data directory.
+/// Bytes of the segments and the manifest of a data directory.
 fn contents(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(data).unwrap() {
@@ -273,7 +273,7 @@ fn a_server_starts_from_every_log_ever_written_and_serves_what_is_in_it() {
             .start_at(&data);
         let mut client = server.client();
         let expected = expected(&directory);
-        // What time has no say in.
+        // Compare only what time has no say in.
         let jobs: Vec<&Json> = parts(&expected).flat_map(|shard| parts(&shard["jobs"])).collect();
         assert!(jobs.len() > 20);
         for job in jobs {
@@ -328,7 +328,7 @@ fn a_server_starts_from_every_log_ever_written_and_serves_what_is_in_it() {
             let paused = client.ok("IsPaused", json!({"queue": queue["name"]}))["paused"].clone();
             assert_eq!(paused, queue["paused"], "{queue}");
         }
-        // Its ids rise above all that were given out.
+        // Ids of new jobs rise above all that were given out.
         let newest = parts(&expected).flat_map(|shard| names(&shard["jobs"], "id")).max().unwrap();
         assert!(client.push("new", 1) > newest);
     }

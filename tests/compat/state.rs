@@ -1,6 +1,5 @@
-//! What a data directory leads to, as one value: all that a client could learn of it, now or later. The
-//! names and forms here are those of the files beside it, which never change; what the engine calls
-//! these things may.
+//! State that a data directory leads to, as one value: all that a client could learn of it, now or later. The names and
+//! forms here are those of the files beside it, which never change; the engine may call these things by other names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,7 +24,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::support::decode;
 
-/// One shard, read back.
+/// A shard, read back.
 struct Seat {
     replay: Replay,
     /// Every record by its address.

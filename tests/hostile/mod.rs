@@ -56,7 +56,7 @@ fn open_sockets(server: &Server) -> usize {
 fn cpu_us(server: &Server) -> f64 {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
     let of_thread = |path: std::path::PathBuf| -> Option<f64> {
-        // One that ends meanwhile is none of those that serve.
+        // A thread that ends meanwhile is none of those that serve.
         let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse().ok()
     };
@@ -186,7 +186,7 @@ fn hostile_clients_by_the_thousand_leave_service_and_memory_as_they_were() {
             socket.set_write_timeout(Some(DEADLINE)).unwrap();
             let head =
                 "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12000000\r\n\r\n";
-            // Those for which there is no room are closed.
+            // Uploads for which there is no room are closed.
             let _ = socket.write_all(head.as_bytes());
             let _ = socket.write_all(&vec![b' '; 11 << 20]);
             peak_kb.fetch_max(resident_kb(&server), Ordering::Relaxed);
@@ -200,7 +200,7 @@ fn hostile_clients_by_the_thousand_leave_service_and_memory_as_they_were() {
     until("they are all cut off", || (open_sockets(&server) <= files + 2).then_some(()));
     drop((held, uploads));
 
-    // What large bodies took is kept for a while, for the next ones.
+    // Buffers of large bodies are kept for a while, for the next ones.
     let kept_kb = resident_kb(&server);
     let after_kb = until("the memory is given back", || {
         let resident_kb = resident_kb(&server);
@@ -225,7 +225,7 @@ fn hostile_clients_by_the_thousand_leave_service_and_memory_as_they_were() {
     }
 }
 
-/// One short visit of some kind, left without a word.
+/// Makes a short visit of some kind, and leaves without a word.
 fn visit(server: &Server, kind: u64) {
     let web = ["/events", "/queues/q/jobs?timeout=20000", "/health", "/ws/queues/q"];
     let port = if kind < 4 { server.http } else { server.tcp };

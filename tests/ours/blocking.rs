@@ -1,4 +1,4 @@
-//! The same for threads.
+//! Our own client against the real server, as threads use it.
 
 use std::sync::Arc;
 use std::thread;
@@ -64,7 +64,7 @@ fn pages_searches_figures_and_samples_are_read_by_threads() {
 fn threads_share_a_client_and_wait_for_nobody_but_their_own_answers() {
     let server = server(2);
     let client = client(&server);
-    // One of them waits for what another one does.
+    // A thread waits for what another thread does.
     let id = client.queue("shared").push(&0).unwrap();
     let waiting = client.job(&id);
     let waiter = thread::spawn(move || waiting.wait(WAIT).unwrap());

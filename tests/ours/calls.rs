@@ -244,7 +244,7 @@ fn payloads_of_every_kind_and_size_come_back_as_they_went() {
         let id = queue.push(&large).await.unwrap();
         assert_eq!(client.job(&id).get().await.unwrap().unwrap().payload, large);
         let job = queue.pull(1, &PullOptions::new()).await.unwrap().remove(0);
-        // What came in goes out again as it is.
+        // A payload that came in goes out again as it is.
         assert_eq!(job.complete(&job.payload).await.unwrap(), Applied::Yes);
         assert_eq!(client.job(&id).result().await.unwrap(), Some(large));
         let error = queue.push(&"x".repeat(11 << 20)).await.unwrap_err();

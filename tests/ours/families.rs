@@ -181,7 +181,7 @@ fn children_come_and_go_while_their_parent_is_there() {
         let failed = parent.failed_children().await.unwrap();
         assert_eq!(failed[&format!("children:{failing}")], "broke");
 
-        // It finds more work while it runs, and waits for that.
+        // The parent finds more work while it runs, and waits for that.
         let late = client.job(children.push_with(&2, &JobOptions::new()).await.unwrap());
         let later = client.job(children.push_with(&3, &JobOptions::new()).await.unwrap());
         late.set_parent("parent").await.unwrap();

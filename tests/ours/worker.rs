@@ -337,7 +337,7 @@ fn an_idle_worker_drains_at_once_whatever_it_waits_for() {
             let begun = Instant::now();
             worker.drain().await;
             assert!(begun.elapsed() < Duration::from_secs(55), "it has waited for the poll");
-            // What comes now is not lost on a worker that has gone.
+            // A job that comes now is not lost on a worker that has gone.
             client.queue("idle").push(&0).await.unwrap();
             assert_eq!(client.queue("idle").drain().await.unwrap(), 1);
         }
@@ -399,7 +399,7 @@ fn a_worker_runs_jobs_in_their_order() {
     let server = server(1);
     run(async {
         let client = client(&server).await;
-        // One after the other: batches that are on their way together may come in any order.
+        // Push one after the other: batches that are on their way together may come in any order.
         for number in 0..500 {
             client.queue("order").push(&number).await.unwrap();
         }

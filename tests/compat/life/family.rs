@@ -38,7 +38,7 @@ impl Life {
         }
         let long = self.stage_siblings(&queue);
         self.run(0, &Command::Decide { flow: long, fate: Fate::Committed, durable: false });
-        // One of its slices.
+        // Let a single slice of the flow come.
         self.pass(1);
     }
 
@@ -117,7 +117,7 @@ impl Life {
     fn adoption(&mut self, queue: &str) {
         let later = NewJob { data: b"\xa4late", delay_ms: YEAR_MS, ..NewJob::default() };
         let child = self.push(queue, later);
-        // It goes before the parents that wait there.
+        // The parent has a priority that brings it before the parents that wait there.
         let first = NewJob { data: b"\xa6adopts", priority: 9, ..NewJob::default() };
         let parent = self.push(queue, first);
         let (held, token) = self.pull(1, queue, 60_000);

@@ -8,7 +8,7 @@ use corq_shards::job::trace::{NewTrace, TraceParent};
 use super::{Life, YEAR_MS};
 
 impl Life {
-    /// What is set for groups, with jobs in some of them, and what was.
+    /// Sets limits of groups, with jobs in some of them, and takes some back.
     pub(super) fn groups(&mut self, round: &str) {
         let queue = self.queue(&format!("{round}.grouped"));
         for (data, group_id) in [(b"\x01", Some("all")), (b"\x02", Some("plain")), (b"\x03", None)]

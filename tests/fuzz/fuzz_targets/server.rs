@@ -152,7 +152,7 @@ fn sweep(client: &mut Client) {
     }
 }
 
-/// What clients see of jobs, queues and schedules, once it comes to rest.
+/// Jobs, queues and schedules as clients see them, once the server comes to rest.
 fn stable(client: &mut Client) -> Vec<Json> {
     let mut last = Vec::new();
     until("the server to come to rest", || {
@@ -202,7 +202,7 @@ fn seen(client: &mut Client) -> Option<Vec<Json>> {
     Some(seen)
 }
 
-/// What a restart may not change of a job.
+/// Facts about a job that a restart may not change.
 fn facts(client: &mut Client, job: &Json) -> Option<Json> {
     let mut job = job.clone();
     let id = json!({"id": job["id"]});
@@ -220,7 +220,7 @@ fn facts(client: &mut Client, job: &Json) -> Option<Json> {
         .map(|command| client.call(command, id.clone()))
         .into();
     for answer in &mut more {
-        // It can have gone since it was listed.
+        // The job can have gone since it was listed.
         answer["ok"].as_bool().filter(|&ok| ok)?;
         answer.as_object_mut()?.remove("reqId");
     }

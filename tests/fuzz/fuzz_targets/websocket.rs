@@ -13,7 +13,7 @@ fuzz_target!(|input: (&[u8], u8)| {
     assert_eq!(walk(bytes, usize::from(cut).max(1)), whole);
 });
 
-/// What is made of `bytes` when they come `step` at a time.
+/// Splits `bytes` into frames as they come, `step` bytes at a time.
 fn walk(bytes: &[u8], step: usize) -> (Vec<(Kind, Vec<u8>)>, Option<Closing>) {
     let (mut frames, mut open, mut used, mut there) = (Vec::new(), None, 0, 0);
     while there < bytes.len() {

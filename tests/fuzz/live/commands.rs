@@ -11,7 +11,7 @@ use rmpv::Value;
 
 pub const QUEUES: &[&str] = &["fuzz-a", "fuzz-b", "fuzz-c"];
 
-/// What earlier answers have told, and the names that commands choose from.
+/// Ids and tokens of earlier answers, from which commands choose.
 #[derive(Default)]
 pub struct Known {
     pub ids: Vec<String>,
@@ -54,7 +54,7 @@ fn fields(
         let wanted = if spec.required { u.ratio(40, 41)? } else { u.ratio(1, 3)? };
         // Without a token, most jobs that are held cannot be ended.
         let wanted = wanted || spec.kind == Kind::Token && u.ratio(1, 2)?;
-        // One that does not say waits for half a minute.
+        // A `WaitJob` without a timeout waits for half a minute.
         let waits = command == "WaitJob" && spec.name == "timeout";
         if wanted || waits {
             let odd = !waits && u.ratio(1, 50)?;

@@ -145,7 +145,7 @@ pub(crate) fn play(op: Op, world: &mut World) {
             }
             let reply = world.ok(op.spec().name, json!({}));
             let listed = reply["queues"].as_array().or(reply["data"]["queues"].as_array());
-            // Those of other cases are there as well.
+            // Queues of other cases are listed as well.
             assert!(listed.is_some_and(|rows| rows.len() >= sizes.names));
         }
         Op::Stats
@@ -215,7 +215,7 @@ fn ways_of_jobs(op: Op, world: &mut World) {
             };
             let data = world.payload();
             world.client.push_with("push", data, json!({"dependsOn": parts}));
-            // One that takes a key from all that hold it.
+            // The push takes a key from all jobs that hold it.
             let holds = json!({"data": 1, "uniqueKey": "key", "timeout": 1, "maxAttempts": 1});
             world.client.push_with("push", 1, json!({"uniqueKey": "key"}));
             let mut replaces = holds.clone();
@@ -231,7 +231,7 @@ fn ways_of_jobs(op: Op, world: &mut World) {
         }
         Op::Pull => {
             world.fill_groups("pull");
-            // One job of each group is active, but of the last: new limits leave no other.
+            // A job of each group is active, but of the last: new limits leave no other.
             let most = sizes.groups.min(20_000);
             world.pull_many("pull", most, false);
             for terms in [json!({"concurrency": 1}), json!({"limit": {"max": 1, "duration": 1000}})]
