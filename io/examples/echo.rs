@@ -36,7 +36,7 @@ const MEASURE: Duration = Duration::from_secs(3);
 const LOG_BYTES: usize = 64 << 20;
 const SYNC_EVERY: Duration = Duration::from_millis(10);
 
-/// One connection's bytes that are not a whole frame yet: how many are still missing.
+/// Bytes of a connection that are not a whole frame yet: how many are still missing.
 #[derive(Clone, Copy, Default)]
 struct Frame {
     header: [u8; 4],
@@ -68,7 +68,7 @@ impl Frame {
     }
 }
 
-/// What each turn writes, round and round in a file that was written before.
+/// Writes the bytes of each turn, round and round in a file that was written before.
 struct Log {
     file: File,
     offset: usize,
@@ -104,7 +104,7 @@ impl Log {
     }
 }
 
-/// One shard: its connections' frames and, if it writes, its log.
+/// A shard: its connections' frames and, if it writes, its log.
 #[derive(Default)]
 struct Server {
     frames: Vec<Frame>,
@@ -140,7 +140,7 @@ impl Server {
     }
 }
 
-/// One shard for each socket. It has been set up when this returns.
+/// Starts a shard for each socket. The shards have been set up when this returns.
 fn serve(sockets: Vec<TcpListener>, append: Option<&Path>) -> Shards<std::io::Error> {
     let log = |index| append.map(|directory| Log::new(&directory.join(format!("echo-{index}"))));
     let logs: Vec<_> = (0..sockets.len()).map(log).collect();
@@ -245,7 +245,7 @@ fn measure_all(shards: usize, append: Option<&Path>) {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let sockets: Vec<_> = (0..shards).map(|_| listen(any, true).unwrap()).collect();
     let addrs: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
-    // It ends with the process.
+    // The server ends with the process.
     let _running = serve(sockets, append);
     let what = if append.is_some() { "answered and appended" } else { "answered" };
     for in_flight in [1, 50] {

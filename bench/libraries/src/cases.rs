@@ -115,7 +115,7 @@ fn both(what: &str, bytes: &[u8]) {
     line(what, &by_us, &by_them);
 }
 
-/// What is no expression here, or is one here and not elsewhere.
+/// Shows texts that are no expression here, or are one here and not elsewhere.
 fn refusals() {
     for text in [
         "60 * * * *",

@@ -1,5 +1,5 @@
-//! What is hand-written in corq beside the libraries that could do it: instructions per call, and what each makes of cases in
-//! which they differ.
+//! Parts of corq that are written by hand, beside the libraries that could do them: instructions per call, and what
+//! each makes of cases in which they differ.
 //!
 //! `libraries` counts (it runs itself under `valgrind --tool=callgrind`, so a loaded machine changes nothing); `libraries cases`
 //! shows the cases; `libraries run TASK CONTENDER TIMES` is what is counted.
@@ -11,7 +11,7 @@ mod schedules;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// One way to do a task, so many times.
+/// Does a task in one way, so many times.
 type Run = fn(u64);
 
 /// A task, and ours and the libraries' ways to do it: ours first.
