@@ -120,7 +120,7 @@ fn each_attempt_is_told_once_however_it_ends() {
     let (_, token) = bed.pull(1, "q", 1)[0];
     let pulled = told(&bed);
     assert!(pulled[0].starts_with("pulled 2 since ") && pulled[0] != "pulled 2 since 0 at 1000");
-    // The last attempt fails for good, with an error of the longest text.
+    // The last attempt fails for good, with an error whose text is cut.
     let long = "\u{e4}".repeat(ERROR_BYTES_MAX);
     let fail =
         Fail { job: id, token: Some(token), error: &long, unrecoverable: true, ..Fail::default() };

@@ -38,7 +38,7 @@ pub enum PlacementChoice {
 pub enum LogFormat {
     /// Readable text.
     Text,
-    /// One JSON object per line.
+    /// A JSON object per line.
     Json,
 }
 
@@ -119,7 +119,7 @@ pub struct Config {
     #[arg(long, env = "PLACEMENT", default_value = "auto")]
     pub placement: PlacementChoice,
 
-    /// What a reply guarantees: the kernel has the job (written), or the disk has it (synced)
+    /// Guarantee of a reply: the kernel has the job (written), or the disk has it (synced)
     #[arg(long, env = "DURABILITY", default_value = "written")]
     pub durability: Durability,
 
@@ -308,7 +308,7 @@ pub struct Config {
     #[arg(long, env = "OTLP_INTERVAL_MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub otlp_interval_ms: u64,
 
-    /// What its spans call this server (service.name), of up to 128 characters
+    /// Name of this server in its spans (service.name), of up to 128 characters
     #[arg(long, env = "OTLP_SERVICE_NAME", default_value = "corq", value_parser = service_name)]
     pub otlp_service_name: String,
 
@@ -374,7 +374,7 @@ pub struct Config {
     #[arg(long, env = "BACKUP_S3_SECRET_ACCESS_KEY", hide_env_values = true, value_parser = s3_word)]
     pub backup_s3_secret_access_key: Option<String>,
 
-    /// What comes with a temporary key. Also AWS_SESSION_TOKEN
+    /// Session token of a temporary key. Also AWS_SESSION_TOKEN
     #[allow(clippy::doc_markdown, reason = "help texts are plain text")]
     #[arg(long, env = "BACKUP_S3_SESSION_TOKEN", hide_env_values = true, value_parser = s3_word)]
     pub backup_s3_session_token: Option<String>,

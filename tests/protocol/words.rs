@@ -54,7 +54,7 @@ const BEGUN: &[(&str, usize)] = &[
     ("src/backups", 0),
     ("src/checks", 0),
     ("src/cli", 23),
-    ("src/config", 4),
+    ("src/config", 0),
     ("src/otlp", 0),
     ("src/protocol", 0),
     ("src/server", 0),

@@ -22,7 +22,7 @@ pub fn findings(data: &Path) -> Vec<Finding> {
     if let Err(error) = DataDir::check(data) {
         return vec![Finding::wrong(WHAT, error.to_string(), "a start refuses it as it is")];
     }
-    // A start makes a directory without a manifest, and goes on with one in the middle of a move.
+    // A directory without a manifest is new to the start, which goes on with one in the middle of a move.
     let Ok(place) = Place::of(data) else { return vec![Finding::good(WHAT, "a start makes it")] };
     let verify = format!("a start refuses it as it is: see 'corq log verify {}'", data.display());
     match log::troubles(&place) {

@@ -417,7 +417,8 @@ impl ShardServer {
                     Unmet::push(entry(&mut dependencies.open, job), id, name);
                     continue;
                 }
-                // A child that has not ended has nothing to report yet, and a completed dependency needs no wait.
+                // A child that has not ended, or is unknown, has nothing to report yet; a completed dependency needs no
+                // wait.
                 (Role::Child, _) | (_, DependencyState::Met { .. }) => continue,
                 (_, DependencyState::Open { id, by_name }) => {
                     let name = if by_name { text } else { "" };
