@@ -33,6 +33,7 @@ use crate::log_record::codec::Malformed;
 use crate::log_record::cron::{CronRules, CronSet, template_of};
 use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Record};
+use crate::queue::Queues;
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 use std::collections::BTreeMap;
 
@@ -162,6 +163,15 @@ impl Crons {
 }
 
 /// Carries out the commands.
+/// Notes that a schedule no longer asks whether its queue has a worker.
+fn unwatch_pulls(queues: &mut Queues, cron: &Cron) {
+    if cron.rules.skip_if_no_worker
+        && let Some(queue) = queues.find(&cron.queue)
+    {
+        queues[queue].watching_crons.take_out(1);
+    }
+}
+
 impl Shard {
     pub(crate) fn set_cron_live<J: Journal>(
         &mut self,
@@ -389,7 +399,7 @@ impl Shard {
                 self.crons.clear_timer(index);
                 let before = std::mem::replace(&mut self.crons.slab[index], cron);
                 self.live.sub(&before.set_in);
-                self.unwatch_pulls(&before);
+                unwatch_pulls(&mut self.queues, &before);
                 index
             }
             None => {
@@ -406,15 +416,6 @@ impl Shard {
             self.queues[queue].watching_crons += 1;
         }
         index
-    }
-
-    /// A schedule no longer asks whether its queue has a worker.
-    fn unwatch_pulls(&mut self, cron: &Cron) {
-        if cron.rules.skip_if_no_worker
-            && let Some(queue) = self.queues.find(&cron.queue)
-        {
-            self.queues[queue].watching_crons.take_out(1);
-        }
     }
 
     /// All of a schedule was told again.
@@ -454,7 +455,7 @@ impl Shard {
         let hash_of = |&other: &u32| hash(*key, slab, other);
         by_name.remove(hash_of(&index), |&other| other == index, hash_of);
         let cron = slab.remove(index);
-        self.unwatch_pulls(&cron);
+        unwatch_pulls(&mut self.queues, &cron);
         cron
     }
 }
