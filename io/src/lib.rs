@@ -16,7 +16,7 @@
 //! | `mesh` | messages between shards |
 //! | `net` | sockets: the reactor, connections, TLS |
 //! | `placement` | whether shards are pinned to CPUs |
-//! | `privileges` | root's privileges, given up |
+//! | `privileges` | whose a directory is, and whose this process |
 //! | `ring` | one io_uring, and how to wait for it |
 //! | `runtime` | one executor per shard |
 //! | `s3` | objects in storage that speaks the protocol of S3 |

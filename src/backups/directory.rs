@@ -1,10 +1,10 @@
-//! Backups in a directory, each in one of its own by its name. What is not complete there is a draft, which the next backup or
-//! start removes.
+//! Backups in a directory, each in one of its own by its name. What is not complete there says so, and goes with the
+//! next backup.
 
 use super::Found;
 use super::name::Name;
 use crate::tools::place::{Fault, Place, at};
-use corq_io::log::BACKUP_MARKER;
+use corq_io::log::{BACKUP_MARKER, discard};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -40,13 +40,19 @@ pub fn remove(directory: &Path, name: Name) -> Result<(), Fault> {
     sweep(directory, name.id)
 }
 
-/// Removes what removals of backups of data directory `id` have left that were broken off.
+/// Removes what backups of data directory `id`, and removals of them, have left that were broken off.
 pub fn sweep(directory: &Path, id: u64) -> Result<(), Fault> {
     for entry in fs::read_dir(directory).map_err(at(directory))? {
         let path = entry.map_err(at(directory))?.path();
-        let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(GOING));
-        if name.and_then(Name::parse).is_some_and(|name| name.id == id) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let going = name.strip_suffix(GOING);
+        if Name::parse(going.unwrap_or(name)).is_none_or(|name| name.id != id) {
+            continue;
+        }
+        if going.is_some() {
             fs::remove_dir_all(&path).map_err(at(&path))?;
+        } else {
+            discard(&path).map_err(at(&path))?;
         }
     }
     Ok(())

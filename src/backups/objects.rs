@@ -6,7 +6,7 @@ use super::manifest::{BYTES_MAX, Manifest, SUFFIX, is_segment};
 use super::name::Name;
 use crate::tools::backup::{Ready, Segment};
 use crate::tools::place::{Fault, at};
-use crate::tools::restore::{Act, Source};
+use crate::tools::restore::Source;
 use corq_io::log::{About, Position};
 use corq_io::s3::{Client, Content, Listed, S3Fault, hex};
 use ring::digest::{Context, SHA256, digest};
@@ -215,11 +215,10 @@ impl Source for InBucket<'_> {
         Ok(all.filter(|segment| segment.shard == shard).cloned().collect())
     }
 
-    fn copy(&self, segment: &Segment, to: &Path, act: Act<'_>) -> Result<(), Fault> {
+    fn copy(&self, segment: &Segment, to: &Path) -> Result<(), Fault> {
         let known = self.manifest.segments.iter().find(|(it, _)| it == segment);
         let sha256 = known.map_or("", |(_, sha256)| sha256);
         let key = self.objects.key(self.name, segment);
-        let _acting = act()?;
         let mut into = |reader: &mut dyn Read| {
             let mut file = File::create(to)?;
             io::copy(reader, &mut file)?;

@@ -9,7 +9,6 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use corq_io::line_files;
-use corq_io::privileges;
 
 use super::client::Client;
 use super::context::Context;
@@ -24,6 +23,7 @@ use crate::api::commands::Op;
 use crate::audit::FOLDER;
 use crate::audit::entry::{OK, time};
 use crate::protocol::json;
+use crate::tools::place::must_own;
 
 /// Entries that are read at a time.
 const PAGE: usize = 500;
@@ -84,10 +84,7 @@ struct Page {
 impl Source {
     fn open(context: &Context, data: Option<&Path>) -> Result<Self, Failure> {
         let Some(data) = data else { return Ok(Self::Server(Box::new(context.client()?))) };
-        // Links in the directory lead root no further than the user whose it is.
-        privileges::become_owner_of(data).map_err(|error| {
-            Failure::failed(format!("cannot act as the user that owns {}", data.display()), &error)
-        })?;
+        must_own(data)?;
         let folder = data.join(FOLDER);
         if folder.is_dir() {
             return Ok(Self::Folder(folder));

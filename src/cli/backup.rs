@@ -26,7 +26,7 @@ use crate::backups::{Found, access, directory};
 use crate::config::{Config, Environment, Layers};
 use crate::protocol::msgpack::writer::Writer;
 use crate::tools::backup::{Making, Moment, Summary, make};
-use crate::tools::place::{Fault, Place, Whereabouts};
+use crate::tools::place::{Fault, Place, Whereabouts, must_own};
 
 /// What `backup` takes.
 #[derive(Args, Debug)]
@@ -175,13 +175,15 @@ pub fn run(
     // The command line is refused without one.
     let Some(to) = &backup.to else { return Err(Failure::Usage("say where it goes".into())) };
     let target = bucket(to)?;
-    let place = Place::of(&backup.data_path(context)?)?;
+    let data = backup.data_path(context)?;
+    must_own(&data)?;
+    let place = Place::of(&data)?;
     let mut moment = || {
         // Without a server nobody may start one meanwhile.
         if place.is_live()? {
             cuts(context, &place).map(Moment::Cut)
         } else {
-            take(&place).map(Moment::Held)
+            Ok(Moment::Held(DataDir::keep_out(&place.path).map_err(Fault::from)?))
         }
     };
     let Some(target) = target else {
@@ -265,11 +267,6 @@ fn listed(found: &[Found]) -> Vec<u8> {
         row.key("complete").bool(*is_complete);
     }
     out
-}
-
-fn take(place: &Place) -> Result<DataDir, Failure> {
-    let _acting = place.act()?;
-    DataDir::take(&place.path).map_err(|error| Fault::from(error).into())
 }
 
 /// Where the server says that its logs can be cut.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use corq_io::host;
-use corq_io::log::{Left, Standing};
+use corq_io::log::left_in;
 use corq_io::machine_facts;
 
 use super::backup::Told;
@@ -25,7 +25,6 @@ use crate::api::commands::Op;
 use crate::checks::{self, Finding, Verdict, machine};
 use crate::config::Environment;
 use crate::protocol::msgpack::writer::MapWriter;
-use crate::tools::leftovers;
 
 /// Blocks whose sync is timed.
 const SYNCS: usize = 40;
@@ -149,26 +148,22 @@ fn disk_findings(path: &Path) -> Vec<Finding> {
     findings
 }
 
-/// What backups, restores and repairs have left that were killed; and what only looks so.
+/// What copies have left that were killed, in a data directory and beside it.
 fn leftover_findings(data: &Path) -> Vec<Finding> {
-    let Ok(left) = leftovers::of(data) else { return Vec::new() };
-    let finding = |left: &Left| {
-        let path = left.path.display();
-        match &left.standing {
-            Standing::InUse(_) => None,
-            Standing::Dead(said) => Some(Finding::warning(
-                "leftovers",
-                format!("{path}, of a {} that was killed", said.purpose),
-                format!("the next backup or start removes {path}; so can you"),
-            )),
-            Standing::Unmarked => Some(Finding::warning(
-                "leftovers",
-                format!("{path} is named like a draft of corq, and has no marker"),
-                format!("nothing removes {path} by itself: see what is in it"),
-            )),
-        }
-    };
-    let found: Vec<Finding> = left.iter().filter_map(finding).collect();
+    let real = std::fs::canonicalize(data).unwrap_or_else(|_| data.into());
+    // Where we may not look, there is nothing of ours.
+    let left = |directory: &Path| left_in(directory).unwrap_or_default();
+    let pinned = left(&real).into_iter().map(|path| {
+        let shown = path.display();
+        let advice = format!("the next backup or start removes {shown}; so can you");
+        Finding::warning("leftovers", format!("{shown}, of a backup that was killed"), advice)
+    });
+    let beside = real.parent().map(left).unwrap_or_default().into_iter().map(|path| {
+        let shown = path.display();
+        let found = format!("{shown}, a copy that was not completed");
+        Finding::warning("leftovers", found, format!("remove {shown}, and copy again"))
+    });
+    let found: Vec<Finding> = pinned.chain(beside).collect();
     if found.is_empty() { vec![Finding::good("leftovers", "none")] } else { found }
 }
 

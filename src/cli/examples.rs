@@ -231,8 +231,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("log verify", &["log verify /var/lib/corq"]),
     ("log stat", &["log stat /var/lib/corq --json"]),
     ("log dump", &["log dump /var/lib/corq --shard 0 --queue emails"]),
-    ("log repair", &["log repair /var/lib/corq --dry-run"]),
-    ("log undo", &["log undo /var/lib/corq"]),
+    ("log repair", &["log repair /var/lib/corq --to /var/lib/corq-whole"]),
     ("completions", &["completions bash"]),
 ];
 

@@ -9,11 +9,8 @@
 //! Complete segments are immutable, so on the same file system their second names are the copy. The
 //! segment that is being written is copied up to the cut.
 //!
-//! Of two users, root and the one whose data directory it is, each touches only what is its own: in the data directory
-//! root has that user's rights, since a link there could lead it anywhere.
-//!
-//! The copy is made in a draft beside its place and gets its name last. In the data directory a second one says where it
-//! is, and has the pins if the copy goes to another file system.
+//! The copy is made in its place, which says that it is not whole until it is. If it goes to another file system, the pins
+//! are in a directory of the same kind in the data directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -21,12 +18,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use corq_io::log::{
-    About, Damage, DataDir, Draft, Inspection, Label, PINS, Position, Seen, Subject, clear_claims,
-    inspect, segment_file, shard_path,
+    About, Damage, DataDir, Filling, Inspection, KeptOut, Position, Seen, Subject, clear_claims,
+    discard_pins, inspect, segment_file, shard_path,
 };
-use corq_io::privileges::{Acting, Linking, link_open, open_file};
 
-use super::leftovers;
 use super::marker::{MARKER, Marker};
 use super::place::{Fault, Place, at, sync};
 use super::target::Target;
@@ -65,7 +60,7 @@ pub enum Moment {
     /// A server goes on, and its logs can be cut there: one position for each shard.
     Cut(Vec<Position>),
     /// No server uses the directory, nor can one be started until this is dropped.
-    Held(DataDir),
+    Held(KeptOut),
 }
 
 /// How a backup that has been pinned is finished: as of these positions, or as it lies.
@@ -112,8 +107,7 @@ pub struct Segment {
 /// A backup that is complete and gets no place: to be sent elsewhere. Its files go with the value.
 #[derive(Debug)]
 pub struct Ready {
-    target: Target,
-    draft: Draft,
+    filling: Filling,
     pub summary: Summary,
     pub about: About,
     /// Where the log of each shard ends.
@@ -123,11 +117,10 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Opens a file of it, with the rights of the user whose data directory it is in: that one could put a link in its place.
+    /// Opens a file of it.
     pub fn open(&self, segment: &Segment) -> Result<File, Fault> {
-        let path = shard_path(self.draft.path(), segment.shard).join(&segment.file);
-        let _acting = self.target.act()?;
-        open_file(&path).map_err(at(&path))
+        let path = shard_path(self.filling.path(), segment.shard).join(&segment.file);
+        File::open(&path).map_err(at(&path))
     }
 }
 
@@ -135,12 +128,10 @@ impl Ready {
 #[derive(Debug)]
 pub struct Making<'a> {
     place: &'a Place,
-    target: Target,
-    draft: Draft,
-    /// In the data directory.
-    pins: Draft,
-    /// How the draft shares files with the data directory; if it does not, the pins are there.
-    linking: Linking,
+    /// Directory that becomes the backup.
+    filling: Filling,
+    /// In the data directory, if the backup cannot share its files.
+    pins: Option<Filling>,
     copies: bool,
 }
 
@@ -170,61 +161,40 @@ impl<'a> Making<'a> {
     pub fn begin(place: &'a Place, to: &Path, copies: bool) -> Result<Self, Fault> {
         let target = Target::of(to)?;
         target.is_apart_from(&place.path, "a backup in the data directory would be no backup")?;
-        Self::begin_at(place, target, copies)
+        let shares = target.shares_with(&place.path)?;
+        Self::begin_at(place, shares, copies, || target.begin())
     }
 
     /// Begins one that is to be sent elsewhere: in the data directory, whose files it shares until then.
     pub fn begin_within(place: &'a Place) -> Result<Self, Fault> {
-        Self::begin_at(place, Target::within(&place.path)?, false)
+        Self::begin_at(place, true, false, || begin_pins(place))
     }
 
-    fn begin_at(place: &'a Place, target: Target, copies: bool) -> Result<Self, Fault> {
-        {
-            let _acting = place.act()?;
-            if place.path.join(MARKER).exists() {
-                Marker::read(&place.path, place.shards)?;
-            }
+    fn begin_at(
+        place: &'a Place,
+        shares: bool,
+        copies: bool,
+        begin: impl FnOnce() -> Result<Filling, Fault>,
+    ) -> Result<Self, Fault> {
+        if place.path.join(MARKER).exists() {
+            Marker::read(&place.path, place.shards)?;
         }
-        leftovers::clear(&place.path);
-        let draft = target.begin("backup", Some(&place.path))?;
-        let linking = target.linking(&place.path)?;
-        let linked = linking != Linking::Not;
-        let label = Label { purpose: "pins".into(), target: PINS.into(), linked };
-        let pins = Draft::begin(&place.path, &label).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => Fault(format!(
-                "{} cannot be written to: make the backup as the user of the server",
-                place.path.display()
-            )),
-            _ => at(&place.path)(error),
-        })?;
-        {
-            let _acting = place.act()?;
-            pins.belongs_to(&draft).map_err(at(pins.path()))?;
-        }
-        let making = Self { place, target, draft, pins, linking, copies: copies || !linked };
+        discard_pins(&place.path);
+        let filling = begin()?;
+        let pins = if shares { None } else { Some(begin_pins(place)?) };
+        let making = Self { place, filling, pins, copies: copies || !shares };
         for shard in 0..place.shards {
-            let make = |directory: &Path| {
+            for directory in [making.filling.path(), making.pin_path()] {
                 let path = shard_path(directory, shard);
-                fs::create_dir_all(&path).map_err(at(&path))
-            };
-            {
-                let _acting = making.target.act()?;
-                make(making.draft.path())?;
+                fs::create_dir_all(&path).map_err(at(&path))?;
             }
-            let _acting = making.act_on_pins()?;
-            make(making.pin_path())?;
         }
         Ok(making)
     }
 
-    /// The rights with which the pins are made, read and removed.
-    fn act_on_pins(&self) -> Result<Acting, Fault> {
-        if self.linking == Linking::Not { self.place.act() } else { self.target.act() }
-    }
-
-    /// Where the segments are pinned; the draft itself, if that is on the same file system.
+    /// Where the segments are pinned; what is filled itself, if that is on the same file system.
     fn pin_path(&self) -> &Path {
-        if self.linking == Linking::Not { self.pins.path() } else { self.draft.path() }
+        self.pins.as_ref().unwrap_or(&self.filling).path()
     }
 
     /// Pins all segments there are now and were not pinned before.
@@ -232,10 +202,7 @@ impl<'a> Making<'a> {
         for shard in 0..self.place.shards {
             let from = self.place.shard_path(shard);
             let pins = shard_path(self.pin_path(), shard);
-            let listed = {
-                let _acting = self.place.act()?;
-                fs::read_dir(&from).and_then(Iterator::collect::<io::Result<Vec<_>>>)
-            };
+            let listed = fs::read_dir(&from).and_then(Iterator::collect::<io::Result<Vec<_>>>);
             let entries = match listed {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -247,7 +214,7 @@ impl<'a> Making<'a> {
                     continue;
                 }
                 let path = from.join(&name);
-                match self.pin_file(&path, &pins.join(&name)) {
+                match fs::hard_link(&path, pins.join(&name)) {
                     Ok(()) => {}
                     // The file was given up since it was listed, or is pinned already.
                     Err(error)
@@ -255,29 +222,11 @@ impl<'a> Making<'a> {
                             error.kind(),
                             io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
                         ) => {}
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                        return Err(Fault(format!(
-                            "{} cannot be linked to: make the backup as the user of the server",
-                            path.display()
-                        )));
-                    }
                     Err(error) => return Err(at(&path)(error)),
                 }
             }
         }
         Ok(())
-    }
-
-    fn pin_file(&self, path: &Path, pin: &Path) -> io::Result<()> {
-        if self.linking != Linking::Opened {
-            let _acting = self.act_on_pins().map_err(|fault| io::Error::other(fault.0))?;
-            return fs::hard_link(path, pin);
-        }
-        let opened = {
-            let _acting = self.place.act().map_err(|fault| io::Error::other(fault.0))?;
-            open_file(path)?
-        };
-        link_open(&opened, pin)
     }
 
     /// Bytes of what is pinned, so that people can be told how far it is.
@@ -293,7 +242,8 @@ impl<'a> Making<'a> {
         progress: &dyn Fn(u64),
     ) -> Result<Summary, Unfinished> {
         let (summary, _) = self.fill(cuts, progress)?;
-        self.target.place(self.draft, None)?;
+        let path = self.filling.path().to_owned();
+        self.filling.finish().map_err(at(&path))?;
         Ok(summary)
     }
 
@@ -307,13 +257,11 @@ impl<'a> Making<'a> {
         let Place { shards, id, .. } = *self.place;
         let about = About { shards, id, is_begun: ends.iter().all(|&end| end != 0) };
         let mut segments = Vec::new();
-        let acting = self.target.act()?;
         for shard in 0..shards {
-            let directory = shard_path(self.draft.path(), shard);
+            let directory = shard_path(self.filling.path(), shard);
             segments.extend(segments_in(&directory, shard, ends[usize::from(shard)])?);
         }
-        drop(acting);
-        Ok(Ready { target: self.target, draft: self.draft, summary, about, ends, segments })
+        Ok(Ready { filling: self.filling, summary, about, ends, segments })
     }
 
     /// Returns what it holds, and where the log of each shard ends.
@@ -323,7 +271,7 @@ impl<'a> Making<'a> {
         progress: &dyn Fn(u64),
     ) -> Result<(Summary, Vec<u64>), Unfinished> {
         let mut summary = Summary::default();
-        let mut marker = Marker { ends: Vec::new(), repair: None };
+        let mut marker = Marker { ends: Vec::new() };
         let mut is_begun = true;
         for shard in 0..self.place.shards {
             let cut = cuts.map(|cuts| cuts[usize::from(shard)]);
@@ -335,11 +283,9 @@ impl<'a> Making<'a> {
             marker.ends.push(end.0);
         }
         let Place { shards, id, .. } = *self.place;
-        let draft = self.draft.path();
-        let acting = self.target.act()?;
-        DataDir::describe_copy(draft, About { shards, id, is_begun }).map_err(Fault::from)?;
-        write_file(&draft.join(MARKER), marker.text().as_bytes())?;
-        drop(acting);
+        let path = self.filling.path();
+        write_file(&path.join(MARKER), marker.text().as_bytes())?;
+        DataDir::describe_copy(path, About { shards, id, is_begun }).map_err(Fault::from)?;
         Ok((summary, marker.ends))
     }
 
@@ -353,14 +299,12 @@ impl<'a> Making<'a> {
     ) -> Result<(Inspection, Vec<u64>), Unfinished> {
         let directory = shard_path(self.pin_path(), shard);
         let subject = Subject { until, ..self.place.subject(shard, &directory) };
-        let acting = self.act_on_pins()?;
         let looked = inspect(subject, |seen| {
             if let Seen::Block(bytes) = seen {
                 progress(bytes);
             }
             ControlFlow::Continue(())
         });
-        drop(acting);
         let inspection = looked.map_err(Fault::from)?;
         let first = inspection.first_segment();
         let numbers = inspection.segments.iter().map(|segment| segment.number);
@@ -390,8 +334,7 @@ impl<'a> Making<'a> {
         summary: &mut Summary,
     ) -> Result<(), Fault> {
         let pins = shard_path(self.pin_path(), shard);
-        let draft = shard_path(self.draft.path(), shard);
-        let acting = self.act_on_pins()?;
+        let copies = shard_path(self.filling.path(), shard);
         for entry in fs::read_dir(&pins).map_err(at(&pins))? {
             let path = entry.map_err(at(&pins))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -399,21 +342,16 @@ impl<'a> Making<'a> {
                 fs::remove_file(&path).map_err(at(&path))?;
             }
         }
-        drop(acting);
         let used = inspection.segments.iter().filter(|it| needed.contains(&it.number));
         for segment in used {
             let name = segment.file();
-            let (pin, place) = (pins.join(&name), draft.join(&name));
+            let (pin, place) = (pins.join(&name), copies.join(&name));
             let start = segment.number * inspection.segment_bytes;
             let is_last = Some(&segment.number) == needed.last();
             let bytes = if is_last { inspection.end.0 - start } else { segment.file_bytes };
             if is_last || self.copies {
-                let source = {
-                    let _acting = self.act_on_pins()?;
-                    open_file(&pin).map_err(at(&pin))?
-                };
-                let acting = self.target.act()?;
-                let copy = draft.join("copy.tmp");
+                let source = File::open(&pin).map_err(at(&pin))?;
+                let copy = copies.join("copy.tmp");
                 copy_file(&source, &pin, &copy, bytes)?;
                 if is_last {
                     lengthen(&copy, inspection.segment_bytes)?;
@@ -421,13 +359,10 @@ impl<'a> Making<'a> {
                     clear_claims(&copy).map_err(at(&copy))?;
                 }
                 fs::rename(&copy, &place).map_err(at(&place))?;
-                drop(acting);
                 if pin != place {
-                    let _acting = self.act_on_pins()?;
                     fs::remove_file(&pin).map_err(at(&pin))?;
                 }
             } else {
-                let _acting = self.target.act()?;
                 // The server may not have synced it yet.
                 File::open(&place).and_then(|file| file.sync_all()).map_err(at(&place))?;
                 summary.linked += 1;
@@ -435,9 +370,12 @@ impl<'a> Making<'a> {
             summary.segments += 1;
             summary.bytes += bytes;
         }
-        let _acting = self.target.act()?;
-        sync(&draft)
+        sync(&copies)
     }
+}
+
+fn begin_pins(place: &Place) -> Result<Filling, Fault> {
+    Filling::begin_pins(&place.path).map_err(at(&place.path))
 }
 
 /// Writes a file, durably.

@@ -10,16 +10,12 @@ use super::place::Fault;
 
 pub const MARKER: &str = BACKUP_MARKER;
 const VERSION: u32 = 1;
-/// Before the name of the repair that has changed it.
-const REPAIRED: &str = "repair";
 
 /// The contents of a backup's marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
     /// Where the log of each shard ends; 0 if it is empty.
     pub(super) ends: Vec<u64>,
-    /// The repair that has changed these.
-    pub(super) repair: Option<String>,
 }
 
 impl Marker {
@@ -57,7 +53,7 @@ impl Marker {
                 .ok_or_else(|| wrong(&format!("no usable `end-{shard}`")))
         };
         let ends = (0..shards).map(end).collect::<Result<_, _>>()?;
-        Ok(Self { ends, repair: value(REPAIRED).map(str::to_owned) })
+        Ok(Self { ends })
     }
 
     /// As it is written.
@@ -65,11 +61,8 @@ impl Marker {
         let release = env!("CARGO_PKG_VERSION");
         let shards = self.ends.len();
         let mut text = format!("version = {VERSION}\ncorq = {release}\nshards = {shards}\n");
-        // Writing to a string cannot fail.
-        if let Some(repair) = &self.repair {
-            let _ = writeln!(text, "{REPAIRED} = {repair}");
-        }
         for (shard, end) in self.ends.iter().enumerate() {
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "end-{shard} = {end:016x}");
         }
         text

@@ -1,5 +1,5 @@
-//! Tools for a data directory besides serving from it: looking at its log, mending it,
-//! copying it while a server goes on writing, and putting a copy in place.
+//! Uses of a data directory besides serving from it: looking at its log, copying it while a server goes on
+//! writing, making one of a copy, and one of what is whole of a damaged one.
 //!
 //! Works on files and reports in values; knows no terminal and no socket. `src/cli` shows what comes
 //! of it, and asks a server where one has to be asked.
@@ -11,19 +11,16 @@
 //! | `describe` | a record as a value that people can read |
 //! | `pen` | the entries of one map |
 //! | `backup`, `marker` | a copy of a directory that may be in use, and the file that says what is in it |
-//! | `restore` | a copy put in place |
-//! | `repair`, `undo` | a log put right, prepared beside its place, and put back |
+//! | `restore` | a copy made a data directory |
+//! | `repair` | what is whole of a damaged one made a data directory |
 //! | `target` | where a copy goes |
-//! | `leftovers` | what killed copies and repairs have left |
 
 pub mod backup;
 pub mod describe;
-pub mod leftovers;
 mod marker;
 mod pen;
 pub mod place;
 pub mod repair;
 pub mod replay;
 pub mod restore;
-mod target;
-pub mod undo;
+pub mod target;

@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corq_io::log::{
-    About, DataDir, Identity, InspectError, Inspection, LockError, Position, Seen, Subject,
-    inspect, shard_path, user_of,
+    About, BACKUP_MARKER, DataDir, Identity, InspectError, Inspection, LockError, Position, Seen,
+    Subject, inspect, shard_path, user_of,
 };
-use corq_io::privileges::{Acting, User};
+use corq_io::privileges::User;
 
 /// How often a look begins again because the server gave up what was being looked at.
 const TRIES_MAX: u32 = 5;
@@ -42,9 +42,32 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Fault + '_ {
     move |error| Fault(format!("{}: {error}", path.display()))
 }
 
-/// Has the rights of the user of a directory. That user can put links there, which would lead root anywhere.
-pub(super) fn act_in(path: &Path) -> Result<Acting, Fault> {
-    user_of(path).and_then(User::act).map_err(at(path))
+/// Refuses the data directory of another user: what a tool makes there could not be used by that user's server. In a backup
+/// tools make nothing.
+pub fn must_own(path: &Path) -> Result<(), Fault> {
+    if path.join(BACKUP_MARKER).exists() && !User::own().is_root() {
+        return Ok(());
+    }
+    // Leave it to the caller to say that the directory is not there.
+    user_of(path).map_or(Ok(()), |owner| must_be(owner, path))
+}
+
+/// Refuses the directory of another user to root, whom links in it would lead anywhere. Others can do no more there than
+/// their rights allow.
+pub(super) fn must_not_lead_root(path: &Path) -> Result<(), Fault> {
+    if User::own().is_root() { must_own(path) } else { Ok(()) }
+}
+
+fn must_be(owner: User, path: &Path) -> Result<(), Fault> {
+    let own = User::own();
+    if owner == own {
+        return Ok(());
+    }
+    Err(Fault(format!(
+        "{} belongs to {owner}, and this is {own}: run it as the owner, with 'sudo -u {} corq ...'",
+        path.display(),
+        owner.for_sudo()
+    )))
 }
 
 /// Makes the names in a directory durable.
@@ -79,18 +102,20 @@ pub struct Place {
 impl Place {
     /// Reads what its manifest says.
     pub fn of(path: &Path) -> Result<Self, Fault> {
-        let _acting = act_in(path)?;
-        let About { shards, id, is_begun } = DataDir::about(path)?;
-        Ok(Self { path: path.into(), shards, id, is_begun })
+        Ok(Self::described(path, DataDir::about(path)?))
+    }
+
+    /// That of which this is known.
+    pub fn described(path: &Path, about: About) -> Self {
+        let About { shards, id, is_begun } = about;
+        Self { path: path.into(), shards, id, is_begun }
     }
 
     /// Reads the manifest as `of` does; where it is lost or was changed, returns what the segments say instead, and
     /// what is wrong.
     pub fn found(path: &Path) -> Result<(Self, Option<Fault>), Fault> {
         match (Self::of(path), DataDir::found(path)?) {
-            (Err(fault), Some(About { shards, id, is_begun })) => {
-                Ok((Self { path: path.into(), shards, id, is_begun }, Some(fault)))
-            }
+            (Err(fault), Some(about)) => Ok((Self::described(path, about), Some(fault))),
             (place, _) => place.map(|place| (place, None)),
         }
     }
@@ -107,11 +132,6 @@ impl Place {
                 .is_some_and(|path| Identity::of(path).is_ok_and(|it| it == own)),
         };
         is_it && server.id == format!("{:016x}", self.id)
-    }
-
-    /// The rights with which all is done in it, if this process is root's: those of its user.
-    pub fn act(&self) -> Result<Acting, Fault> {
-        act_in(&self.path)
     }
 
     /// Whether a server uses it at the moment.

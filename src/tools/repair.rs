@@ -1,234 +1,138 @@
-//! A damaged log put right: prepared whole beside its place, then put there at once, and put back on demand.
+//! Copies the whole parts of a damaged log into a data directory of its own, and puts them right there. The source is
+//! never changed.
 //!
-//! What is mended are copies of the shards' directories, in a draft inside the data directory; files are shared by a
-//! second name until something is written to them. So all that a repair does, and what it leads to, is known before
-//! anything is changed. Then each directory is exchanged for its copy: what was there is in `repair-N` as it was, byte
-//! for byte, and an undo ([`super::undo`]) exchanges the two again.
-//!
-//! ```text
-//! data/shard-0000 <--exchanged--> data/repair-N/mended/shard-0000, then renamed to data/repair-N/shard-0000
-//! ```
+//! Files are shared by a second name until something is written to them, where both directories are on one file system. All
+//! that is mended is mended in the copy, so what it leads to is known before the copy is whole; one that is given up is
+//! removed.
 
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use corq_io::log::{
-    DataDir, Draft, Inspection, Label, Owner, Repaired, exchange, repair, segment_file, shard_path,
-};
+use corq_io::log::{About, DataDir, Filling, Inspection, Repaired, give_id, repair, segment_file};
 
-use super::backup::write_file;
-use super::leftovers;
 use super::marker::{MARKER, Marker};
 use super::place::{Fault, Place, at, sync};
+use super::target::Target;
 
-/// File in which a repair describes itself.
-pub(super) const RECORD: &str = "REPAIR";
-/// In the directory of a shard that a repair has put there: which one.
-pub(super) const MENDED: &str = "MENDED";
-/// File with the mended marker of a backup, until the repair puts it in the marker's place.
-pub(super) const MARKER_MENDED: &str = "BACKUP-MENDED";
-pub(super) const VERSION: u32 = 1;
-/// How the directories of repairs are named, before a number.
-pub const PREFIX: &str = "repair-";
-
-/// A shard whose directory is mended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
-    pub(super) shard: u16,
-    /// The shard had no directory.
-    pub(super) absent: bool,
-}
-
-/// A repair that is being prepared. Nothing of the log is changed by it.
+/// A copy that is being made.
 #[derive(Debug)]
-pub struct Repair {
-    data: PathBuf,
-    name: String,
-    draft: Draft,
-    /// The mended copies, as a data directory.
-    place: Place,
-    taken: Vec<Taken>,
+pub struct Repair<'a> {
+    from: &'a Place,
+    to: Place,
+    filling: Filling,
+    /// The shards that have been copied.
+    copied: BTreeSet<u16>,
 }
 
-impl Repair {
-    /// Begins one of a directory that nobody uses, with a name that was not used before.
-    pub fn begin(place: &Place, now_ms: u64) -> Result<Self, Fault> {
-        leftovers::clear(&place.path);
-        let name_of = |number: u64| format!("{PREFIX}{number}");
-        let mut number = now_ms;
-        while place.path.join(name_of(number)).exists() {
-            number += 1;
-        }
-        let name = name_of(number);
-        let label = Label { purpose: "repair".into(), target: name.clone().into(), linked: true };
-        let draft = Draft::begin(&place.path, &label).map_err(at(&place.path))?;
-        let mended = draft.path().join("mended");
-        fs::create_dir(&mended).map_err(at(&mended))?;
-        // The directories go to the server's user, who can remove them if the repair is killed.
-        for path in [draft.path(), &mended] {
-            give(&Owner::within(&place.path).map_err(at(path))?, path)?;
-        }
-        let copies = Place { path: mended, ..place.clone() };
-        Ok(Self { data: place.path.clone(), name, draft, place: copies, taken: Vec::new() })
+/// Lines about records that a backup's marker names and its logs lack, or about a marker that cannot be read; none for a
+/// data directory.
+pub fn missing_ends<'a>(
+    place: &Place,
+    found: impl Iterator<Item = (u16, &'a Inspection)>,
+) -> Vec<String> {
+    if !is_backup(place) {
+        return Vec::new();
+    }
+    let ends = match Marker::read(&place.path, place.shards) {
+        Ok(marker) => marker.ends,
+        Err(fault) => return vec![fault.0],
+    };
+    let lines = found.filter_map(|(shard, found)| {
+        let (end, said) = (found.end.0, ends[usize::from(shard)]);
+        let is_short = said > end && found.damages.is_empty();
+        is_short
+            .then(|| format!("shard-{shard:04} ends {} bytes before the backup's end", said - end))
+    });
+    lines.collect()
+}
+
+fn is_backup(place: &Place) -> bool {
+    place.path.join(MARKER).exists()
+}
+
+impl<'a> Repair<'a> {
+    /// Begins one of a directory that nobody uses.
+    pub fn begin(from: &'a Place, target: &Target) -> Result<Self, Fault> {
+        let filling = target.begin()?;
+        let to = Place { path: filling.path().into(), ..from.clone() };
+        Ok(Self { from, to, filling, copied: BTreeSet::new() })
     }
 
-    /// Where the mended copies are to be looked at.
+    /// Where the copies are to be looked at.
     pub fn place(&self) -> &Place {
-        &self.place
-    }
-
-    /// The shards that have one.
-    pub fn shards(&self) -> Vec<u16> {
-        self.taken.iter().map(|taken| taken.shard).collect()
+        &self.to
     }
 
     /// Mends what was found in a shard, in its copy; what is then still wrong shows in the next look at that.
     pub fn repair(&mut self, shard: u16, found: &Inspection) -> Result<Vec<Repaired>, Fault> {
-        let directory = self.place.shard_path(shard);
-        if !self.shards().contains(&shard) {
-            let from = shard_path(&self.data, shard);
-            let absent = !from.is_dir();
-            if !absent {
-                share(&from, &directory)?;
-            }
-            self.taken.push(Taken { shard, absent });
-        }
-        // A shard that has lost all of its log may begin a new one.
-        self.place.is_begun &= !found.damages.iter().any(corq_io::log::Damage::is_all_lost);
-        let subject = self.place.subject(shard, &directory);
-        repair(subject, found).map_err(|error| Fault(format!("shard-{shard:04}/{error}")))
+        self.copy(shard)?;
+        // A shard that has lost all of its log may begin one.
+        self.to.is_begun &= !found.damages.iter().any(corq_io::log::Damage::is_all_lost);
+        let directory = self.to.shard_path(shard);
+        repair(self.to.subject(shard, &directory), found)
+            .map_err(|error| Fault(format!("shard-{shard:04}/{error}")))
     }
 
-    /// Makes all of it durable, and separates what a start will write to from what is kept. `ends` has what was found
-    /// in each copy at last.
-    pub fn settle(&self, ends: &[(u16, &Inspection)], was_begun: bool) -> Result<(), Fault> {
-        for &(shard, end) in ends {
-            let directory = self.place.shard_path(shard);
-            let last = end.segments.iter().rev().find(|segment| segment.records > 0);
-            let from = last.map_or(0, |segment| segment.number);
-            for segment in segments(&directory)?.iter().filter(|name| **name >= segment_file(from))
-            {
-                unshare(&directory.join(segment))?;
-            }
-            write_file(&directory.join(MENDED), format!("{}\n", self.name).as_bytes())?;
-            self.give_back(shard)?;
-            sync(&directory)?;
+    /// Copies a shard, unless it has been.
+    fn copy(&mut self, shard: u16) -> Result<(), Fault> {
+        if !self.copied.insert(shard) {
+            return Ok(());
         }
-        sync(&self.place.path)?;
-        self.mend_marker(ends)?;
-        // The original files are kept, so they are made as durable as those that take their place.
-        for taken in self.taken.iter().filter(|taken| !taken.absent) {
-            let from = shard_path(&self.data, taken.shard);
-            for segment in segments(&from)? {
-                sync(&from.join(segment))?;
-            }
-            sync(&from)?;
-        }
-        let id = self.place.id;
-        let mut text = format!("version = {VERSION}\nid = {id:016x}\nbegun = {was_begun}\n");
-        for Taken { shard, absent } in &self.taken {
-            let was = if *absent { "missing" } else { "there" };
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "shard-{shard:04} = {was}");
-        }
-        let record = self.draft.path().join(RECORD);
-        write_file(&record, text.as_bytes())?;
-        give(&Owner::within(&self.data).map_err(at(&self.data))?, &record)?;
-        sync(&record)?;
-        sync(self.draft.path())
-    }
-
-    /// Makes what was made anew in the copy of a shard belong to those that what it replaces belongs to.
-    fn give_back(&self, shard: u16) -> Result<(), Fault> {
-        let copy = self.place.shard_path(shard);
-        let original = shard_path(&self.data, shard);
-        let beside = Owner::within(&self.data).map_err(at(&self.data))?;
-        give(&Owner::of(&original).unwrap_or(beside), &copy)?;
-        // A file that was not there gets the owner of those beside it.
-        let others = segments(&original).unwrap_or_default();
-        let like = others.first().and_then(|name| Owner::of(&original.join(name)).ok());
-        for entry in fs::read_dir(&copy).map_err(at(&copy))? {
-            let entry = entry.map_err(at(&copy))?;
-            let path = entry.path();
-            if entry.metadata().map_err(at(&path))?.nlink() > 1 {
-                continue;
-            }
-            let own = Owner::of(&original.join(entry.file_name())).ok();
-            if give(&own.or(like).unwrap_or(beside), &path)? {
-                sync(&path)?;
+        let (from, to) = (self.from.shard_path(shard), self.to.shard_path(shard));
+        fs::create_dir(&to).map_err(at(&to))?;
+        let names = if from.is_dir() { segments(&from)? } else { Vec::new() };
+        for name in names {
+            let (file, copy) = (from.join(&name), to.join(&name));
+            if fs::hard_link(&file, &copy).is_err() {
+                fs::copy(&file, &copy).map_err(at(&copy))?;
             }
         }
         Ok(())
     }
 
-    /// A backup says where its logs end: that is somewhere else now, if an end was lost.
-    fn mend_marker(&self, ends: &[(u16, &Inspection)]) -> Result<(), Fault> {
-        let there = self.data.join(MARKER);
-        if !there.exists() {
-            return Ok(());
+    /// Copies the shards that are whole, separates what a start will write to from the source, and makes all durable.
+    /// `found` has what each shard holds.
+    pub fn complete<'i>(
+        &mut self,
+        found: impl Iterator<Item = (u16, &'i Inspection)>,
+    ) -> Result<(), Fault> {
+        let own = self.from.id;
+        // The server whose backup it is may be there still.
+        if is_backup(self.from) {
+            self.to.id = DataDir::fresh_id().map_err(at(&self.to.path))?;
         }
-        let mut marker = Marker::read(&self.data, self.place.shards)?;
-        for &(shard, found) in ends {
-            marker.ends[usize::from(shard)] = if found.blocks() == 0 { 0 } else { found.end.0 };
-        }
-        marker.repair = Some(self.name.clone());
-        let copy = self.draft.path().join(MARKER_MENDED);
-        write_file(&copy, marker.text().as_bytes())?;
-        give(&Owner::of(&there).map_err(at(&there))?, &copy)?;
-        sync(&copy)
-    }
-
-    /// Puts it in place. Answers where what was there is kept.
-    pub fn place_it(self, held: &mut DataDir) -> Result<PathBuf, Fault> {
-        let kept = self.data.join(&self.name);
-        self.draft.place(&kept).map_err(at(&kept))?;
-        for Taken { shard, absent } in self.taken {
-            let there = shard_path(&self.data, shard);
-            let mended = shard_path(&kept.join("mended"), shard);
-            if absent {
-                fs::rename(&mended, &there).map_err(at(&mended))?;
-            } else {
-                move_spares(&there, &mended)?;
-                swap(&there, &mended, &shard_path(&kept, shard))?;
+        for (shard, found) in found {
+            self.copy(shard)?;
+            let last = found.segments.iter().rev().find(|segment| segment.records > 0);
+            let last = segment_file(last.map_or(0, |segment| segment.number));
+            let directory = self.to.shard_path(shard);
+            for name in segments(&directory)? {
+                let path = directory.join(&name);
+                let is_new = self.to.id != own;
+                if is_new || name >= last {
+                    unshare(&path)?;
+                }
+                if is_new {
+                    give_id(&path, own, self.to.id).map_err(at(&path))?;
+                }
+                sync(&path)?;
             }
+            sync(&directory)?;
         }
-        let marker = kept.join(MARKER_MENDED);
-        if marker.exists() {
-            swap(&self.data.join(MARKER), &marker, &kept.join(MARKER))?;
-        }
-        sync(&kept.join("mended"))?;
-        sync(&kept)?;
-        sync(&self.data)?;
-        // Only now: what has not been put in place is still missed by a start.
-        if !self.place.is_begun {
-            held.set_begun(false)?;
-        }
-        Ok(kept)
+        Ok(())
+    }
+
+    /// Makes it a data directory: the manifest comes last.
+    pub fn finish(self) -> Result<(), Fault> {
+        let Place { path, shards, id, is_begun } = self.to;
+        DataDir::describe_copy(&path, About { shards, id, is_begun })?;
+        self.filling.finish().map_err(at(&path))
     }
 }
 
-/// Gives something made here to those that it is to belong to. True if it was another's.
-fn give(owner: &Owner, path: &Path) -> Result<bool, Fault> {
-    owner.give(path).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => Fault(format!(
-            "{}: another user's or group's files are replaced here, and this user cannot make others theirs: give all in \
-             the data directory to one user, and do this as that user or as root",
-            path.display()
-        )),
-        _ => at(path)(error),
-    })
-}
-
-/// The copy comes to its place, and what was there to where it is kept.
-fn swap(there: &Path, copy: &Path, kept: &Path) -> Result<(), Fault> {
-    exchange(there, copy).map_err(at(there))?;
-    fs::rename(copy, kept).map_err(at(copy))
-}
-
-/// The segments in a directory.
+/// The segments in a directory, in order.
 fn segments(directory: &Path) -> Result<Vec<String>, Fault> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory).map_err(at(directory))? {
@@ -241,48 +145,12 @@ fn segments(directory: &Path) -> Result<Vec<String>, Fault> {
     Ok(names)
 }
 
-/// A directory with the files of another one, by second names where the file system has them. What is set aside for later
-/// segments holds nothing.
-fn share(from: &Path, to: &Path) -> Result<(), Fault> {
-    fs::create_dir(to).map_err(at(to))?;
-    give(&Owner::of(from).map_err(at(from))?, to)?;
-    for entry in fs::read_dir(from).map_err(at(from))? {
-        let entry = entry.map_err(at(from))?;
-        let (path, copy) = (entry.path(), to.join(entry.file_name()));
-        let is_file = entry.file_type().map_err(at(&path))?.is_file();
-        let is_spare = path.extension().is_some_and(|it| it == "spare");
-        if !is_file || is_spare || path.ends_with(MENDED) {
-            continue;
-        }
-        if fs::hard_link(&path, &copy).is_err() {
-            fs::copy(&path, &copy).map_err(at(&copy))?;
-            sync(&copy)?;
-        }
-    }
-    Ok(())
-}
-
 /// Gives a file bytes of its own.
 fn unshare(path: &Path) -> Result<(), Fault> {
     if fs::metadata(path).map_err(at(path))?.nlink() < 2 {
         return Ok(());
     }
-    let draft = path.with_extension("tmp");
-    fs::copy(path, &draft).map_err(at(&draft))?;
-    sync(&draft)?;
-    fs::rename(&draft, path).map_err(at(path))
-}
-
-/// A server can use what is set aside, whatever it has held.
-pub(super) fn move_spares(from: &Path, to: &Path) -> Result<(), Fault> {
-    let mut moved = false;
-    for entry in fs::read_dir(from).map_err(at(from))? {
-        let path = entry.map_err(at(from))?.path();
-        if path.extension().is_some_and(|it| it == "spare") {
-            let name = path.file_name().unwrap_or_default();
-            fs::rename(&path, to.join(name)).map_err(at(&path))?;
-            moved = true;
-        }
-    }
-    if moved { sync(to).and_then(|()| sync(from)) } else { Ok(()) }
+    let copy = path.with_extension("tmp");
+    fs::copy(path, &copy).map_err(at(&copy))?;
+    fs::rename(&copy, path).map_err(at(path))
 }

@@ -1,20 +1,16 @@
-//! A backup made a data directory again: copied beside its place, checked there to the last record, and
-//! given its name only then. It is a directory of its own, with another number than that of the backup's server.
+//! A backup made a data directory again: copied, checked there to the last record, and whole only then. It is a directory of
+//! its own, with another number than that of the backup's server.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
-use corq_io::log::{self, About, DataDir, Position, Seen, give_id};
-use corq_io::privileges::{Acting, open_file};
+use corq_io::log::{self, About, DataDir, Position, Seen, give_id, repair_of};
 
 use super::backup::{Segment, Summary, copy_file, lengthen, segments_in};
 use super::marker::Marker;
-use super::place::{Fault, Place, at, sync};
+use super::place::{Fault, Place, at, must_not_lead_root, sync};
 use super::replay::Replay;
 use super::target::Target;
-
-/// Gives the rights of the user of a directory.
-pub type Act<'a> = &'a dyn Fn() -> Result<Acting, Fault>;
 
 /// A backup, wherever it is.
 pub trait Source {
@@ -24,8 +20,8 @@ pub trait Source {
     fn end(&self, shard: u16) -> Position;
     /// The files of a shard.
     fn segments(&self, shard: u16) -> Result<Vec<Segment>, Fault>;
-    /// Copies what is used of a file to a file of its own, durably and with the rights that `act` gives.
-    fn copy(&self, segment: &Segment, to: &Path, act: Act<'_>) -> Result<(), Fault>;
+    /// Copies what is used of a file to a file of its own, durably.
+    fn copy(&self, segment: &Segment, to: &Path) -> Result<(), Fault>;
     /// The directory that it is in, on this machine.
     fn directory(&self) -> Option<&Path>;
 }
@@ -40,11 +36,9 @@ pub struct InDirectory {
 impl InDirectory {
     /// Reads what the directory says of itself.
     pub fn open(from: &Path) -> Result<Self, Fault> {
+        must_not_lead_root(from)?;
         let place = Place::of(from)?;
-        let marker = {
-            let _acting = place.act()?;
-            Marker::read(from, place.shards)?
-        };
+        let marker = Marker::read(from, place.shards)?;
         Ok(Self { place, marker })
     }
 
@@ -65,17 +59,12 @@ impl Source for InDirectory {
     }
 
     fn segments(&self, shard: u16) -> Result<Vec<Segment>, Fault> {
-        let _acting = self.place.act()?;
         segments_in(&self.place.shard_path(shard), shard, self.end(shard).0)
     }
 
-    fn copy(&self, segment: &Segment, to: &Path, act: Act<'_>) -> Result<(), Fault> {
+    fn copy(&self, segment: &Segment, to: &Path) -> Result<(), Fault> {
         let path = self.place.shard_path(segment.shard).join(&segment.file);
-        let file = {
-            let _acting = self.place.act()?;
-            open_file(&path).map_err(at(&path))?
-        };
-        let _acting = act()?;
+        let file = File::open(&path).map_err(at(&path))?;
         copy_file(&file, &path, to, segment.used)
     }
 
@@ -91,33 +80,28 @@ pub fn restore(source: &dyn Source, to: &Path, progress: &dyn Fn(u64)) -> Result
     if let Some(from) = source.directory() {
         target.is_apart_from(from, "it would become a part of the backup")?;
     }
-    let draft = target.begin("restore", None)?;
+    let filling = target.begin()?;
     let id = DataDir::fresh_id().map_err(at(to))?;
-    let summary = fill(source, &target, draft.path(), id, progress)?;
-    target.place(draft, source.directory())?;
+    let summary = fill(source, filling.path(), id, progress)?;
+    filling.finish().map_err(at(to))?;
     Ok(summary)
 }
 
 fn fill(
     source: &dyn Source,
-    target: &Target,
-    draft: &Path,
+    path: &Path,
     id: u64,
     progress: &dyn Fn(u64),
 ) -> Result<Summary, Fault> {
     let mut summary = Summary::default();
     let About { shards, id: source_id, is_begun } = source.about();
-    let copy = Place { path: draft.into(), shards, id, is_begun };
+    let copy = Place { path: path.into(), shards, id, is_begun };
     for shard in 0..shards {
         let to = copy.shard_path(shard);
-        {
-            let _acting = target.act()?;
-            fs::create_dir(&to).map_err(at(&to))?;
-        }
+        fs::create_dir(&to).map_err(at(&to))?;
         for segment in source.segments(shard)? {
             let copy = to.join(&segment.file);
-            source.copy(&segment, &copy, &|| target.act())?;
-            let _acting = target.act()?;
+            source.copy(&segment, &copy)?;
             if segment.used < segment.bytes {
                 lengthen(&copy, segment.bytes)?;
             }
@@ -126,19 +110,23 @@ fn fill(
             summary.segments += 1;
             summary.bytes += segment.used;
         }
-        let _acting = target.act()?;
         sync(&to)?;
-        check(&copy, shard, source.end(shard), progress)?;
+        check(source, &copy, shard, progress)?;
     }
     let is_begun = (0..shards).all(|shard| source.end(shard).0 != 0);
     let about = About { shards, id, is_begun };
-    let _acting = target.act()?;
-    DataDir::describe_copy(draft, about).map_err(Fault::from)?;
+    DataDir::describe_copy(path, about).map_err(Fault::from)?;
     Ok(summary)
 }
 
 /// Whether a start would take a shard's log, and find in it what the backup had.
-fn check(copy: &Place, shard: u16, end: Position, progress: &dyn Fn(u64)) -> Result<(), Fault> {
+fn check(
+    source: &dyn Source,
+    copy: &Place,
+    shard: u16,
+    progress: &dyn Fn(u64),
+) -> Result<(), Fault> {
+    let end = source.end(shard);
     let fresh = || Replay::new(u32::MAX);
     let (inspection, replay) = copy.look(shard, fresh, |replay, seen| match seen {
         Seen::Block(bytes) => progress(bytes),
@@ -146,13 +134,16 @@ fn check(copy: &Place, shard: u16, end: Position, progress: &dyn Fn(u64)) -> Res
             replay.take(position, segment, offset, body);
         }
     })?;
+    let cure = source
+        .directory()
+        .map_or_else(String::new, |from| format!("; '{}' copies what is whole", repair_of(from)));
+    let damaged =
+        |what: String| Err(Fault(format!("the backup is damaged: shard-{shard:04}/{what}{cure}")));
     let broken = |file: &str, offset: u64, reason: &str| {
-        Err(Fault(format!(
-            "the backup is damaged: shard-{shard:04}/{file} at byte {offset}: {reason}"
-        )))
+        damaged(format!("{file} at byte {offset}: {reason}"))
     };
     if let Some(damage) = inspection.damages.first() {
-        return Err(Fault(format!("the backup is damaged: shard-{shard:04}/{damage}")));
+        return damaged(damage.to_string());
     }
     if let Some(tail) = &inspection.tail {
         return broken(&tail.file, tail.offset, &tail.reason);

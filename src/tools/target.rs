@@ -1,29 +1,19 @@
 //! Where a copy goes: a directory that does not exist, or is empty, and that is no part of what is copied.
 //!
-//! What is made in the directory of another user than root is made with that user's rights.
-//!
-//! Whatever would be in the way at the end is found before anything is copied. Directories are compared by what
-//! they are, not by what they are called.
+//! Whatever would be in the way is found before anything is copied. Directories are compared by what they are, not by
+//! what they are called.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use corq_io::log::{
-    Draft, Identity, Label, Left, Standing, discard, drafts_in, give_as_original, give_copy,
-    is_draft_name, make_directory, user_of,
-};
-use corq_io::privileges::{Acting, Linking, is_root, linking};
+use corq_io::log::{Filling, Identity, Standing, standing};
 
-use super::place::{Fault, act_in, at};
+use super::place::{Fault, at, must_not_lead_root};
 
-/// Name under which a copy that is sent elsewhere is drafted.
-const UPLOAD: &str = "upload";
-
-/// A place that is made whole or not at all.
+/// A place that says that it is not whole until it is.
 #[derive(Debug)]
-pub(super) struct Target {
+pub struct Target {
     /// As it was named.
     shown: PathBuf,
     /// Absolute, and through no link.
@@ -31,59 +21,39 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Checks that a copy can be put at `to`: nothing is there, or an empty directory.
-    pub(super) fn of(to: &Path) -> Result<Self, Fault> {
+    /// A target that can be filled: it does not exist, or is empty.
+    pub fn of(to: &Path) -> Result<Self, Fault> {
         let absolute = std::path::absolute(to).map_err(at(to))?;
         let target = Self { shown: to.into(), path: real(&absolute)? };
-        let name = target.path.file_name().unwrap_or_default();
-        if is_draft_name(name) {
-            return Err(target.fault("is named like the draft of a copy: choose another name"));
-        }
         match fs::read_dir(&target.path).map(|mut entries| entries.next().is_none()) {
             Ok(true) => {}
             Ok(false) => return Err(target.taken()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(target),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(at(to)(error)),
         }
-        let device = |path: &Path| Identity::of(path).map(|it| it.device).map_err(at(path));
-        if device(&target.path)? != device(target.above())? {
-            return Err(target.is_mounted());
-        }
+        must_not_lead_root(target.there())?;
         Ok(target)
     }
 
-    /// A draft in a data directory, which never gets a place.
-    pub(super) fn within(data: &Path) -> Result<Self, Fault> {
-        let path = fs::canonicalize(data).map_err(at(data))?;
-        Ok(Self { shown: data.join(UPLOAD), path: path.join(UPLOAD) })
-    }
-
-    fn fault(&self, what: &str) -> Fault {
-        Fault(format!("{} {what}", self.shown.display()))
+    /// The nearest directory that is there.
+    fn there(&self) -> &Path {
+        self.path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"))
     }
 
     fn taken(&self) -> Fault {
-        self.fault("is not empty: a copy needs a directory of its own")
+        let what = match standing(&self.path) {
+            Some(Standing::InUse(Some(pid))) => format!("is being made by process {pid}"),
+            Some(Standing::InUse(None)) => "is being made by another process".into(),
+            Some(Standing::Dead) => {
+                "holds a copy that was not completed: remove it, or name another directory".into()
+            }
+            None => "is not empty: a copy needs a directory of its own".into(),
+        };
+        Fault(format!("{} {what}", self.shown.display()))
     }
 
-    fn is_mounted(&self) -> Fault {
-        self.fault(
-            "is a mount point, which cannot be put in place as a whole: name a directory in it",
-        )
-    }
-
-    /// The directory that it is put in.
-    pub(super) fn above(&self) -> &Path {
-        self.path.parent().unwrap_or(Path::new("/"))
-    }
-
-    fn name(&self) -> &OsStr {
-        self.path.file_name().unwrap_or_default()
-    }
-
-    /// Checks that the target lies neither in `source` nor in any other data directory or backup, of which it would
-    /// become a part.
-    pub(super) fn is_apart_from(&self, source: &Path, why: &str) -> Result<(), Fault> {
+    /// Refuses a target in `source` or in any other directory of this kind, of which it would become a part.
+    pub fn is_apart_from(&self, source: &Path, why: &str) -> Result<(), Fault> {
         let source_is = Identity::of(source).map_err(at(source))?;
         for above in self.path.ancestors() {
             let lies_in = |why: &str| {
@@ -103,73 +73,22 @@ impl Target {
         Ok(())
     }
 
-    /// Begins a draft of it. What killed processes have left of others beside it is removed.
-    pub(super) fn begin(&self, purpose: &str, shares: Option<&Path>) -> Result<Draft, Fault> {
-        {
-            let _acting = self.act()?;
-            make_directory(self.above()).map_err(at(self.above()))?;
-        }
-        for Left { path, standing } in drafts_in(self.above()).map_err(at(self.above()))? {
-            match standing {
-                Standing::InUse(said) if said.is_for(self.name()) => {
-                    let by =
-                        said.pid.map_or("another process".into(), |pid| format!("process {pid}"));
-                    return Err(self.fault(&format!("is being made by {by}")));
-                }
-                Standing::Dead(_) => {
-                    // A draft of another user cannot be removed here; `doctor` shows it.
-                    let _ = discard(&path);
-                }
-                Standing::InUse(_) | Standing::Unmarked => {}
-            }
-        }
-        let linked = match shares {
-            Some(source) => self.linking(source)? != Linking::Not,
-            None => false,
-        };
-        let label = Label { purpose: purpose.into(), target: self.name().into(), linked };
-        Draft::begin(self.above(), &label).map_err(at(self.above()))
-    }
-
-    /// The rights with which all is done in the directory above: those of its user.
-    pub(super) fn act(&self) -> Result<Acting, Fault> {
-        act_in(self.above())
-    }
-
-    /// How files of `source` can be shared with what is made here.
-    pub(super) fn linking(&self, source: &Path) -> Result<Linking, Fault> {
+    /// Whether files of `source` can have second names in it.
+    pub fn shares_with(&self, source: &Path) -> Result<bool, Fault> {
         let device = |path: &Path| Identity::of(path).map(|it| it.device).map_err(at(path));
-        if device(source)? != device(self.above())? {
-            return Ok(Linking::Not);
-        }
-        let user = |path: &Path| user_of(path).map_err(at(path));
-        Ok(linking(user(source)?, user(self.above())?))
+        Ok(device(source)? == device(self.there())?)
     }
 
-    /// Puts it in place. Of an empty directory that is there it keeps owner, group and mode. What is new belongs to the
-    /// user of the directory above. If root is that, it says nothing of who is to use what lies there: then the copy belongs
-    /// to the owner of `original`, if there is one.
-    pub(super) fn place(&self, draft: Draft, original: Option<&Path>) -> Result<(), Fault> {
-        let above_is_roots = user_of(self.above()).map_err(at(self.above()))?.is_root();
-        let _acting = self.act()?;
-        if self.path.exists() {
-            give_copy(draft.path(), &self.path).map_err(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => self.fault(
-                    "is another user's, and this one cannot make a copy theirs: do this as that user, or as root",
-                ),
-                _ => at(&self.path)(error),
-            })?;
-        } else if let Some(original) = original
-            && is_root()
-            && above_is_roots
-        {
-            give_as_original(draft.path(), original).map_err(at(&self.path))?;
-        }
-        draft.place(&self.path).map_err(|error| match error.kind() {
-            // Another process was quicker, and what is there is whole.
-            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => self.taken(),
-            io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices => self.is_mounted(),
-            _ => at(&self.path)(error),
+    /// Begins to fill it.
+    pub fn begin(&self) -> Result<Filling, Fault> {
+        Filling::begin(&self.path).map_err(|error| match error.kind() {
+            // Another process was quicker.
+            io::ErrorKind::DirectoryNotEmpty => self.taken(),
+            io::ErrorKind::PermissionDenied => Fault(format!(
+                "{}: {error}: make an empty directory there that belongs to this user",
+                self.shown.display()
+            )),
+            _ => at(&self.shown)(error),
         })
     }
 }

@@ -175,7 +175,7 @@ fn a_wrong_key_and_a_bucket_that_is_not_there_are_named_and_the_key_is_not() {
     // Nothing is left of them beside the log.
     let left = std::fs::read_dir(&server.data).unwrap();
     let mut left = left.map(|it| it.unwrap().file_name().into_string().unwrap());
-    assert!(!left.any(|name| name.contains("corq-draft")));
+    assert!(!left.any(|name| name.starts_with("backup-pins")));
 }
 
 #[test]
@@ -308,11 +308,11 @@ fn a_server_that_is_killed_while_it_sends_leaves_no_backup_and_the_next_start_ma
     drop(client);
     let before = complete(&storage.tool(&server));
     server.kill();
-    let drafts = |server: &Server| {
+    let pins = |server: &Server| {
         let entries = std::fs::read_dir(&server.data).unwrap().map(|it| it.unwrap().file_name());
-        entries.filter(|name| name.to_string_lossy().contains("corq-draft")).count()
+        entries.filter(|name| name.to_string_lossy().starts_with("backup-pins")).count()
     };
-    assert!(drafts(&server) > 0, "it was not in the middle of an upload");
+    assert!(pins(&server) > 0, "it was not in the middle of an upload");
     assert!(!storage.keys().is_empty() || before.is_empty());
     gate.open();
     server.start();

@@ -33,6 +33,8 @@ const EXCUSED: &[(&str, &str)] = &[
     ),
     ("sudo dnf install ./corq-", "as above, on another distribution"),
     ("sudo systemctl enable --now corq", "starts a service of this machine"),
+    ("sudo install -d ", "needs the user of a service"),
+    ("sudo -u corq ", "as above"),
     (
         "openssl req ",
         "says on standard error what it does; tests/clients/tls.rs serves with what it makes",
@@ -57,7 +59,10 @@ const EXCUSED: &[(&str, &str)] = &[
     ("corq backup list s3://", "as above"),
     ("corq restore s3://", "as above"),
     ("corq-bench quick", "loads a server for half a minute; bench/tests/canary.rs runs it"),
-    ("corq log undo", "has nothing to put back where nothing was damaged"),
+    (
+        "corq log repair /var/lib/corq --to",
+        "has nothing to copy where nothing is damaged; tests/e2e/cli/repair.rs copies",
+    ),
 ];
 
 /// Paths on pages that stand for a temporary directory here.

@@ -147,10 +147,11 @@ fn newest_jobs_that_are_zeroed_after_a_clean_stop_are_missed_and_a_repair_goes_o
         let data = server.data.to_str().unwrap();
         let ran = Tool::at(1).run(&["log", "verify", data]);
         assert!(ran.code == Some(1) && ran.out.contains("0000000000000000.seg"), "{ran:?}");
-        let out = Tool::at(1).ok(&["log", "repair", "--yes", data]);
-        assert!(out.contains("can be started from again"), "{out}");
-        Tool::at(1).ok(&["log", "verify", data]);
-        server.start();
-        assert_eq!(server.client().counted(QUEUE, "waiting"), 3);
+        let to = server.data.with_file_name("new");
+        let to_text = to.to_str().unwrap();
+        let out = Tool::at(1).ok(&["log", "repair", data, "--to", to_text]);
+        assert!(out.contains("can be started from"), "{out}");
+        Tool::at(1).ok(&["log", "verify", to_text]);
+        assert_eq!(start.start_at(&to).client().counted(QUEUE, "waiting"), 3);
     }
 }

@@ -31,14 +31,14 @@ fn is_refused(start: &Start, data: &Path, words: &[&str]) {
     }
 }
 
-/// Lets a repair go on without what is missing, which keeps what it changes; answers how many jobs a server
-/// finds then.
+/// Lets a repair copy what is not missing; answers how many jobs a server finds then.
 fn repaired(start: &Start, data: &Path, queues: &[String]) -> u64 {
-    let path = data.to_str().unwrap();
-    let out = Tool::at(1).ok(&["log", "repair", "--yes", path]);
-    assert!(out.contains("can be started from again"), "{out}");
-    Tool::at(1).ok(&["log", "verify", path]);
-    let mut server = start.clone().start_at(data);
+    let to = data.with_file_name(format!("{}-new", data.file_name().unwrap().to_str().unwrap()));
+    let (path, to_text) = (data.to_str().unwrap(), to.to_str().unwrap());
+    let out = Tool::at(1).ok(&["log", "repair", path, "--to", to_text]);
+    assert!(out.contains("can be started from"), "{out}");
+    Tool::at(1).ok(&["log", "verify", to_text]);
+    let mut server = start.clone().start_at(&to);
     let mut client = server.client();
     let found = queues.iter().map(|queue| client.counted(queue, "waiting")).sum();
     client.push(&queues[0], 1);
@@ -164,7 +164,7 @@ fn a_first_start_that_was_killed_in_the_middle_is_no_loss() {
 /// A manifest that is lost, or says another number or another id: what a checksum tells, and what the shards tell of
 /// one that has none.
 #[test]
-fn a_manifest_that_is_lost_or_not_of_these_shards_removes_nothing_and_is_written_anew() {
+fn a_manifest_that_is_lost_or_not_of_these_shards_removes_nothing_and_a_copy_gets_another() {
     let (server, queues) = two_shards();
     let home = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(server.data.join("MANIFEST")).unwrap();
@@ -224,12 +224,12 @@ fn a_manifest_that_is_lost_or_not_of_these_shards_removes_nothing_and_is_written
             let ran = Tool::at(1).run(&["log", command, data_arg]);
             assert!(ran.code == Some(0) && ran.err.contains("MANIFEST"), "{case}: {ran:?}");
         }
-        assert_eq!(Tool::at(1).run(&["log", "repair", data_arg]).code, Some(2), "{case}");
-        assert_eq!(fs::read_to_string(&path).ok(), manifest, "without a yes nothing is done");
-        let out = Tool::at(1).ok(&["log", "repair", "--yes", data_arg]);
-        assert!(out.contains("wrote the MANIFEST anew"), "{case}: {out}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), text, "{case}");
-        let server = Start::new().start_at(&data);
+        let to = home.path().join(format!("{case}-new"));
+        let out = Tool::at(1).ok(&["log", "repair", data_arg, "--to", to.to_str().unwrap()]);
+        assert!(out.contains("MANIFEST") && out.contains("no job is lost"), "{case}: {out}");
+        assert_eq!(fs::read_to_string(&path).ok(), manifest, "the source is as it was");
+        assert_eq!(fs::read_to_string(to.join("MANIFEST")).unwrap(), text, "{case}");
+        let server = Start::new().start_at(&to);
         let mut client = server.client();
         let found: u64 = queues.iter().map(|queue| client.counted(queue, "waiting")).sum();
         assert_eq!(found, 40, "{case}");
@@ -252,7 +252,8 @@ fn a_lock_file_that_is_removed_lets_nobody_in() {
         }
         let (status, said) = Start::new().run_to_its_end(&server.data);
         assert!(status.code() == Some(1) && said.contains("is in use by"), "{said}");
-        let ran = Tool::at(1).run(&["log", "repair", "--yes", path]);
+        let to = home.path().join("new");
+        let ran = Tool::at(1).run(&["log", "repair", path, "--to", to.to_str().unwrap()]);
         assert!(ran.code == Some(1) && ran.err.contains("is in use by"), "{ran:?}");
         let out = Tool::at(1).ok(&["log", "verify", path]);
         assert!(out.contains("a server is using it"), "{out}");

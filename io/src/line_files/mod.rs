@@ -8,7 +8,7 @@ mod read;
 
 pub use read::{number_of, page};
 
-use crate::log::{Directory, Identity, Owner};
+use crate::log::{Directory, Identity};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -43,7 +43,6 @@ struct Part {
 pub struct LineFiles {
     path: PathBuf,
     directory: Directory,
-    owner: Owner,
     bounds: Bounds,
     /// Oldest first. The last is the one that gets lines.
     parts: Vec<Part>,
@@ -93,13 +92,12 @@ impl LineFiles {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         let directory = Directory::open(path)?;
-        let owner = Owner::within(path)?;
         let parts = parts_of(path)?;
         let newest = parts.last().map_or(1, |part| part.first);
         let next = read::last_number(path)?.map_or(newest, |number| number + 1);
         let is_torn = parts.last().is_some_and(|part| part.bytes > 0);
         let path = path.to_path_buf();
-        Ok(Self { path, directory, owner, bounds, parts, current: None, is_torn, next })
+        Ok(Self { path, directory, bounds, parts, current: None, is_torn, next })
     }
 
     /// The number of the next line.
@@ -170,7 +168,6 @@ impl LineFiles {
         let flags = libc::O_RDWR | libc::O_APPEND | libc::O_CREAT | libc::O_NOFOLLOW;
         let file = self.directory.open_file(name, flags)?;
         file.set_permissions(Permissions::from_mode(FILE_MODE))?;
-        self.owner.give_open(&file)?;
         Ok(file)
     }
 

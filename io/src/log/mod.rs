@@ -15,7 +15,7 @@
 //! | `read` | records that have left memory; recovery: replay, torn tail or damage |
 //! | `reclaim` | the oldest segment, read once more and dropped |
 //! | `data_dir` | who owns the data directory, its manifest, and why it is refused |
-//! | `offline` | a log that no server has open: verify, repair, replace |
+//! | `offline` | a log that no server has open: verify, copy, repair, replace |
 //! | `config` | how a log is kept |
 //! | `error` | what can go wrong with the log |
 //!
@@ -39,14 +39,15 @@ mod reclaim;
 mod write;
 
 pub use config::{LogConfig, Mode};
+pub use data_dir::claim::KeptOut;
+pub use data_dir::durable::make_directory;
 pub use data_dir::identity::Identity;
-pub use data_dir::layout::{BACKUP_MARKER, PINS, shard_path};
+pub use data_dir::layout::{BACKUP_MARKER, shard_path};
 pub use data_dir::manifest::About;
 pub use data_dir::next_shards::Next;
-pub use data_dir::owner::{Owner, give_as_original, give_copy, user_of, user_of_shards};
-pub use data_dir::refusal::LockError;
+pub use data_dir::refusal::{LockError, repair_of};
 pub use data_dir::watch::{Change, Presence, Watch};
-pub use data_dir::{DataDir, Leftover, make_directory};
+pub use data_dir::{DataDir, Leftover, user_of, user_of_shards};
 pub use disk::blocking::BlockingDisk;
 pub(crate) use disk::directory::Directory;
 pub use disk::faulty::{Faults, FaultyDisk};
@@ -59,11 +60,9 @@ pub use format::block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES}
 pub use format::segment::file_name as segment_file;
 pub use format::synced_slots::clear_claims;
 pub use offline::damage::Damage;
-pub use offline::draft::{
-    DRAFT_MARKER, Draft, Label, Left, Said, Standing, discard, draft_of_pins, drafts_in,
-    is_draft_name, standing,
+pub use offline::filling::{
+    Filling, Standing, UNFINISHED, discard, discard_pins, left_in, standing,
 };
-pub use offline::exchange::exchange;
 pub use offline::inspection::{InspectError, Inspection, Seen, Segment, Subject};
 pub use offline::new_id::give_id;
 pub use offline::repair::{Repaired, repair};

@@ -18,7 +18,7 @@ use crate::tools::describe::{Whereabouts, describe, jobs_of, queue_of};
 #[derive(Args, Debug)]
 pub struct Dump {
     /// The data directory; a server may be using it
-    data: PathBuf,
+    pub(super) data: PathBuf,
     /// Only this shard
     #[arg(long)]
     shard: Option<u16>,

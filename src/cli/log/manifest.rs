@@ -2,13 +2,8 @@
 
 use std::path::Path;
 
-use corq_io::log::DataDir;
-
-use crate::cli::context::Context;
 use crate::cli::failure::{Failure, warn};
-use crate::cli::input;
-use crate::cli::output::{Cell, Style};
-use crate::tools::place::{Fault, Place};
+use crate::tools::place::Place;
 
 /// What is known of a directory. Says so if not all of it comes from its manifest.
 pub(super) fn found(data: &Path) -> Result<Place, Failure> {
@@ -17,17 +12,4 @@ pub(super) fn found(data: &Path) -> Result<Place, Failure> {
         warn(&fault.0);
     }
     Ok(place)
-}
-
-/// Writes it anew, if it has to be and the segments agree on what it said.
-pub(super) fn restore(context: &mut Context, data: &Path, yes: bool) -> Result<(), Failure> {
-    let Some(about) = DataDir::found(data).map_err(Fault::from)? else { return Ok(()) };
-    if let Err(error) = DataDir::about(data) {
-        context.out.pieces(&[Cell::styled(error.bare(), Style::Bad)])?;
-        context.out.flush()?;
-    }
-    input::confirm(yes, &format!("write it anew: {} shards lie there", about.shards))?;
-    DataDir::describe(data, about).map_err(Fault::from)?;
-    context.out.line("wrote the MANIFEST anew, as the segments say")?;
-    Ok(())
 }

@@ -1,5 +1,4 @@
-//! `log`: what the log of a data directory holds, whether it is sound, and putting it right. Speaks to no
-//! server.
+//! `log`: what the log of a data directory holds, whether it is sound, and copying what is. Speaks to no server.
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -7,26 +6,21 @@
 //! | `manifest` | a `MANIFEST` that is lost, from the headers of the segments |
 //! | `repair` | `log repair` |
 //! | `stat` | `log stat` |
-//! | `undo` | `log undo` |
 //! | `verify` | `log verify` |
 
 mod dump;
 mod manifest;
 mod repair;
 mod stat;
-mod undo;
 mod verify;
-
-use std::path::Path;
 
 use clap::Subcommand;
 use corq_io::log::{Inspection, Seen, segment_file};
-use corq_io::privileges;
 
 use super::context::Context;
 use super::failure::Failure;
 use super::progress::Progress;
-use crate::tools::place::{Fault, Place};
+use crate::tools::place::{Fault, Place, must_own};
 use crate::tools::replay::Replay;
 
 /// Commands on the log of a data directory.
@@ -38,10 +32,8 @@ pub enum Log {
     Stat(stat::Stat),
     /// Print the records, a line of JSON each
     Dump(dump::Dump),
-    /// Bridge what is damaged, so that the server starts again; what was there is kept
+    /// Copy what is whole into a new data directory, from which the server starts again
     Repair(repair::Repair),
-    /// Put back what a repair has replaced, as it was
-    Undo(undo::Undo),
 }
 
 impl From<Fault> for Failure {
@@ -52,20 +44,19 @@ impl From<Fault> for Failure {
 
 /// Carries one out.
 pub fn run(context: &mut Context, log: &Log) -> Result<(), Failure> {
+    let data = match log {
+        Log::Verify(verify::Verify { data, .. })
+        | Log::Stat(stat::Stat { data, .. })
+        | Log::Dump(dump::Dump { data, .. })
+        | Log::Repair(repair::Repair { data, .. }) => data,
+    };
+    must_own(data)?;
     match log {
         Log::Verify(verify) => verify::run(context, verify),
         Log::Stat(stat) => stat::run(context, stat),
         Log::Dump(dump) => dump::run(context, dump),
         Log::Repair(repair) => repair::run(context, repair),
-        Log::Undo(undo) => undo::run(context, undo),
     }
-}
-
-/// From here on root has no more privileges than the user whose data directory it is. All that is changed lies in it,
-/// and that user can lead it elsewhere with links at any time.
-fn act_as_owner(data: &Path) -> Result<(), Failure> {
-    let what = || format!("cannot act as the user that owns {}", data.display());
-    privileges::become_owner_of(data).map_err(|error| Failure::failed(what(), &error))
 }
 
 /// What is wrong, where, as people and programs are told.

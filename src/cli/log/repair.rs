@@ -1,20 +1,20 @@
-//! `log repair`: bridges what is damaged. It is prepared whole before anything is asked, so all that it would do, and
-//! what it would lead to, is said first; what was there is kept, and `log undo` puts it back.
+//! `log repair`: copies what is whole into a new data directory, in which it is put right. The source is never changed, and
+//! what is lost is said.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use corq_io::log::{BACKUP_MARKER, Damage, DataDir, Inspection, LockError, Position, Repaired};
+use corq_io::log::{Damage, DataDir, LockError, Position, Repaired};
 
-use super::{Looked, Trouble, act_as_owner, count, look, look_at, manifest};
+use super::{Looked, Trouble, count, look, look_at};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::cli::input;
-use crate::cli::output::{Cell, Output, Style};
+use crate::cli::output::{Cell, Style};
 use crate::protocol::uuid_text;
-use crate::tools::place::Place;
-use crate::tools::repair::Repair as Preparing;
+use crate::tools::place::{Fault, Place};
+use crate::tools::repair::{Repair as Copying, missing_ends};
+use crate::tools::target::Target;
 
 /// Rounds of mending after which it is given up: each brings to light at most what the one before hid.
 const ROUNDS_MAX: u32 = 10;
@@ -24,80 +24,91 @@ const NAMED_MAX: usize = 20;
 /// What `log repair` takes.
 #[derive(Args, Debug)]
 pub struct Repair {
-    /// The data directory; no server may be using it
-    data: PathBuf,
-    /// Say what it would do and which jobs there would be, and change nothing
+    /// The damaged data directory or backup, which is not changed; no server may be using it
+    pub(super) data: PathBuf,
+    /// The data directory to be: one that does not exist, or is empty
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Say what it would do and which jobs there would be, and leave nothing there
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
-    #[arg(long, short)]
-    yes: bool,
 }
 
 /// Carries it out.
 pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
-    act_as_owner(&repair.data)?;
-    if !repair.dry_run {
-        manifest::restore(context, &repair.data, repair.yes)?;
-    }
+    let target = Target::of(&repair.to)?;
+    target.is_apart_from(&repair.data, "a repair changes nothing in what it copies")?;
+    let (place, lost_manifest) = found(&repair.data)?;
     // Held until the end: no server starts meanwhile, and none is running.
-    let mut held = DataDir::take(&repair.data).map_err(|error| refused(&error))?;
-    let place = Place::of(held.path())?;
+    let _kept_out = DataDir::keep_out(&repair.data).map_err(|error| refused(&error))?;
     let first = look(&place, u32::MAX)?;
-    if first.iter().all(|it| it.troubles().is_empty()) {
-        return Ok(context.out.line("nothing is damaged")?);
+    let missing = missing_ends(&place, first.iter().map(|it| (it.shard, &it.inspection)));
+    for line in lost_manifest.iter().chain(&missing) {
+        context.out.pieces(&[Cell::styled(line.clone(), Style::Bad)])?;
+    }
+    let is_said_whole = lost_manifest.is_none() && missing.is_empty();
+    if is_said_whole && first.iter().all(|it| it.troubles().is_empty()) {
+        return whole(context, repair);
     }
     print_troubles(context, &first)?;
     context.out.flush()?;
-    if !first.iter().any(|it| !it.inspection.damages.is_empty()) {
+    let is_newer = |it: &Looked| it.inspection.damages.is_empty() && !it.troubles().is_empty();
+    if first.iter().any(is_newer) {
         return Err(Failure::Failed(
             "these records are what was written, but not for this release: start the one that wrote \
              them"
                 .into(),
         ));
     }
-    let mut preparing = Preparing::begin(&place, Output::now_ms() as u64)?;
-    let (mended, lost) = prepare(context, &mut preparing, &first)?;
-    print_outcome(context, &preparing, &first, &mended, &lost)?;
+    let mut copying = Copying::begin(&place, &target)?;
+    let (mended, lost) = prepare(context, &mut copying, &first)?;
+    print_outcome(context, &first, &mended, &lost, !missing.is_empty())?;
     if repair.dry_run {
-        return Ok(context.out.line("this was a dry run: nothing was changed")?);
+        return Ok(context
+            .out
+            .line("this was a dry run: nothing was changed, and no copy is left")?);
     }
-    context.out.flush()?;
-    let deed = if lost.iter().all(|lost| lost.only_names) {
-        "rename the files to what they belong to; no job is lost, and what is there now is kept"
-    } else if lost.iter().all(|lost| lost.nothing) {
-        "put this in place; no job is lost, and what is there now is kept"
-    } else {
-        "put this in place, and what the lost records told stays lost: jobs can be missing, and finished ones can \
-         come again; what is there now is kept"
-    };
-    input::confirm(repair.yes, deed)?;
-    let ends: Vec<(u16, &Inspection)> =
-        mended.iter().map(|it| (it.shard, &it.inspection)).collect();
-    preparing.settle(&ends, held.is_begun())?;
-    let kept = preparing.place_it(&mut held)?;
+    copying.complete(of_all(&first, &mended).map(|it| (it.shard, &it.inspection)))?;
     // What is said at the end is what lies there.
-    let now = look(&Place::of(held.path())?, u32::MAX)?;
+    let now = look(copying.place(), u32::MAX)?;
     if let Some(trouble) = now.iter().flat_map(Looked::troubles).next() {
         return Err(Failure::Failed(format!(
-            "the log was mended, and yet: {}; 'corq log undo' puts it back",
+            "the copy was mended, and yet: {}; it was removed again",
             trouble.line()
         )));
     }
+    copying.finish()?;
     context.out.line(&format!("now there are {}", jobs(now.iter())))?;
-    let is_backup = place.path.join(BACKUP_MARKER).exists();
-    let can = if is_backup {
-        "can be restored again, with 'corq restore'"
-    } else {
-        "can be started from again"
-    };
+    let (data, to) = (repair.data.display(), repair.to.display());
     context.out.line(&format!(
-        "{data} {can}; what was there is in {kept}: once all is well, it can go; until then \
-         'corq log undo {data}' puts it back",
-        data = place.path.display(),
-        kept = kept.display(),
+        "{to} can be started from, with DATA_PATH={to} and SHARDS={}, or in the place of {data}, which is as it was: keep \
+         that until all is well",
+        place.shards
     ))?;
     Ok(())
+}
+
+/// What there is to say if nothing is wrong. A start from a copy that was not made would begin without any job.
+fn whole(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
+    if repair.dry_run {
+        return Ok(context.out.line("nothing is damaged")?);
+    }
+    let (data, to) = (repair.data.display(), repair.to.display());
+    Err(Failure::Failed(format!(
+        "nothing is damaged, so {to} was not made: {data} can be used as it is"
+    )))
+}
+
+/// The directory, as its manifest says. Where that is lost or was changed, what the segments say instead, and what is wrong.
+fn found(data: &Path) -> Result<(Place, Option<String>), Failure> {
+    let error = match DataDir::about(data) {
+        Ok(about) => return Ok((Place::described(data, about), None)),
+        Err(error) => error,
+    };
+    match DataDir::found(data).map_err(Fault::from)? {
+        Some(about) => Ok((Place::described(data, about), Some(error.bare()))),
+        None => Err(refused(&error)),
+    }
 }
 
 /// Why there is nothing to repair here. That a repair could help is for others to say.
@@ -105,11 +116,15 @@ fn refused(error: &LockError) -> Failure {
     let what = error.bare();
     Failure::Failed(match error {
         LockError::Manifest { .. } | LockError::NoManifest { .. } => format!(
-            "{what}; the segments do not agree on what it said, so it cannot be written anew: put it back as it was, or \
-             restore a backup"
+            "{what}; the segments do not agree on what it said: put it back as it was, or restore a backup"
         ),
         _ => what,
     })
+}
+
+/// All shards: as they lie, and those that were mended as they are then.
+fn of_all<'a>(first: &'a [Looked], mended: &'a [Looked]) -> impl Iterator<Item = &'a Looked> {
+    first.iter().map(|it| mended.iter().find(|mended| mended.shard == it.shard).unwrap_or(it))
 }
 
 fn print_troubles(context: &mut Context, looked: &[Looked]) -> Result<(), Failure> {
@@ -149,7 +164,7 @@ impl Lost {
 /// Mends copies until nothing is wrong with them, and says what was done.
 fn prepare(
     context: &mut Context,
-    preparing: &mut Preparing,
+    copying: &mut Copying<'_>,
     first: &[Looked],
 ) -> Result<(Vec<Looked>, Vec<Lost>), Failure> {
     let (mut mended, mut lost): (Vec<Looked>, Vec<Lost>) = (Vec::new(), Vec::new());
@@ -165,8 +180,8 @@ fn prepare(
             }
             if round == ROUNDS_MAX {
                 return Err(Failure::Failed(format!(
-                    "shard-{shard:04} is still damaged after {ROUNDS_MAX} rounds, so nothing was changed: restore \
-                     a backup"
+                    "shard-{shard:04} is still damaged after {ROUNDS_MAX} rounds, so there is no copy: restore a \
+                     backup"
                 )));
             }
             if round > 0 {
@@ -177,10 +192,10 @@ fn prepare(
             of_shard.end |= found.inspection.damages.iter().any(Damage::is_end);
             of_shard.only_names &= found.inspection.damages.iter().all(Damage::is_misnamed);
             of_shard.nothing &= found.inspection.damages.iter().all(Damage::loses_nothing);
-            for done in preparing.repair(shard, &found.inspection)? {
-                context.out.line(&format!("  mended in a copy: {}", summary(shard, &done)))?;
+            for done in copying.repair(shard, &found.inspection)? {
+                context.out.line(&format!("  mended in the copy: {}", summary(shard, &done)))?;
             }
-            again = Some(look_at(preparing.place(), shard, u32::MAX, None)?);
+            again = Some(look_at(copying.place(), shard, u32::MAX, None)?);
         }
         mended.extend(again);
         lost.push(of_shard);
@@ -199,18 +214,14 @@ fn summary(shard: u16, done: &Repaired) -> String {
 /// Which jobs there are, which there would be, and which are lost.
 fn print_outcome(
     context: &mut Context,
-    preparing: &Preparing,
     first: &[Looked],
     mended: &[Looked],
     lost: &[Lost],
+    is_cut: bool,
 ) -> Result<(), Failure> {
-    let then = || {
-        let other = |it: &&Looked| !preparing.shards().contains(&it.shard);
-        first.iter().filter(other).chain(mended)
-    };
     context.out.line(&format!("as it lies, these can be read: {}", jobs(first.iter())))?;
-    context.out.line(&format!("mended, these come back: {}", jobs(then())))?;
-    print_lost(context, first, mended, lost)?;
+    context.out.line(&format!("mended, these come back: {}", jobs(of_all(first, mended))))?;
+    print_lost(context, first, mended, lost, is_cut)?;
     for (looked, lost) in mended.iter().zip(lost) {
         let bereft = looked.replay.bereft(&lost.stretches);
         if !bereft.is_empty() {
@@ -232,7 +243,7 @@ fn print_outcome(
     let refused = mended.iter().flat_map(Looked::troubles).next();
     match refused.as_ref().map(Trouble::line) {
         Some(line) => Err(Failure::Failed(format!(
-            "the log can be bridged, but a start would still refuse it, so nothing was changed: {line}; restore a \
+            "the log can be bridged, but a start would still refuse it, so there is no copy: {line}; restore a \
              backup"
         ))),
         None => Ok(()),
@@ -244,15 +255,14 @@ fn print_lost(
     first: &[Looked],
     mended: &[Looked],
     lost: &[Lost],
+    is_cut: bool,
 ) -> Result<(), Failure> {
     let mut missed = 0;
     for (looked, lost) in mended.iter().zip(lost) {
         missed += looked.replay.missed_between(&lost.stretches);
     }
     let before: BTreeSet<u128> = first.iter().flat_map(ids_of).collect();
-    let kept: Vec<u16> = mended.iter().map(|it| it.shard).collect();
-    let others = first.iter().filter(|it| !kept.contains(&it.shard));
-    let after: BTreeSet<u128> = others.chain(mended).flat_map(ids_of).collect();
+    let after: BTreeSet<u128> = of_all(first, mended).flat_map(ids_of).collect();
     let cut = before.difference(&after).count() as u64;
     let later: u64 = mended.iter().map(|it| it.replay.shard.unknown_job_records()).sum();
     let mut lines = Vec::new();
@@ -292,7 +302,11 @@ fn print_lost(
             unbounded.join(" and ")
         ));
     }
-    if lost.iter().all(|lost| lost.nothing) {
+    if is_cut {
+        lines.push(
+            "what was behind the end of a log that is not where it was nobody can tell".to_owned(),
+        );
+    } else if lost.iter().all(|lost| lost.nothing) {
         lines.push("no job is lost".to_owned());
     } else if lines.is_empty() {
         lines.push("no job is missing between those around what is lost".to_owned());
@@ -308,7 +322,7 @@ fn ids_of(looked: &Looked) -> impl Iterator<Item = u128> {
 }
 
 /// `5 jobs (3 waiting, 2 failed)`.
-pub(super) fn jobs<'a>(looked: impl Iterator<Item = &'a Looked>) -> String {
+fn jobs<'a>(looked: impl Iterator<Item = &'a Looked>) -> String {
     let mut states: BTreeMap<usize, (&str, u64)> = BTreeMap::new();
     for it in looked {
         for (place, (state, jobs)) in it.replay.states().into_iter().enumerate() {

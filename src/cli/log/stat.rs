@@ -19,7 +19,7 @@ use crate::tools::replay::Tally;
 #[derive(Args, Debug)]
 pub struct Stat {
     /// The data directory; a server may be using it
-    data: PathBuf,
+    pub(super) data: PathBuf,
     /// Completed jobs kept per queue, as in the settings of the server [default: 50000]
     #[arg(long, env = "COMPLETED_MAX", value_name = "N")]
     completed_max: Option<u32>,

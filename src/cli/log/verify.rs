@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use corq_io::log::Inspection;
+use corq_io::log::{Inspection, repair_of};
 
 use super::{Looked, Trouble, count, look};
 use crate::cli::context::Context;
@@ -16,7 +16,7 @@ use crate::tools::place::Place;
 #[derive(Args, Debug)]
 pub struct Verify {
     /// The data directory; a server may be using it
-    data: PathBuf,
+    pub(super) data: PathBuf,
 }
 
 /// Carries it out.
@@ -86,8 +86,9 @@ pub fn run(context: &mut Context, verify: &Verify) -> Result<(), Failure> {
     match troubles.len() {
         0 => Ok(()),
         damaged => Err(Failure::Failed(format!(
-            "the log is damaged in {}: restore a backup, or see what 'corq log repair' can save",
-            count(damaged as u64, "place")
+            "the log is damaged in {}: restore a backup, or copy what is whole with '{}'",
+            count(damaged as u64, "place"),
+            repair_of(&verify.data)
         ))),
     }
 }

@@ -3,7 +3,8 @@
 use crate::config::{Config, Durability};
 use crate::secret;
 use corq_io::log::{
-    FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery, shard_path,
+    FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery, repair_of,
+    shard_path,
 };
 use corq_io::log_ring::Store;
 use corq_shards::Shard;
@@ -181,17 +182,17 @@ pub fn open_log(
 pub fn explain(error: &OpenError, data: Option<&Path>) -> String {
     let is_damage = matches!(
         error,
-        OpenError::Damaged { .. }
-            | OpenError::MissingSegment { .. }
-            | OpenError::Nothing
-            | OpenError::Refused { .. }
+        OpenError::Damaged { .. } | OpenError::MissingSegment { .. } | OpenError::Nothing
     );
-    match data.filter(|_| is_damage) {
-        None => error.to_string(),
-        Some(data) => {
-            format!("{error}. 'corq log verify {}' shows all that is wrong", data.display())
-        }
-    }
+    let is_refused = matches!(error, OpenError::Refused { .. });
+    let Some(data) = data.filter(|_| is_damage || is_refused) else { return error.to_string() };
+    let verify = format!("'corq log verify {}' shows all that is wrong", data.display());
+    let repair = if is_damage {
+        format!("; without a backup, '{}' copies what is whole", repair_of(data))
+    } else {
+        String::new()
+    };
+    format!("{error}. {verify}{repair}")
 }
 
 /// Says what was cut off, if anything was.

@@ -49,7 +49,7 @@ use corq_io::log::{DataDir, Leftover, LockError, Presence, user_of_shards};
 use corq_io::memory::SpareMemory;
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Permits, Reactor};
-use corq_io::privileges::{Acting, User};
+use corq_io::privileges::User;
 use corq_io::runtime::{self, Shards};
 use corq_io::service_manager::ServiceManager;
 use corq_io::signal::{self, Signal, Signals};
@@ -58,7 +58,6 @@ use corq_io::umask;
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -177,8 +176,7 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
     let mut data = match config.data_path() {
         None => None,
         Some(path) => {
-            // Opening the directory may finish a change of the number of shards, which writes files, as below.
-            let _acting = act_in(&path).map_err(|error| other("data path", error))?;
+            must_not_be_roots(&path)?;
             let open = || DataDir::open(&path, shards as u16);
             let is_held = |error: &LockError| matches!(error, LockError::Held { .. });
             Some(once_free(open, is_held).map_err(|error| other("data path", error))?)
@@ -335,17 +333,14 @@ fn begin_backups(
     scheduler.map(Some).map_err(|error| other("cannot start the backups", error))
 }
 
-/// Opens the audit log, with the rights of the user whose data directory it is in.
+/// Opens the audit log.
 fn open_audit(
     config: &Config,
     data: Option<&DataDir>,
     guard: &Guard,
     audit: &Audit,
 ) -> Result<(), StartError> {
-    let path = data.map(DataDir::path);
-    let acting = path.map(act_in).transpose();
-    let _acting = acting.map_err(|error| other("data path", error))?;
-    audit.open(config, path, guard)
+    audit.open(config, data.map(DataDir::path), guard)
 }
 
 /// From the root on, whatever the settings say and whatever becomes of the directory later.
@@ -399,11 +394,7 @@ fn fit(
             None => true,
         }
     };
-    // Directories are moved and removed there, which the user of the directory could have replaced by links: root has no
-    // more rights than that user meanwhile.
-    let acting = act_in(data.path()).map_err(|error| Halt::Failed(error.to_string()))?;
     let contents = reshard(config, data, slots, &mut watch)?;
-    drop(acting);
     let duration_ms = began.elapsed().as_millis() as u64;
     tracing::info!(
         duration_ms,
@@ -413,9 +404,18 @@ fn fit(
     Ok(())
 }
 
-/// Has the rights of the user whose shards lie in a directory, if this process is root's and there are any.
-fn act_in(directory: &Path) -> io::Result<Option<Acting>> {
-    user_of_shards(directory)?.map(User::act).transpose()
+/// Refuses to root a directory with the shards of another user: links in it would lead root anywhere, and that user's server
+/// could not use what root makes there.
+fn must_not_be_roots(directory: &Path) -> Result<(), StartError> {
+    let owner = user_of_shards(directory).filter(|owner| User::own().is_root() && !owner.is_root());
+    owner.map_or(Ok(()), |owner| {
+        let (path, user) = (directory.display(), owner.for_sudo());
+        let why = format!(
+            "the shards in {path} belong to {owner}, and this is root: run the server as that user, with 'sudo -u {user} \
+             corq ...', or make all in {path} root's"
+        );
+        Err(other("data path", why))
+    })
 }
 
 fn spawn(

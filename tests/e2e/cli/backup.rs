@@ -497,15 +497,18 @@ fn of_two_shards(home: &Path) -> PathBuf {
     to
 }
 
-/// The `MANIFEST` can be written anew from the shards that lie there; what the backup says of itself cannot.
+/// A `MANIFEST` can say less than there was, as those of early builds do without a checksum; what the backup says of itself
+/// does not.
 #[test]
 fn a_backup_that_has_lost_a_shard_is_not_restored_nor_backed_up() {
     let home = tempfile::tempdir().unwrap();
     let from = of_two_shards(home.path());
     fs::remove_dir_all(from.join("shard-0001")).unwrap();
-    fs::remove_file(from.join("MANIFEST")).unwrap();
+    let manifest = fs::read_to_string(from.join("MANIFEST")).unwrap();
+    let lines = manifest.lines().filter(|line| !line.starts_with("checksum"));
+    let fewer = lines.collect::<Vec<_>>().join("\n").replace("shards = 2", "shards = 1");
+    fs::write(from.join("MANIFEST"), fewer + "\n").unwrap();
     let from = from.to_str().unwrap();
-    Tool::at(1).ok(&["log", "repair", "--yes", from]);
     let to = home.path().join("restored");
     let copy = Tool::at(1).env("DATA_PATH", from);
     for command in [&["restore", from][..], &["backup"]] {

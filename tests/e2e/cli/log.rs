@@ -166,8 +166,10 @@ fn records_are_dumped_as_lines_of_json_and_filtered() {
 #[test]
 fn what_is_no_data_directory_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    for command in ["verify", "stat", "dump", "repair"] {
-        let line = tool().fails(1, &words(&["log", command], dir.path()));
+    let to = dir.path().with_extension("new");
+    let to = ["--to", to.to_str().unwrap()];
+    for (command, more) in [("verify", &[][..]), ("stat", &[]), ("dump", &[]), ("repair", &to)] {
+        let line = tool().fails(1, &words(&[&["log", command], more].concat(), dir.path()));
         assert!(line.contains("MANIFEST"), "{command}: {line}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{command} leaves nothing");
     }
@@ -231,27 +233,13 @@ fn damage_is_named_with_file_and_byte_and_a_repair_saves_the_rest() {
     assert!(said.contains(&shown), "{said}");
 
     let untouched = files(&server.data);
-    let ran = tool().run(&words(&["log", "repair"], &server.data));
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.err.contains("--yes"), "{ran:?}");
-    assert!(files(&server.data) == untouched, "without a yes nothing is done");
-    let out = tool().ok(&words(&["log", "repair", "--yes"], &server.data));
-    assert!(
-        out.contains("bridged 1 lost block") && out.contains("can be started from again"),
-        "{out}"
-    );
-
-    let kept: Vec<_> = files(&server.data)
-        .into_iter()
-        .filter(|(path, _)| path.to_string_lossy().contains("/repair-"))
-        .collect();
-    let old = untouched.iter().find(|(was, _)| *was == path).unwrap();
-    assert!(kept.iter().any(|(_, bytes)| *bytes == old.1), "what was there is kept");
-    tool().ok(&words(&["log", "verify"], &server.data));
-    assert_eq!(tool().ok(&words(&["log", "repair"], &server.data)), "nothing is damaged\n");
-
-    server.start();
-    let mut client = server.client();
+    let to = server.data.with_file_name("new");
+    let out = tool().ok(&words(&["log", "repair", "--to", to.to_str().unwrap()], &server.data));
+    assert!(out.contains("bridged 1 lost block") && out.contains("can be started from"), "{out}");
+    assert!(files(&server.data) == untouched, "the source is as it was");
+    tool().ok(&words(&["log", "verify"], &to));
+    let copied = Start::new().start_at(&to);
+    let mut client = copied.client();
     for (queue, mut expected) in ["log-a", "log-b", "log-c"].into_iter().zip(before) {
         if queue == "log-b" {
             expected.retain(|n| *n != number);
@@ -265,7 +253,9 @@ fn damage_is_named_with_file_and_byte_and_a_repair_saves_the_rest() {
 #[test]
 fn a_repair_is_refused_while_a_server_has_the_directory() {
     let server = filled(Start::new());
-    let line = tool().fails(1, &words(&["log", "repair", "--yes"], &server.data));
+    let to = server.data.with_file_name("new");
+    let line =
+        tool().fails(1, &words(&["log", "repair", "--to", to.to_str().unwrap()], &server.data));
     assert!(line.contains(&format!("in use by process {}", server.pid())), "{line}");
     server.client().push("log-a", 1);
 }
@@ -284,7 +274,10 @@ fn a_torn_tail_is_no_damage() {
     assert!(out.contains("torn tail") && out.contains("all is whole"), "{out}");
     let report = tool().json(&words(&["log", "verify"], &server.data));
     assert_eq!(report["tornTails"].as_array().unwrap().len(), 1);
-    assert_eq!(tool().ok(&words(&["log", "repair"], &server.data)), "nothing is damaged\n");
+    let to = server.data.with_file_name("new");
+    let line =
+        tool().fails(1, &words(&["log", "repair", "--to", to.to_str().unwrap()], &server.data));
+    assert!(line.contains("nothing is damaged"), "{line}");
     server.start();
     assert!(server.output().contains("dropped"));
 }

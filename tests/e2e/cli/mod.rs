@@ -23,7 +23,6 @@ mod queue;
 mod raw;
 mod repair;
 mod rest;
-mod rights;
 mod schedules;
 mod terminal;
 mod typed;

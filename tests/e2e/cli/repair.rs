@@ -1,5 +1,5 @@
-//! Repairs that can be seen before they are made and taken back afterwards. The fear: a repair that cuts what is whole,
-//! says that all is well over what it has lost, or cannot be undone.
+//! Repairs: the whole parts of a damaged directory are copied into a new one. The fear: a repair that leaves out what is whole, says that
+//! all is well over what it has lost, or changes what it copies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn words<'a>(words: &[&'a str], data: &'a Path) -> Vec<&'a str> {
     words.iter().copied().chain([data.to_str().unwrap()]).collect()
 }
 
-/// All files of a directory with their bytes, but for the lock and what repairs keep.
+/// All files of a directory with their bytes, but for the lock.
 fn files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(data).unwrap() {
@@ -26,9 +26,9 @@ fn files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if name == "audit" {
             // Starts that fail have entries there.
-        } else if path.is_dir() && !name.starts_with("repair-") {
+        } else if path.is_dir() {
             found.extend(files(&path));
-        } else if path.is_file() && name != "LOCK" {
+        } else if name != "LOCK" {
             found.push((path.clone(), fs::read(&path).unwrap()));
         }
     }
@@ -56,6 +56,23 @@ fn several_files() -> (Server, Start) {
     (server, start)
 }
 
+/// Where a repair of a directory goes: beside it.
+fn beside(data: &Path) -> PathBuf {
+    data.with_file_name("new")
+}
+
+/// The words of a repair to there.
+fn repair<'a>(data: &'a Path, to: &'a Path) -> Vec<&'a str> {
+    vec!["log", "repair", data.to_str().unwrap(), "--to", to.to_str().unwrap()]
+}
+
+fn dry(data: &Path) -> String {
+    let to = beside(data);
+    let out = tool().ok(&[repair(data, &to), vec!["--dry-run"]].concat());
+    assert!(!to.exists(), "nothing is left of a dry run");
+    out
+}
+
 fn segment(data: &Path, number: u64) -> PathBuf {
     data.join(format!("shard-0000/{number:016x}.seg"))
 }
@@ -65,8 +82,8 @@ fn counted(client: &mut Client) -> u64 {
 }
 
 #[test]
-fn files_whose_names_were_swapped_get_them_back_and_no_job_is_lost() {
-    let (mut server, _) = several_files();
+fn files_whose_names_were_swapped_get_them_back_in_the_copy_and_no_job_is_lost() {
+    let (server, _) = several_files();
     let data = server.data.clone();
     let aside = data.join("aside");
     fs::rename(segment(&data, 1), &aside).unwrap();
@@ -86,36 +103,35 @@ fn files_whose_names_were_swapped_get_them_back_and_no_job_is_lost() {
     }
     assert!(!ran.out.contains("lost"), "{}", ran.out);
 
-    let out = tool().ok(&words(&["log", "repair", "--dry-run"], &data));
-    assert!(
-        out.contains("mended, these come back: 400 jobs (400 waiting)\nno job is lost\n"),
-        "{out}"
-    );
-    assert!(out.ends_with("this was a dry run: nothing was changed\n"), "{out}");
-    assert!(files(&data) == swapped && names(&data).len() == 4, "{:?}", names(&data));
-
-    let out = tool().ok(&words(&["log", "repair", "--yes"], &data));
-    assert!(out.contains("renamed to"), "{out}");
-    assert!(out.contains("now there are 400 jobs (400 waiting)\n"), "{out}");
-    server.start();
-    assert_eq!(counted(&mut server.client()), 400);
+    let out = dry(&data);
+    let all = "mended, these come back: 400 jobs (400 waiting)\nno job is lost\n";
+    assert!(out.contains(all) && out.contains("this was a dry run: nothing was changed"), "{out}");
+    let to = beside(&data);
+    let out = tool().ok(&repair(&data, &to));
+    assert!(out.contains("renamed to") && out.contains("now there are 400 jobs"), "{out}");
+    assert_eq!(counted(&mut one_shard().start_at(&to).client()), 400);
+    assert!(files(&data) == swapped, "the source is as it was");
 }
 
 #[test]
-fn a_repair_says_how_many_jobs_are_lost_before_and_after_and_an_undo_puts_all_back() {
-    let (mut server, start) = several_files();
+fn a_repair_copies_what_is_whole_says_what_is_lost_and_changes_nothing_of_its_source() {
+    let (server, start) = several_files();
     let data = server.data.clone();
     // A block in the middle of a file, and a file that is gone.
-    let path = segment(&data, 1);
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[3_000_000] ^= 0x20;
-    fs::write(&path, bytes).unwrap();
+    flip(&segment(&data, 1), 3_000_000);
     fs::remove_file(segment(&data, 3)).unwrap();
     let damaged = files(&data);
+    let to = beside(&data);
 
-    let dry = tool().ok(&words(&["log", "repair", "--dry-run"], &data));
-    assert!(files(&data) == damaged, "a dry run changes nothing");
-    // Only once the file is there again it is seen what it had held; it is said before anything is done.
+    // The refusal of a start says what can be done.
+    let (status, said) = start.clone().run_to_its_end(&data);
+    let command = format!("corq log repair {} --to NEW_DIRECTORY", data.display());
+    assert!(!status.success() && said.contains(&command), "{said}");
+    let ran = tool().run(&words(&["log", "verify"], &data));
+    assert!(ran.code == Some(1) && ran.err.contains(&command), "{ran:?}");
+
+    let dry = dry(&data);
+    // Only once the file is there again it is seen what it had held.
     assert!(
         dry.contains(&format!("{:016x}.seg", 3)) && dry.contains("the file is missing"),
         "{dry}"
@@ -133,94 +149,86 @@ fn a_repair_says_how_many_jobs_are_lost_before_and_after_and_an_undo_puts_all_ba
     assert_eq!(back + number("lost: up to "), 400, "{dry}");
     assert_eq!(number("as it lies, these can be read: "), back, "{dry}");
 
-    let ran = tool().run(&words(&["log", "repair"], &data));
-    assert!(ran.code == Some(2) && ran.err.contains("--yes"), "{ran:?}");
-    assert!(files(&data) == damaged, "without a yes nothing is done");
-    let out = tool().ok(&words(&["log", "repair", "--yes"], &data));
+    let out = tool().ok(&repair(&data, &to));
     assert!(out.contains(&format!("now there are {back} jobs ({back} waiting)\n")), "{out}");
-    tool().ok(&words(&["log", "verify"], &data));
-    let mended = files(&data);
-
-    let out = tool().ok(&words(&["log", "undo", "--yes"], &data));
-    assert!(out.contains("is as it was before"), "{out}");
+    assert!(
+        out.contains(&format!("can be started from, with DATA_PATH={}", to.display())),
+        "{out}"
+    );
+    tool().ok(&words(&["log", "verify"], &to));
+    // Writes of a server to the copy, whose files may be shared, stay there.
+    for expected in [back, 0] {
+        let mut copied = start.clone().start_at(&to);
+        let mut client = copied.client();
+        assert_eq!(counted(&mut client), expected);
+        client.push("many", 1);
+        client.ok("Drain", json!({"queue": "many"}));
+        drop(client);
+        assert!(copied.terminate().success());
+    }
     assert!(files(&data) == damaged, "byte for byte");
-    let line = tool().fails(1, &words(&["log", "undo", "--yes"], &data));
-    assert!(line.contains("there is no repair to be undone"), "{line}");
-
-    // Again; then a server goes on, and an undo says what that costs, and still finds all that was there.
-    tool().ok(&words(&["log", "repair", "--yes"], &data));
-    assert_eq!(files(&data).len(), mended.len());
-    server.start();
-    let mut client = server.client();
-    assert_eq!(counted(&mut client), back);
-    client.push("many", 1);
-    drop(client);
-    assert!(server.terminate().success());
-    let ran = tool().run(&words(&["log", "undo"], &data));
-    assert!(ran.code == Some(2) && ran.err.contains("--yes"), "{ran:?}");
-    assert!(ran.out.contains(&format!("now there are {} jobs", back + 1)), "{ran:?}");
-    tool().ok(&words(&["log", "undo", "--yes"], &data));
-    let log = |files: Vec<(PathBuf, Vec<u8>)>| -> Vec<(PathBuf, Vec<u8>)> {
-        files
-            .into_iter()
-            .filter(|(path, _)| path.extension().is_some_and(|it| it == "seg"))
-            .collect()
-    };
-    assert!(log(files(&data)) == log(damaged), "byte for byte, after a start as well");
-    let (status, said) = start.run_to_its_end(&data);
-    assert!(!status.success() && said.contains("is missing"), "{said}");
+    let line = tool().fails(1, &repair(&data, &to));
+    assert!(line.contains("is not empty"), "{line}");
 }
 
 #[test]
-fn a_shard_that_begins_anew_is_missed_until_the_repair_is_in_place_and_after_an_undo() {
-    let mut server = Server::start_default();
-    let mut client = server.client();
-    for number in 0..8 {
-        client.push(&format!("q-{number}"), number);
-    }
-    drop(client);
-    assert!(server.terminate().success());
-    let data = server.data.clone();
+fn a_repair_that_cannot_be_made_says_why_and_leaves_nothing() {
+    let server = two_shards();
+    let (data, to) = (server.data.clone(), beside(&server.data));
+    let is_refused = |words: &[&str], code: i32, why: &str| {
+        let before = (files(&data), names(data.parent().unwrap()));
+        let ran = tool().run(words);
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert!(ran.err.contains(why), "{why}: {ran:?}");
+        assert!((files(&data), names(data.parent().unwrap())) == before, "{ran:?}");
+    };
+    // Otherwise a script would start a server without a job.
+    is_refused(&repair(&data, &to), 1, "nothing is damaged, so");
+    assert_eq!(dry(&data), "nothing is damaged\n");
+    flip(&segments(&data, 0)[0], 4096 + 100);
+    is_refused(&words(&["log", "repair"], &data), 2, "--to");
+    is_refused(&repair(&data, &data.join("new")), 1, "lies in");
+    // A file that is of another directory is nobody's to mend.
+    let (other, place) =
+        (two_shards(), segments(&data, 0)[0].with_file_name("00000000000000ff.seg"));
+    fs::copy(&segments(&other.data, 0)[0], &place).unwrap();
+    is_refused(&repair(&data, &to), 1, "was made for another data directory");
+    fs::remove_file(place).unwrap();
+    // Of a copy that was broken off nobody knows what is missing: neither a repair nor a start uses it.
+    fs::create_dir_all(to.join("shard-0000")).unwrap();
+    fs::copy(&segments(&data, 0)[0], to.join("shard-0000/0000000000000000.seg")).unwrap();
+    fs::write(to.join("UNFINISHED"), "1\n").unwrap();
+    is_refused(&repair(&data, &to), 1, "holds a copy that was not completed");
+    is_refused(&repair(&to, &data.with_file_name("other")), 1, "was not completed");
+    let (status, said) = Start::new().run_to_its_end(&to);
+    assert!(!status.success() && said.contains("was not completed"), "{said}");
+}
+
+#[test]
+fn a_shard_of_which_nothing_is_left_begins_anew_in_the_copy() {
+    let server = two_shards();
+    let (data, to) = (server.data.clone(), beside(&server.data));
     for entry in fs::read_dir(data.join("shard-0001")).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
-    let begun = || fs::read_to_string(data.join("MANIFEST")).unwrap().contains("begun = true\n");
-    let before = files(&data);
-    tool().ok(&words(&["log", "repair", "--dry-run"], &data));
-    assert!(begun() && files(&data) == before);
-    tool().ok(&words(&["log", "repair", "--yes"], &data));
-    assert!(!begun(), "it may begin anew");
-    tool().ok(&words(&["log", "undo", "--yes"], &data));
-    assert!(begun() && files(&data) == before);
-    let (status, said) = Start::new().run_to_its_end(&data);
-    assert!(!status.success() && said.contains("shard-0001"), "{said}");
-    // Also one whose directory is gone.
-    fs::remove_dir(data.join("shard-0001")).unwrap();
-    tool().ok(&words(&["log", "repair", "--yes"], &data));
-    tool().ok(&words(&["log", "undo", "--yes"], &data));
-    assert!(begun() && !data.join("shard-0001").exists());
-    tool().ok(&words(&["log", "repair", "--yes"], &data));
-    server.start();
-    server.client().push("q-1", 1);
-}
-
-#[test]
-fn what_a_killed_repair_leaves_goes_with_the_next_start() {
-    let mut server = Server::start_default();
-    server.client().push("q", 1);
-    assert!(server.terminate().success());
-    let data = server.data.clone();
-    // As a repair that is being prepared: only its own process keeps it.
-    let name = "repair-1.corq-draft-0123456789abcdef";
-    let draft = data.join(name);
-    fs::create_dir_all(draft.join("mended/shard-0000")).unwrap();
-    let marker =
-        format!("name = {name}\npurpose = repair\ntarget = repair-1\nlinked = true\npid = 1\n");
-    fs::write(draft.join("CORQ-DRAFT"), marker).unwrap();
-    let shown = tool().env("DATA_PATH", data.display()).run(&["doctor", "--no-server"]).out;
-    assert!(shown.contains(name), "{shown}");
-    server.start();
-    assert!(!draft.exists());
+    let begun =
+        |path: &Path| fs::read_to_string(path.join("MANIFEST")).unwrap().contains("begun = true\n");
+    for gone in [false, true] {
+        if gone {
+            fs::remove_dir(data.join("shard-0001")).unwrap();
+        }
+        let before = files(&data);
+        let (status, said) = Start::new().run_to_its_end(&data);
+        assert!(!status.success() && said.contains("shard-0001"), "{said}");
+        assert!(said.contains("corq log repair") && said.contains("--to"), "{said}");
+        dry(&data);
+        tool().ok(&repair(&data, &to));
+        assert!(begun(&data) && !begun(&to) && files(&data) == before);
+        let mut copied = Start::new().start_at(&to);
+        copied.client().push("q-1", 1);
+        assert!(copied.terminate().success());
+        fs::remove_dir_all(&to).unwrap();
+    }
 }
 
 /// A byte of a file gets another value.
@@ -236,7 +244,7 @@ fn a_repair_says_that_no_job_is_lost_only_where_that_is_known() {
     let data = server.data.clone();
     let case = |name: &str, change: &dyn Fn(), back: &dyn Fn()| {
         change();
-        let out = tool().ok(&words(&["log", "repair", "--dry-run"], &data));
+        let out = dry(&data);
         back();
         assert!(out.contains("mended, these come back: "), "{name}: {out}");
         out
@@ -282,13 +290,6 @@ fn a_repair_says_that_no_job_is_lost_only_where_that_is_known() {
     cannot_tell("kept jobs", &|| middle(path), &|| middle(path));
 }
 
-/// The repairs in a directory, oldest first.
-fn repairs(data: &Path) -> Vec<String> {
-    let mut names = names(data);
-    names.retain(|name| name.starts_with("repair-"));
-    names
-}
-
 /// A stopped server of two shards with jobs on both.
 pub(super) fn two_shards() -> Server {
     let mut server = Server::start_default();
@@ -308,146 +309,82 @@ fn segments(data: &Path, shard: u16) -> Vec<PathBuf> {
 }
 
 #[test]
-fn an_undo_takes_back_the_newest_repair_whole_or_nothing() {
-    let server = two_shards();
-    let data = server.data.clone();
-    (0..2).for_each(|shard| flip(&segments(&data, shard)[0], 4096 + 100));
-    let first = files(&data);
-    tool().ok(&words(&["log", "repair", "--yes"], &data));
-    for path in segments(&data, 0) {
-        fs::remove_file(path).unwrap();
-    }
-    let second = files(&data);
-    tool().ok(&words(&["log", "repair", "--yes"], &data));
-    let [older, newer] = &repairs(&data)[..] else { panic!("{:?}", names(&data)) };
-    let mended = files(&data);
-    // Of what the older one has put there a part has been replaced since.
-    let line = tool().fails(1, &words(&["log", "undo", "--yes", "--repair", older], &data));
-    assert!(line.contains(&format!("{newer} came after {older}: undo that first")), "{line}");
-    assert!(files(&data) == mended, "nothing is done");
-    // The files that the newer repair has replaced are gone: there is no way back any more.
-    let aside = server.data.with_file_name("aside");
-    fs::rename(data.join(newer), &aside).unwrap();
-    for named in [vec![], vec!["--repair", older.as_str()], vec!["--repair", newer.as_str()]] {
-        let all = [vec!["log", "undo", "--yes"], named].concat();
-        let line = tool().fails(1, &words(&all, &data));
-        assert!(line.contains(newer.as_str()), "{line}");
-        assert!(files(&data) == mended, "nothing is done");
-    }
-    fs::rename(&aside, data.join(newer)).unwrap();
-    // The undo says which shards it is about.
-    let out = tool().ok(&words(&["log", "undo", "--yes"], &data));
-    assert!(out.contains("shard-0000 of ") && out.contains("the other shards stay"), "{out}");
-    assert!(files(&data) == second, "byte for byte");
-    let out = tool().ok(&words(&["log", "undo", "--yes", "--repair", older], &data));
-    assert!(out.contains("shard-0000 and shard-0001 of "), "{out}");
-    assert!(files(&data) == first, "byte for byte");
-}
-
-/// The power can go between the two steps in which an undo puts a shard back.
-#[test]
-fn an_undo_that_was_broken_off_in_any_shard_is_finished_by_the_next() {
-    for shard in 0..2 {
-        let server = two_shards();
-        let data = server.data.clone();
-        (0..2).for_each(|shard| flip(&segments(&data, shard)[0], 4096 + 100));
-        let first = files(&data);
-        tool().ok(&words(&["log", "repair", "--yes"], &data));
-        let kept = data.join(&repairs(&data)[0]);
-        let name = format!("shard-{shard:04}");
-        let (there, before, aside) = (data.join(&name), kept.join(&name), kept.join("aside"));
-        let is_spare = |name: &&String| Path::new(name).extension().is_some_and(|it| it == "spare");
-        for spare in names(&there).iter().filter(is_spare) {
-            fs::rename(there.join(spare), before.join(spare)).unwrap();
-        }
-        let mended = files(&there).len();
-        fs::rename(&there, &aside).unwrap();
-        fs::rename(&before, &there).unwrap();
-        fs::rename(&aside, &before).unwrap();
-        tool().ok(&words(&["log", "undo", "--yes"], &data));
-        assert!(files(&data) == first, "shard {shard}: byte for byte");
-        assert_eq!(
-            files(&kept.join("mended").join(&name)).len(),
-            mended,
-            "what it took away is kept"
-        );
-    }
-}
-
-#[test]
-fn an_undo_after_a_change_of_shards_says_why_there_is_nothing_to_undo() {
-    let mut server = two_shards();
-    let data = server.data.clone();
-    flip(&segments(&data, 0)[0], 4096 + 100);
-    tool().ok(&words(&["log", "repair", "--yes"], &data));
-    let name = repairs(&data).pop().unwrap();
-    server.start_with("SHARDS", 1);
-    assert!(server.terminate().success());
-    for named in [vec![], vec!["--repair", name.as_str()]] {
-        let line = tool().fails(1, &words(&[vec!["log", "undo", "--yes"], named].concat(), &data));
-        let why = format!("{name} is of before a change of the number of shards");
-        assert!(line.contains(&why), "{line}");
-    }
-}
-
-#[test]
 fn a_repair_never_advises_itself() {
     let server = two_shards();
-    let data = server.data.clone();
+    let (data, to) = (server.data.clone(), beside(&server.data));
     let manifest = data.join("MANIFEST");
     let text = fs::read_to_string(&manifest).unwrap();
-    let ran_so = |words_of: &[&str], code: i32| {
-        let ran = tool().run(&words(words_of, &data));
+    let ran_so = |code: i32| {
+        let ran = tool().run(&repair(&data, &to));
         assert_eq!(ran.code, Some(code), "{ran:?}");
         assert!(!ran.out.contains("corq log repair"), "{ran:?}");
         assert!(!ran.err.contains("corq log repair"), "{ran:?}");
         ran
     };
-    fs::write(&manifest, text.replace("shards = 2", "shards = 3")).unwrap();
-    let ran = ran_so(&["log", "repair", "--yes"], 0);
-    assert!(ran.out.contains("wrote the MANIFEST anew"), "{ran:?}");
+    let changed = text.replace("shards = 2", "shards = 3");
+    fs::write(&manifest, &changed).unwrap();
+    let ran = ran_so(0);
+    assert!(
+        ran.out.contains("its checksum is wrong") && ran.out.contains("no job is lost"),
+        "{ran:?}"
+    );
+    assert_eq!(fs::read_to_string(to.join("MANIFEST")).unwrap(), text);
+    fs::remove_dir_all(&to).unwrap();
     // Two that contradict each other.
     let other = two_shards();
     fs::remove_file(&manifest).unwrap();
     fs::rename(data.join("shard-0001"), data.with_file_name("aside")).unwrap();
     fs::rename(other.data.join("shard-0001"), data.join("shard-0001")).unwrap();
-    let ran = ran_so(&["log", "repair", "--yes"], 1);
+    let ran = ran_so(1);
     assert!(ran.err.contains("the segments do not agree"), "{ran:?}");
-    fs::write(&manifest, text.replace("shards = 2", "shards = 3")).unwrap();
-    let ran = ran_so(&["log", "repair", "--yes"], 1);
+    fs::write(&manifest, changed).unwrap();
+    let ran = ran_so(1);
     assert!(ran.err.contains("the segments do not agree"), "{ran:?}");
 }
 
-/// A backup is not started from, and says where its logs end.
+/// Whose backup it is may serve still.
 #[test]
-fn a_repaired_backup_can_be_restored_and_says_so() {
+fn a_damaged_backup_becomes_a_data_directory_of_its_own() {
     let (server, _) = several_files();
     let home = tempfile::tempdir().unwrap();
     let to = home.path().join("backup");
     Tool::at(1).env("DATA_PATH", server.data.display()).ok(&["backup", to.to_str().unwrap()]);
     let whole = files(&to);
     let last = segments(&to, 0).pop().unwrap();
-    // In the middle of the log, and its end.
-    for (round, cut) in [false, true].into_iter().enumerate() {
-        if cut {
-            fs::remove_file(&last).unwrap();
-        } else {
-            flip(&segment(&to, 1), 3_000_000);
-        }
-        let damaged = files(&to);
-        let out = tool().ok(&words(&["log", "repair", "--yes"], &to));
-        assert!(out.contains("can be restored again") && !out.contains("started from"), "{out}");
-        let data = home.path().join(format!("data-{round}"));
-        tool().ok(&["restore", to.to_str().unwrap(), data.to_str().unwrap()]);
-        let restored = one_shard().start_at(&data);
-        let found = counted(&mut restored.client());
-        assert!(out.contains(&format!("now there are {found} jobs")), "{found}: {out}");
-        assert!((1..400).contains(&found));
-        tool().ok(&words(&["log", "undo", "--yes"], &to));
-        assert!(files(&to) == damaged, "byte for byte");
+    let id = |path: &Path| {
+        let manifest = fs::read_to_string(path.join("MANIFEST")).unwrap();
+        manifest.lines().find(|line| line.starts_with("id = ")).unwrap().to_owned()
+    };
+    let damages: [(&str, &dyn Fn()); 4] = [
+        ("the middle of the log", &|| flip(&segment(&to, 1), 3_000_000)),
+        ("the last file", &|| fs::remove_file(&last).unwrap()),
+        ("the end that it says", &|| {
+            let path = to.join("BACKUP");
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(path, text.replace("end-0 = 0000", "end-0 = 00ff")).unwrap();
+        }),
+        ("what it says of itself", &|| fs::write(to.join("BACKUP"), "").unwrap()),
+    ];
+    for (round, (name, damage)) in damages.into_iter().enumerate() {
+        // Write new files: those of the copy may be the server's.
         for (path, bytes) in &whole {
+            fs::remove_file(path).ok();
             fs::write(path, bytes).unwrap();
         }
+        damage();
+        let damaged = files(&to);
+        let data = home.path().join(format!("data-{round}"));
+        let line = tool().fails(1, &["restore", to.to_str().unwrap(), data.to_str().unwrap()]);
+        let is_unread = name == "what it says of itself";
+        assert!(is_unread || line.contains("corq log repair"), "{name}: {line}");
+        let out = tool().ok(&repair(&to, &data));
+        assert!(!out.contains("no job is lost"), "{name}: {out}");
+        let restored = one_shard().start_at(&data);
+        let found = counted(&mut restored.client());
+        assert!(out.contains(&format!("now there are {found} jobs")), "{name}, {found}: {out}");
+        assert!((1..=400).contains(&found), "{name}: {found}");
+        assert_ne!(id(&data), id(&to), "{name}");
+        assert!(!data.join("BACKUP").exists() && files(&to) == damaged, "{name}");
     }
 }
 

@@ -7,16 +7,24 @@ use super::layout::{BACKUP_MARKER, MANIFEST, shard_path};
 use super::manifest::Manifest;
 use super::refusal::{LockError, io_error};
 use crate::log::disk::regular;
-use crate::log::offline::draft;
+use crate::log::offline::filling;
 use crate::log::offline::replace_shards;
 use crate::log::offline::replace_shards::Moving;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+/// Whether it is whole, and no copy that was broken off.
+pub(crate) fn must_be_finished(path: &Path) -> Result<(), LockError> {
+    if filling::is_unfinished(path) {
+        return Err(LockError::Incomplete { path: path.into() });
+    }
+    Ok(())
+}
+
 /// Whether it is meant to be served at all.
 pub(crate) fn is_no_copy(path: &Path) -> Result<(), LockError> {
-    draft::must_not_be(path)?;
+    must_be_finished(path)?;
     if path.join(BACKUP_MARKER).exists() {
         return Err(LockError::Backup { path: path.into() });
     }
@@ -75,6 +83,7 @@ fn takes_files(directory: &Path) -> Result<(), LockError> {
 
 /// The manifest of a directory whose shards are in their places.
 pub(crate) fn settled(path: &Path) -> Result<Manifest, LockError> {
+    must_be_finished(path)?;
     match replace_shards::manifest(path)? {
         None if path.is_dir() && !inventory::shards(path)?.is_empty() => {
             Err(LockError::NoManifest { path: path.into() })

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)] // The second kind of lock has no wrapper in std.
 
 use super::identity::Identity;
-use super::owner::{Owner, as_far_as_allowed};
 use super::refusal::{LockError, io_error};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -38,16 +37,8 @@ impl Claim {
     /// Locks a directory, unless another process has it.
     pub(crate) fn take(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join(LOCK);
-        let held = |text: &mut File| {
-            let mut said = String::new();
-            let pid = text.read_to_string(&mut said).ok().and_then(|_| said.trim().parse().ok());
-            Err(LockError::Held { path: directory.into(), pid })
-        };
-        let (mut file, is_new) = open_lock(&path).map_err(|source| io_error(&path, source))?;
-        if is_new {
-            let given = Owner::within(directory).and_then(|owner| owner.give_open(&file));
-            as_far_as_allowed(given).map_err(|source| io_error(&path, source))?;
-        }
+        let held = |text: &mut File| Err(held_by(directory, text));
+        let mut file = open_lock(&path).map_err(|source| io_error(&path, source))?;
         let whole = File::open(directory).map_err(|source| io_error(directory, source))?;
         match whole.try_lock() {
             Err(TryLockError::WouldBlock) => return held(&mut file),
@@ -78,6 +69,45 @@ impl Claim {
     }
 }
 
+/// A directory that no server gets, and in which nothing was changed for that. Several processes can have one.
+#[derive(Debug)]
+pub struct KeptOut {
+    _locks: Vec<File>,
+}
+
+/// Keeps servers out of a directory, unless one has it.
+pub(crate) fn keep_out(directory: &Path) -> Result<KeptOut, LockError> {
+    let whole = File::open(directory).map_err(|source| io_error(directory, source))?;
+    let path = directory.join(LOCK);
+    let mut locks = vec![whole];
+    match not_followed().open(&path) {
+        // A server of an earlier build locks this file only.
+        Ok(file) => locks.push(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(io_error(&path, source)),
+    }
+    let locked = locks.iter().try_for_each(|lock| match lock.try_lock_shared() {
+        Err(TryLockError::Error(error)) if is_unknown(&error) => Ok(()),
+        locked => locked,
+    });
+    match (locked, locks.get_mut(1)) {
+        (Ok(()), _) => Ok(KeptOut { _locks: locks }),
+        (Err(TryLockError::Error(error)), _) => Err(io_error(directory, error)),
+        (Err(TryLockError::WouldBlock), Some(text)) => Err(held_by(directory, text)),
+        (Err(TryLockError::WouldBlock), None) => {
+            Err(LockError::Held { path: directory.into(), pid: None })
+        }
+    }
+}
+
+/// Who has a directory, as its lock says. A process that keeps servers out writes nothing there: what it says may be gone.
+fn held_by(directory: &Path, text: &mut File) -> LockError {
+    let mut said = String::new();
+    let pid = text.read_to_string(&mut said).ok().and_then(|_| said.trim().parse().ok());
+    let pid = pid.filter(|pid: &u32| Path::new(&format!("/proc/{pid}")).exists());
+    LockError::Held { path: directory.into(), pid }
+}
+
 /// How `LOCK` is opened. Its directory may be another user's, who may have put there what leads elsewhere: that is not
 /// followed, nor waited for.
 fn not_followed() -> OpenOptions {
@@ -86,14 +116,9 @@ fn not_followed() -> OpenOptions {
     options
 }
 
-/// Opens the file, making it if it is not there; true if it was made.
-fn open_lock(path: &Path) -> io::Result<(File, bool)> {
-    match not_followed().write(true).create_new(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            not_followed().write(true).open(path).map(|file| (file, false))
-        }
-        made => made.map(|file| (file, true)),
-    }
+/// Opens the file, making it if it is not there.
+fn open_lock(path: &Path) -> io::Result<File> {
+    not_followed().write(true).create(true).truncate(false).open(path)
 }
 
 /// Whether this user could take a directory that nobody has.
@@ -207,13 +232,31 @@ mod tests {
         for _ in 0..2 {
             let error = DataDir::open(path, 1).unwrap_err();
             assert!(matches!(error, LockError::Held { .. }), "{error}");
-            assert!(matches!(DataDir::take(path), Err(LockError::Held { .. })));
+            assert!(matches!(DataDir::keep_out(path), Err(LockError::Held { .. })));
             assert!(DataDir::is_held(path).unwrap());
             fs::write(path.join(LOCK), "").unwrap();
         }
         drop(held);
         assert!(!DataDir::is_held(path).unwrap());
         DataDir::open(path, 1).unwrap();
+    }
+
+    #[test]
+    fn one_who_keeps_servers_out_changes_nothing_and_keeps_out_no_other_such() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        drop(DataDir::open(path, 1).unwrap());
+        for has_lock in [true, false] {
+            let said = fs::read(path.join(LOCK)).ok();
+            assert_eq!(said.is_some(), has_lock);
+            let kept = [DataDir::keep_out(path).unwrap(), DataDir::keep_out(path).unwrap()];
+            assert!(!DataDir::is_held(path).unwrap());
+            assert_eq!(fs::read(path.join(LOCK)).ok(), said);
+            assert!(matches!(DataDir::open(path, 1), Err(LockError::Held { .. })));
+            drop(kept);
+            drop(DataDir::open(path, 1).unwrap());
+            fs::remove_file(path.join(LOCK)).unwrap();
+        }
     }
 
     /// A server of an earlier build locks `LOCK` only.
@@ -225,6 +268,7 @@ mod tests {
         earlier.try_lock().unwrap();
         assert!(DataDir::is_held(dir.path()).unwrap());
         assert!(matches!(DataDir::open(dir.path(), 1), Err(LockError::Held { .. })));
+        assert!(matches!(DataDir::keep_out(dir.path()), Err(LockError::Held { .. })));
         drop(earlier);
         let own = DataDir::open(dir.path(), 1).unwrap();
         let earlier = OpenOptions::new().write(true).open(dir.path().join(LOCK)).unwrap();

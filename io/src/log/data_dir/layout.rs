@@ -7,9 +7,9 @@ pub(crate) const DIRECTORY_VERSION: u32 = 2;
 pub(crate) const MANIFEST: &str = "MANIFEST";
 /// The file that makes a directory a backup.
 pub const BACKUP_MARKER: &str = "BACKUP";
-/// What backups have in the data directory while they are made, drafts all of them: where segments are pinned if the
-/// copy goes to another file system, and which draft they are for.
-pub const PINS: &str = "backup-pins";
+/// How the directories begin that backups have in the data directory while they are made: where segments are pinned if the
+/// copy goes to another file system.
+pub(crate) const PINS: &str = "backup-pins";
 
 /// Where the shards lie that are to take the place of others.
 pub(crate) const NEXT: &str = "next-shards";

@@ -7,34 +7,35 @@
 //! | `inventory` | what its files say of that |
 //! | `check` | what a start and the tools demand before they touch anything |
 //! | `claim` | who owns the directory |
+//! | `durable` | directories that the power does not take |
 //! | `identity` | files and directories by device and inode |
 //! | `layout` | names in it |
 //! | `manifest` | how many shards it has |
 //! | `next_shards` | other shards, made inside, that take the place of these |
-//! | `owner` | owner and group of what is replaced |
 //! | `refusal` | why it cannot be used, in words |
 //! | `watch` | whether the files are still where the next start looks |
 
 pub(super) mod check;
 pub(super) mod claim;
+pub(super) mod durable;
 pub(super) mod identity;
 pub(super) mod inventory;
 pub(super) mod layout;
 pub(super) mod manifest;
 pub(super) mod next_shards;
-pub(super) mod owner;
 pub(super) mod refusal;
 pub(super) mod watch;
 
-use super::offline::draft;
-use super::offline::draft::{Left, Standing};
+use super::offline::filling;
 use super::offline::replace_shards;
 use super::offline::replace_shards::Moving;
-use claim::Claim;
+use crate::privileges::User;
+use claim::{Claim, KeptOut};
+use durable::{make_directory, sync_name};
 use identity::{Identity, new_id};
+use layout::{NEXT, shard_path};
 use manifest::{About, Manifest};
 use refusal::{LockError, io_error};
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -63,7 +64,7 @@ impl DataDir {
         make_directory(path).map_err(|source| io_error(path, source))?;
         check::is_no_copy(path)?;
         let claim = Claim::take(path)?;
-        discard_drafts(path);
+        filling::discard_pins(path);
         let (manifest, leftover) = match check::found(path)? {
             None => {
                 sync_name(path).map_err(|source| io_error(path, source))?;
@@ -86,13 +87,9 @@ impl DataDir {
         Ok(Self { path: path.into(), manifest, leftover, claim })
     }
 
-    /// Takes a directory that is there, of however many shards.
-    pub fn take(path: &Path) -> Result<Self, LockError> {
-        draft::must_not_be(path)?;
-        check::settled(path)?;
-        let claim = Claim::take(path)?;
-        let manifest = check::settled(path)?;
-        Ok(Self { path: path.into(), manifest, leftover: None, claim })
+    /// Keeps servers out of a directory that is there as long as the value lives. Changes nothing in it.
+    pub fn keep_out(path: &Path) -> Result<KeptOut, LockError> {
+        claim::keep_out(path)
     }
 
     /// What the manifest of a directory says. Takes nothing.
@@ -123,6 +120,7 @@ impl DataDir {
     /// What the segments say about a directory whose manifest is lost, or is not what was written; none if they do not
     /// agree, or the manifest is good. Takes nothing.
     pub fn found(path: &Path) -> Result<Option<About>, LockError> {
+        check::must_be_finished(path)?;
         match Manifest::read(path) {
             // What waits to take its place is of the directory as well, and nobody can tell how much of it.
             Ok(None) | Err(LockError::Manifest { .. }) if replace_shards::is_begun(path)? => {
@@ -132,17 +130,6 @@ impl DataDir {
             Ok(_) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// Gives a directory that nobody uses the manifest that [`DataDir::found`] has told of.
-    pub fn describe(path: &Path, about: About) -> Result<(), LockError> {
-        draft::must_not_be(path)?;
-        let _claim = Claim::take(path)?;
-        if replace_shards::is_begun(path)? {
-            return Err(LockError::BrokenOff { path: path.into() });
-        }
-        let About { shards, id, is_begun } = about;
-        Manifest::of(shards, id, is_begun).write(path)
     }
 
     /// Whether a process has locked the directory at the moment. The question itself locks nothing.
@@ -201,59 +188,25 @@ impl DataDir {
     }
 }
 
-/// Makes a directory, with those above it, so that none of them goes with the power.
-pub fn make_directory(path: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
-    fs::create_dir_all(path)?;
-    // Of a relative path the last of them is empty: where the process is.
-    missing.into_iter().filter(|made| !made.as_os_str().is_empty()).try_for_each(sync_name)
+/// Whose shards lie in a directory, or are on their way to their places there. A server of root makes its own, also where
+/// another user has made the directory for it.
+pub fn user_of_shards(directory: &Path) -> Option<User> {
+    let shards = [shard_path(directory, 0), directory.join(NEXT)];
+    shards.iter().find_map(|path| User::owning_name(path).ok())
 }
 
-/// Makes the name of a directory durable, as far as that is ours to do.
-fn sync_name(path: &Path) -> io::Result<()> {
-    let above = match path.parent() {
-        None => return Ok(()),
-        Some(here) if here.as_os_str().is_empty() => Path::new("."),
-        Some(above) => above,
-    };
-    match File::open(above) {
-        Ok(directory) => directory.sync_all(),
-        // Where we may not look, another user has made the directory for us.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Removes what backups, restores and repairs of a directory have left that were killed. What cannot be removed, or lies on
-/// another file system, which may not answer, stays until the next one: nobody has to start without the server for it.
-fn discard_drafts(directory: &Path) {
-    for Left { path, standing } in draft::drafts_in(directory).unwrap_or_default() {
-        let Standing::Dead(said) = standing else { continue };
-        let of_pins = draft::draft_of_pins(&path);
-        if of_pins.is_some() && !said.linked {
-            let _ = draft::let_go(&path);
-            continue;
-        }
-        let gone = of_pins.is_none_or(|of| draft::discard(&of).is_ok());
-        if gone {
-            let _ = draft::discard(&path);
-        }
-    }
-    let real = fs::canonicalize(directory).unwrap_or_else(|_| directory.into());
-    let (Some(above), Some(name)) = (real.parent(), real.file_name()) else { return };
-    for Left { path, standing } in draft::drafts_in(above).unwrap_or_default() {
-        if matches!(standing, Standing::Dead(said) if said.is_for(name)) {
-            let _ = draft::discard(&path);
-        }
-    }
+/// The user of a directory: the one whose shards lie there; of one without shards, or into which this user may not look, the
+/// owner.
+pub fn user_of(directory: &Path) -> io::Result<User> {
+    user_of_shards(directory).map_or_else(|| User::owning(directory), Ok)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::layout::{BACKUP_MARKER, PINS, shard_path};
+    use super::layout::BACKUP_MARKER;
     use super::*;
-    use crate::log::offline::draft::{DRAFT_MARKER, Draft, Label};
+    use std::fs;
     use std::process;
 
     #[test]
@@ -274,71 +227,6 @@ mod tests {
         fs::write(dir.path().join(BACKUP_MARKER), "version = 1\n").unwrap();
         let error = DataDir::open(dir.path(), 1).unwrap_err().to_string();
         assert!(error.contains("is a backup") && error.contains("corq restore"), "{error}");
-        DataDir::take(dir.path()).unwrap();
-    }
-
-    /// A draft whose process has gone: one that is put beside it, with its name and a marker that nobody holds.
-    fn dead(draft: Draft) -> PathBuf {
-        let path = draft.path().to_path_buf();
-        let marker = fs::read(path.join(DRAFT_MARKER)).unwrap();
-        let link = draft::draft_of_pins(&path);
-        drop(draft);
-        fs::create_dir_all(path.join("shard-0000")).unwrap();
-        fs::write(path.join("shard-0000/0.seg"), "x").unwrap();
-        fs::write(path.join(DRAFT_MARKER), marker).unwrap();
-        if let Some(link) = link {
-            std::os::unix::fs::symlink(link, path.join("draft")).unwrap();
-        }
-        path
-    }
-
-    fn label(purpose: &str, target: &str, linked: bool) -> Label {
-        Label { purpose: purpose.into(), target: target.into(), linked }
-    }
-
-    #[test]
-    fn what_a_killed_backup_has_pinned_goes_at_the_next_start() {
-        let home = tempfile::tempdir().unwrap();
-        let data = home.path().join("data");
-        drop(DataDir::open(&data, 1).unwrap());
-        for linked in [true, false] {
-            let draft = Draft::begin(home.path(), &label("backup", "monday", linked)).unwrap();
-            let pins = Draft::begin(&data, &label("pins", PINS, linked)).unwrap();
-            pins.belongs_to(&draft).unwrap();
-            // One that is being made keeps what it has pinned.
-            drop(DataDir::open(&data, 1).unwrap());
-            assert!(pins.path().exists() && draft.path().exists());
-            let (pins, draft) = (dead(pins), dead(draft));
-            drop(DataDir::open(&data, 1).unwrap());
-            // A draft that holds nothing of the server's stays, and what says where it is.
-            assert_eq!((pins.exists(), draft.exists()), (!linked, !linked));
-            assert!(!pins.join("shard-0000").exists());
-        }
-        // What has no marker may be anybody's; it is not the name that counts.
-        let own = data.join(PINS);
-        fs::create_dir(&own).unwrap();
-        fs::write(own.join("photo"), "x").unwrap();
-        drop(DataDir::open(&data, 1).unwrap());
-        assert!(own.join("photo").exists());
-    }
-
-    #[test]
-    fn what_a_killed_restore_has_begun_goes_at_the_start_on_its_place() {
-        let home = tempfile::tempdir().unwrap();
-        let drafts = ["data", "other"].map(|target| {
-            dead(Draft::begin(home.path(), &label("restore", target, false)).unwrap())
-        });
-        drop(DataDir::open(&home.path().join("data"), 1).unwrap());
-        assert_eq!(drafts.map(|draft| draft.exists()), [false, true]);
-    }
-
-    #[test]
-    fn directories_are_made_with_those_above_them() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("one/two/three");
-        make_directory(&path).unwrap();
-        make_directory(&path).unwrap();
-        assert!(path.is_dir());
     }
 
     #[test]
@@ -380,7 +268,8 @@ mod tests {
             fs::create_dir(shard).unwrap();
             fs::write(segment, "x").unwrap();
         }
-        DataDir::take(path).unwrap().set_begun(false).unwrap();
+        let Manifest { id, .. } = Manifest::read(path).unwrap().unwrap();
+        Manifest::of(2, id, false).write(path).unwrap();
         fs::remove_dir_all(shard_path(path, 1)).unwrap();
         assert!(!DataDir::open(path, 2).unwrap().is_begun());
     }

@@ -1,14 +1,13 @@
 //! Shards that are to take the place of those of a data directory: made in a directory of their own inside, then put
 //! in place by [`Moving`].
 //!
-//! Knows directories, ids and owners; what a move is, and what one that was broken off has left, is
+//! Knows directories and ids; what a move is, and what one that was broken off has left, is
 //! `offline::replace_shards`.
 
 use super::DataDir;
 use super::identity::new_id;
-use super::layout::{NEXT, shard_path};
+use super::layout::NEXT;
 use super::manifest::Manifest;
-use super::owner::{as_far_as_allowed, as_shard};
 use super::refusal::{LockError, io_error};
 use crate::log::offline::replace_shards::{Moving, discard, sync, sync_all};
 use std::fs;
@@ -56,11 +55,6 @@ impl DataDir {
     /// The `shards` shards in `next`, whose logs are complete, take the place of those there are. After
     /// that there is no way back; the steps that remain are the caller's to take.
     pub fn succeed(&mut self, next: &Next, shards: u16) -> Result<Moving, LockError> {
-        for shard in 0..shards {
-            // Each replaces what has the owner of all.
-            let (new, old) = (shard_path(&next.path, shard), shard_path(self.path(), 0));
-            as_far_as_allowed(as_shard(&new, &old)).map_err(|source| io_error(&new, source))?;
-        }
         sync_all(&next.path)?;
         let before = Some(self.shards());
         let (id, moving, begun, sealed) = (next.id, true, true, true);

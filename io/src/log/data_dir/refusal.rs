@@ -1,6 +1,7 @@
 //! Why a data directory cannot be used, in words.
 
 use super::layout::DIRECTORY_VERSION;
+use crate::privileges::User;
 use std::path::{Path, PathBuf};
 use std::{error, fmt, io};
 
@@ -47,8 +48,8 @@ pub enum LockError {
         /// What of it.
         what: &'static str,
     },
-    /// It is a draft, which is removed once its process has gone.
-    Draft {
+    /// It is a copy that is being made, or was broken off.
+    Incomplete {
         /// The directory.
         path: PathBuf,
     },
@@ -102,22 +103,41 @@ impl fmt::Display for LockError {
 }
 
 impl LockError {
-    /// The same without what `corq log repair` can do about it: for that to say.
+    /// The same without what `corq log repair` can do about it, which never advises itself.
     pub fn bare(&self) -> String {
         Bare(self).to_string()
     }
 
     /// What `corq log repair` can do about it.
-    fn cure(&self) -> &'static str {
+    fn cure(&self) -> String {
         match self {
-            Self::Manifest { .. } | Self::NoManifest { .. } => {
-                ". Put it back as it was, or have 'corq log repair' write it anew from what the segments say"
+            Self::Manifest { path, .. } => format!(
+                ". Put it back as it was, or use '{}', which writes it there as the segments say",
+                repair_of(above(path))
+            ),
+            Self::NoManifest { path } => format!(
+                ". Put it back as it was, or use '{}', which writes it there as the segments say",
+                repair_of(path)
+            ),
+            Self::Fewer { path, .. } => {
+                format!(": '{}' lets them begin anew there then", repair_of(above(path)))
             }
-            Self::Fewer { .. } => ": 'corq log repair' lets them begin anew then",
-            Self::Lost { .. } => "; restore a backup, or see 'corq log repair'",
-            _ => "",
+            Self::Lost { path, .. } => format!(
+                "; restore a backup, or use '{}', which copies what is whole",
+                repair_of(above(path))
+            ),
+            _ => String::new(),
         }
     }
+}
+
+fn above(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}
+
+/// The command that copies what is whole in a data directory.
+pub fn repair_of(directory: &Path) -> String {
+    format!("corq log repair {} --to NEW_DIRECTORY", directory.display())
 }
 
 /// What is wrong.
@@ -127,7 +147,15 @@ impl fmt::Display for Bare<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use LockError as E;
         match self.0 {
-            E::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            E::Io { path, source } => {
+                write!(f, "{}: {source}", path.display())?;
+                match User::owning_name(path).or_else(|_| User::owning(above(path))) {
+                    Ok(owner) if source.kind() == io::ErrorKind::PermissionDenied => {
+                        write!(f, ": it belongs to {owner}, and this is {}", User::own())
+                    }
+                    _ => Ok(()),
+                }
+            }
             E::Held { path, pid: Some(pid) } => {
                 write!(f, "data directory {} is in use by process {pid}", path.display())
             }
@@ -170,10 +198,10 @@ impl fmt::Display for Bare<'_> {
                 "{} was made for another data directory: it was copied here, or the MANIFEST is not that of this log",
                 path.display()
             ),
-            E::Draft { path } => write!(
+            E::Incomplete { path } => write!(
                 f,
-                "{} is a copy that was not completed, and is removed by the next one beside it: restore a backup that is \
-                 complete",
+                "{} is a copy that is being made, or was not completed, as the file UNFINISHED in it says: if nothing makes \
+                 it any more, remove it and copy again",
                 path.display()
             ),
             E::Backup { path } => write!(

@@ -1,4 +1,4 @@
-//! Putting a damaged log right, so that a start takes it again: what is missing is bridged, all that is
+//! Putting the copy of a damaged log right, so that a start takes it: what is missing is bridged, all that is
 //! whole stays where it is, byte for byte, and so do the addresses that records know each other by.
 //!
 //! A bridge is made of blocks without records in the place of those that are lost, as many of them, so
