@@ -158,7 +158,7 @@ fn a_record_of_a_job_that_was_never_told_of_is_counted() {
     }
 }
 
-/// Reclaimed records are no loss: records of jobs whose beginning is gone are told from others.
+/// Reclaimed records are no loss: records of jobs whose push was reclaimed are not counted as unknown.
 #[test]
 fn records_of_jobs_from_before_the_beginning_are_not_counted_and_later_ones_are() {
     let mut bed = Bed::with(Config { completed_max: 3, ..config(1) });

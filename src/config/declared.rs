@@ -195,7 +195,7 @@ pub struct Config {
     #[arg(long, env = "AUTH_TIMEOUT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
     pub auth_timeout_ms: u64,
 
-    /// Wrong tokens of one address within 10 seconds that a shard refuses at once; further ones are refused later; Infinity
+    /// Wrong tokens of one address within 5 seconds that a shard refuses at once; further ones are refused later; Infinity
     /// for no limit
     #[arg(long, env = "AUTH_FAILURES_MAX", default_value = "10", value_parser = requests_max)]
     pub auth_failures_max: RequestsMax,

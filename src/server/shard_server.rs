@@ -10,7 +10,7 @@ use super::commands::job_record_list::JobRecordLists;
 use super::commands::pending_replies::Parked;
 use super::commands::sliced_reply::SlicedReplies;
 use super::commands::worker::Workers;
-use super::connection::deadlines::{Deadlines, tell_refusals};
+use super::connection::deadlines::{Deadlines, send_refusals};
 use super::connection::migration::Migrations;
 use super::connection::session::Sessions;
 use super::connection::transcode::Transcodings;
@@ -392,7 +392,7 @@ impl ShardServer {
         self.follow_up(conns);
         self.report_applied_flows(conns);
         let next_ms = next_ms.min(self.evict_history(conns)).min(self.end_patience(conns));
-        let next_ms = next_ms.min(tell_refusals(self, conns));
+        let next_ms = next_ms.min(send_refusals(self, conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.give_back_output(conns));

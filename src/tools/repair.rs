@@ -7,10 +7,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use corq_io::log::{About, DataDir, Filling, Inspection, Repaired, give_id, repair, segment_file};
+use corq_io::log::{
+    About, DataDir, Filling, Inspection, Repaired, give_id, repair, segment_file, unshare,
+};
 
 use super::marker::{MARKER, Marker};
 use super::place::{Fault, Place, at, sync};
@@ -112,7 +113,7 @@ impl<'a> Repair<'a> {
                 let path = directory.join(&name);
                 let is_new = self.to.id != own;
                 if is_new || name >= last {
-                    unshare(&path)?;
+                    unshare(&path).map_err(at(&path))?;
                 }
                 if is_new {
                     give_id(&path, own, self.to.id).map_err(at(&path))?;
@@ -143,14 +144,4 @@ fn segments(directory: &Path) -> Result<Vec<String>, Fault> {
     }
     names.sort();
     Ok(names)
-}
-
-/// Gives a file bytes of its own.
-fn unshare(path: &Path) -> Result<(), Fault> {
-    if fs::metadata(path).map_err(at(path))?.nlink() < 2 {
-        return Ok(());
-    }
-    let copy = path.with_extension("tmp");
-    fs::copy(path, &copy).map_err(at(&copy))?;
-    fs::rename(&copy, path).map_err(at(path))
 }

@@ -149,7 +149,7 @@ fn a_job_is_explained_and_shown_with_its_flow_by_our_client() {
         let detail = client.job("whole").detail().await.unwrap();
         assert_eq!((detail.children.count, &*detail.children.jobs[0].id), (1, "part"));
         assert_eq!(pulled[0].complete(&()).await.unwrap(), Applied::Yes);
-        // Jobs in the way of a full queue are told by ids alone.
+        // Of jobs that hold a queue's concurrency, Explain lists the ids only.
         let queue = client.queue("full");
         queue.set_concurrency(1).await.unwrap();
         let first = queue.push(&1).await.unwrap();

@@ -65,7 +65,7 @@ pub use offline::filling::{
 };
 pub use offline::inspection::{InspectError, Inspection, Seen, Segment, Subject};
 pub use offline::new_id::give_id;
-pub use offline::repair::{Repaired, repair};
+pub use offline::repair::{Repaired, repair, unshare};
 pub use offline::replace_shards::Moving;
 pub use offline::verify::inspect;
 pub use read::cold_read::{ReadDone, ReadError};

@@ -7,7 +7,7 @@
 //! | `guard` | the tokens and sessions that count, for all shards |
 //! | `sessions` | the sessions of browsers |
 //! | `shown` | what a client has shown, and what that lets it do |
-//! | `slowed` | refusals of tokens that are told later |
+//! | `slowed` | refusals of tokens that are sent later |
 //! | `tag` | tokens and cookies as they are kept |
 //! | `tokens` | tokens as settings and files write them |
 

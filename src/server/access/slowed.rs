@@ -11,15 +11,16 @@ use crate::server::shard_mail::envelope::Origin;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// Time in which wrong tokens of an address count.
-pub const WINDOW_MS: u64 = 10_000;
+/// Time in which wrong tokens of an address count: shorter than a client has to show a right one (`AUTH_TIMEOUT_MS`), so
+/// that it reads why it is refused.
+pub const WINDOW_MS: u64 = 5_000;
 
 /// Refusals that wait at most; a connection with one more is ended.
 const WAITING_MAX: usize = 10_000;
 
 /// How a token is refused.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum RefusedBy {
     /// As the answer to `Auth`, with its `reqId`.
     Auth(Option<Box<[u8]>>),
     /// As the answer to the login of a page.
@@ -30,7 +31,7 @@ pub(crate) enum Refused {
 
 /// When a token is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum RefusalTime {
     Now,
     Later,
     /// Never: the connection has ended.
@@ -42,7 +43,7 @@ pub(crate) enum Told {
 pub struct SlowedRefusals {
     limiter: Option<Limiter>,
     /// By the time at which they are due, as if the clock had never leapt, and by number.
-    waiting: BTreeMap<(u64, u64), (Origin, Refused)>,
+    waiting: BTreeMap<(u64, u64), (Origin, RefusedBy)>,
     numbered: u64,
 }
 
@@ -59,17 +60,19 @@ impl SlowedRefusals {
         steady_ms: u64,
         peer: Option<SocketAddr>,
         origin: Origin,
-        refused: Refused,
-    ) -> Told {
-        let Some(limiter) = &mut self.limiter else { return Told::Now };
-        let Err(too_many) = limiter.admit(steady_ms, &counted(peer)) else { return Told::Now };
+        refused: RefusedBy,
+    ) -> RefusalTime {
+        let Some(limiter) = &mut self.limiter else { return RefusalTime::Now };
+        let Err(too_many) = limiter.admit(steady_ms, &counted(peer)) else {
+            return RefusalTime::Now;
+        };
         if self.waiting.len() >= WAITING_MAX {
-            return Told::Never;
+            return RefusalTime::Never;
         }
         self.numbered += 1;
         let place = (steady_ms + too_many.wait_ms, self.numbered);
         self.waiting.insert(place, (origin, refused));
-        Told::Later
+        RefusalTime::Later
     }
 
     /// When the next is due.
@@ -78,7 +81,7 @@ impl SlowedRefusals {
     }
 
     /// The next, whether it is due or not.
-    pub(crate) fn pop(&mut self) -> Option<(Origin, Refused)> {
+    pub(crate) fn pop(&mut self) -> Option<(Origin, RefusedBy)> {
         self.waiting.pop_first().map(|(_, refusal)| refusal)
     }
 }
@@ -100,6 +103,31 @@ fn counted(peer: Option<SocketAddr>) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corq_io::net::ConnId;
+
+    /// Guards against refusals that pile up in memory, and against any that come before their time.
+    #[test]
+    fn refusals_wait_for_the_window_up_to_a_number() {
+        let mut slowed = SlowedRefusals::new(Some(Rule { window_ms: WINDOW_MS, requests_max: 2 }));
+        let origin = Origin::of_none(0, ConnId { index: 1, generation: 1 });
+        let mut judge = |at_ms: u64, peer: &str| {
+            let time = slowed.judge(at_ms, peer.parse().ok(), origin, RefusedBy::Login);
+            (time, slowed.next_ms())
+        };
+        let (one, other) = ("192.0.2.1:1", "192.0.2.2:1");
+        for _ in 0..2 {
+            assert_eq!(judge(1000, one), (RefusalTime::Now, None));
+        }
+        for _ in 0..WAITING_MAX {
+            let (time, next_ms) = judge(1500, one);
+            let next_ms = next_ms.expect("one that waits");
+            assert_eq!(time, RefusalTime::Later);
+            assert!((1000 + WINDOW_MS..1200 + WINDOW_MS).contains(&next_ms), "{next_ms}");
+        }
+        assert_eq!(judge(1500, one).0, RefusalTime::Never);
+        assert_eq!(judge(1500, other).0, RefusalTime::Now);
+        assert_eq!(judge(1200 + WINDOW_MS, one).0, RefusalTime::Now, "the window has passed");
+    }
 
     #[test]
     fn an_address_counts_as_itself_and_a_network_of_ipv6_as_one() {

@@ -5,7 +5,7 @@ use crate::api::error::ErrorKind;
 use crate::api::version::Version;
 use crate::protocol::reply;
 use crate::server::access::shown::{Access, Shown};
-use crate::server::access::slowed::{Refused, Told};
+use crate::server::access::slowed::{RefusalTime, RefusedBy};
 use crate::server::connection::deadlines::refuse_token;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::request_context::RequestContext;
@@ -39,8 +39,8 @@ impl ShardServer {
             return;
         }
         let RequestContext { origin, req_id, .. } = ctx;
-        let refused = Refused::Auth(req_id.map(Into::into));
-        if refuse_token(self, conns, origin, refused) == Told::Now {
+        let refused = RefusedBy::Auth(req_id.map(Into::into));
+        if refuse_token(self, conns, origin, refused) == RefusalTime::Now {
             self.refuse(conns, origin, req_id, ErrorKind::InvalidToken);
         }
     }

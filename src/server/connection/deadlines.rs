@@ -10,7 +10,7 @@
 use super::protocol::Protocol;
 use crate::api::error::ErrorKind;
 use crate::protocol::websocket::Closing;
-use crate::server::access::slowed::{Refused, Told};
+use crate::server::access::slowed::{RefusalTime, RefusedBy};
 use crate::server::http::Phase;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
@@ -33,20 +33,20 @@ pub(crate) fn refuse_token(
     server: &mut ShardServer,
     conns: &mut Connections,
     origin: Origin,
-    refused: Refused,
-) -> Told {
+    refused: RefusedBy,
+) -> RefusalTime {
     let steady_ms = server.http.alarms.steady_ms(server.now_ms);
-    let told = server.access.slowed.judge(steady_ms, conns.peer(origin.conn).ok(), origin, refused);
-    match told {
-        Told::Now => {}
-        Told::Later => server.deferred(origin),
-        Told::Never => server.finish_connection(conns, origin.conn),
+    let time = server.access.slowed.judge(steady_ms, conns.peer(origin.conn).ok(), origin, refused);
+    match time {
+        RefusalTime::Now => {}
+        RefusalTime::Later => server.deferred(origin),
+        RefusalTime::Never => server.finish_connection(conns, origin.conn),
     }
-    told
+    time
 }
 
 /// Sends refusals that are due, a slice of them; at the end of the server all are. Returns when to come again.
-pub(crate) fn tell_refusals(server: &mut ShardServer, conns: &mut Connections) -> u64 {
+pub(crate) fn send_refusals(server: &mut ShardServer, conns: &mut Connections) -> u64 {
     let steady_ms = server.http.alarms.steady_ms(server.now_ms);
     for _ in 0..REFUSALS_PER_TURN {
         let Some(at_ms) = server.access.slowed.next_ms() else { return u64::MAX };
@@ -57,11 +57,11 @@ pub(crate) fn tell_refusals(server: &mut ShardServer, conns: &mut Connections) -
         server.meter.note(1);
         server.answered(origin);
         match refused {
-            Refused::Auth(req_id) => {
+            RefusedBy::Auth(req_id) => {
                 server.refuse(conns, origin, req_id.as_deref(), ErrorKind::InvalidToken);
             }
-            Refused::Login => server.conclude_error(conns, origin.conn, ErrorKind::InvalidToken),
-            Refused::Request => server.refuse_request(origin.conn),
+            RefusedBy::Login => server.conclude_error(conns, origin.conn, ErrorKind::InvalidToken),
+            RefusedBy::Request => server.refuse_request(origin.conn),
         }
     }
     server.now_ms

@@ -19,7 +19,7 @@ use crate::protocol::http1::body::Body;
 use crate::protocol::http1::head::{self, Head, Length, Method};
 use crate::protocol::http1::target::Target;
 use crate::protocol::websocket;
-use crate::server::access::slowed::{Refused, Told};
+use crate::server::access::slowed::{RefusalTime, RefusedBy};
 use crate::server::connection::deadlines::refuse_token;
 use crate::server::connection::protocol::Protocol;
 use crate::server::connection::session::Session;
@@ -53,7 +53,7 @@ pub struct HttpConnection {
     /// Whether the next request may pass.
     pub(super) rate_limit_check: RateLimitCheck,
     /// When the next request is refused, if its token is wrong.
-    pub(super) refused: Option<Told>,
+    pub(super) refused: Option<RefusalTime>,
     /// Whether its last request has shown a token, if there are any.
     pub(crate) has_shown: bool,
     /// Whether its last request came from a page over TLS.
@@ -186,7 +186,7 @@ impl ShardServer {
         session.note_unread(conns.untaken(conn), is_tight(conns));
         let Session { http, choked, blocked, affinity, .. } = session;
         let waits = http.exchange.is_some() || http.rate_limit_check == RateLimitCheck::Asked;
-        let waits = waits || http.refused == Some(Told::Later);
+        let waits = waits || http.refused == Some(RefusalTime::Later);
         let waits = waits || affinity.is_migrating();
         *blocked = waits || *choked || busy && http.reading.is_some();
         if *blocked || bytes.is_empty() {
@@ -253,9 +253,9 @@ impl ShardServer {
         let through_path = self.note_seen(conn, head, endpoint, &seen);
         if seen.is_wrong {
             match self.refuse_token_of_request(conns, conn) {
-                Told::Now => {}
-                Told::Later => return Progress::Wants,
-                Told::Never => return Progress::Over,
+                RefusalTime::Now => {}
+                RefusalTime::Later => return Progress::Wants,
+                RefusalTime::Never => return Progress::Over,
             }
         }
         let rules = &self.http.settings.rules;
@@ -362,26 +362,26 @@ impl ShardServer {
     }
 
     /// Counts a wrong token, once for each request, and says when it is refused.
-    fn refuse_token_of_request(&mut self, conns: &mut Connections, conn: ConnId) -> Told {
+    fn refuse_token_of_request(&mut self, conns: &mut Connections, conn: ConnId) -> RefusalTime {
         let known = self.sessions.get(conn).and_then(|session| session.http.refused);
-        if let Some(told) = known {
-            return told;
+        if let Some(time) = known {
+            return time;
         }
         self.access.failures += 1;
         self.audit_auth(conns, conn, None);
         let origin = self.origin(conn);
-        let told = refuse_token(self, conns, origin, Refused::Request);
+        let time = refuse_token(self, conns, origin, RefusedBy::Request);
         if let Some(session) = self.sessions.get(conn) {
-            session.http.refused = Some(told);
-            session.blocked = told == Told::Later;
+            session.http.refused = Some(time);
+            session.blocked = time == RefusalTime::Later;
         }
-        told
+        time
     }
 
     /// Refuses a request that has waited for it.
     pub(crate) fn refuse_request(&mut self, conn: ConnId) {
         if let Some(session) = self.sessions.get(conn) {
-            session.http.refused = Some(Told::Now);
+            session.http.refused = Some(RefusalTime::Now);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::protocol::msgpack::Reader;
 use crate::protocol::msgpack::writer::Writer;
 use crate::server::access::sessions::SESSION_MS;
 use crate::server::access::shown::{Access, Shown};
-use crate::server::access::slowed::{Refused, Told};
+use crate::server::access::slowed::{RefusalTime, RefusedBy};
 use crate::server::connection::deadlines::refuse_token;
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
@@ -85,7 +85,7 @@ impl ShardServer {
             self.access.failures += 1;
             self.audit_login(conns, conn, None);
             let origin = self.origin(conn);
-            if refuse_token(self, conns, origin, Refused::Login) == Told::Now {
+            if refuse_token(self, conns, origin, RefusedBy::Login) == RefusalTime::Now {
                 self.conclude_error(conns, conn, ErrorKind::InvalidToken);
             }
             return;

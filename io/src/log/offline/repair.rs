@@ -22,7 +22,7 @@ use crate::log::format::synced_slots;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const HEADER: u64 = BLOCK_HEADER_BYTES as u64;
 
@@ -70,6 +70,17 @@ pub fn repair(subject: Subject<'_>, inspection: &Inspection) -> io::Result<Vec<R
     Ok(mender.done)
 }
 
+/// Gives a file that has a second name bytes of its own, durably: what it shares with others must not change.
+pub fn unshare(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.nlink() < 2 {
+        return Ok(());
+    }
+    let copy = path.with_extension("tmp");
+    fs::copy(path, &copy)?;
+    File::open(&copy)?.sync_all()?;
+    fs::rename(&copy, path)
+}
+
 fn hopeless(damage: &Damage) -> io::Error {
     let Damage { file, offset, reason, .. } = damage;
     io::Error::other(format!("{file} at byte {offset} cannot be mended: {reason}"))
@@ -106,12 +117,8 @@ impl Repairer<'_> {
     /// backup, is copied first: what is there must not change.
     fn open(&self, segment: u64) -> io::Result<File> {
         let path = self.path(segment);
-        let linked = fs::metadata(&path).is_ok_and(|about| about.nlink() > 1);
-        if linked {
-            let draft = self.subject.directory.join("mending.tmp");
-            fs::copy(&path, &draft)?;
-            File::open(&draft)?.sync_all()?;
-            fs::rename(&draft, &path)?;
+        if path.exists() {
+            unshare(&path)?;
         }
         let mut options = OpenOptions::new();
         regular::open_with(&path, options.read(true).write(true).create(true).truncate(false))
