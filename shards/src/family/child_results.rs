@@ -152,8 +152,9 @@ impl Shard {
         } else if reported.end == End::Failed(Policy::Fail)
             && self.waits_for(parent, child).is_some()
         {
-            // The next end of the child is of use to a parent that has ended, since both may run again.
-            let news = News::WatchChild { since_ms: now_ms };
+            // Only the next end of the child is of use to a parent that has ended, since both may run again. A time of
+            // this clock would be none to compare with: the clock before a start may have been ahead.
+            let news = News::WatchChild { since_ms: u64::MAX };
             self.notices.push(Notice { news, dependent: parent, dependency: child });
         }
     }
