@@ -4,6 +4,7 @@ use super::settings::Flaw;
 use corq_io::log::{FaultyDisk, Log, Position};
 use corq_shards::compaction::space_forecast::SpaceForecast;
 use corq_shards::log_record::location::LogRef;
+use corq_shards::log_record::push::Pushed;
 use corq_shards::log_record::remembered::CompletedNameBytes;
 use corq_shards::log_record::snapshot::Kept;
 use corq_shards::log_record::{Journal, Record};
@@ -16,6 +17,19 @@ pub struct Book {
     /// Records before this address may be gone from the log.
     pub gone: Position,
     pub flaw: Flaw,
+}
+
+impl Book {
+    /// The record that was written at an address.
+    pub fn record_at(&self, position: u64) -> Option<&[u8]> {
+        let place = self.written.binary_search_by_key(&Position(position), |(at, _)| *at);
+        place.ok().map(|place| &self.written[place].1[..])
+    }
+
+    /// The job whose payload was written at an address.
+    pub fn pushed_at(&self, position: u64) -> Option<Pushed<'_>> {
+        Record::decode_original(self.record_at(position)?).ok()?.into_pushed()
+    }
 }
 
 impl Journal for Book {

@@ -290,11 +290,10 @@ impl Model {
         self.must(Check::BulkOperation, fits, || format!("{bulk_operation:?}\n  takes {job:?}"));
         match taken {
             Taken::Revived => self.check_order_of_revival(at, bulk_operation, job),
-            // Oldest first, by the time when each was made.
+            // Oldest first, by the time when each was made; of those that were made at one time, the shard chooses.
             Taken::Promoted => {
-                let made = |job: &Job| (made_at_ms(job), job.id);
                 let left = bulk_operation.must.iter().filter_map(|id| self.jobs.get(id));
-                let older = left.map(made).min().filter(|&older| older < made(job));
+                let older = left.map(made_at_ms).min().filter(|&older| older < made_at_ms(job));
                 self.must(Check::Order, older.is_none(), || {
                     format!("{bulk_operation:?}\n  takes {job:?} before {older:?}")
                 });

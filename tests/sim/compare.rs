@@ -174,8 +174,8 @@ impl Model {
         self.checks.fail(check, || format!("{job:?}\n  is {:?} at {now_ms}", found.state));
     }
 
-    /// A job that replaces another is recorded before the other goes. Where the two records lie in different blocks, a
-    /// loss of power can come between them: then both hold the key. The other order could lose both.
+    /// A job that replaces another is recorded before the other goes. Where the two records lie in different blocks, an
+    /// end of the process can come between them: then both hold the key. The other order could lose both.
     pub fn note_torn_keys(&mut self, now_ms: u64) {
         let mut torn = BTreeSet::new();
         for job in self.jobs.values().filter(|job| job.holds_key(now_ms)) {
@@ -191,8 +191,8 @@ impl Model {
         self.torn_keys.extend(torn);
     }
 
-    /// Two may hold a key only if a retry out of the dead-letter queue brought the second, or a loss of power came
-    /// between a job and what it replaced.
+    /// Two may hold a key only if a retry out of the dead-letter queue brought the second, or an end of the process
+    /// came between a job and what it replaced.
     fn compare_key(&self, now_ms: u64, job: &Job, key: &str) {
         let same =
             |other: &&Job| other.holds_key(now_ms) && other.unique_key.as_deref() == Some(key);

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// How a process ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// Written data stays.
+    /// Written data stays; blocks that were still to be written go.
     Kill,
     /// Data that was not synced goes.
     Power,
@@ -111,7 +111,7 @@ impl World {
             node.run(self.now_ms, 0, 0, &StartSchedules);
             node.tick(self.now_ms);
             let Node { model, shard, .. } = node;
-            if self.power_losses > 0 {
+            if way != Way::Stop {
                 model.note_torn_keys(self.now_ms);
             }
             model.compare(self.now_ms, shard);
@@ -181,11 +181,11 @@ impl World {
         self.checks.must(Check::Lost, way != Way::Stop || kept == written.len(), || {
             format!("shard {index} stopped cleanly with {} records, found {kept}", written.len())
         });
-        model.rewind(kept, &mut shard);
-        let delayed = model.recall_delays(&shard);
         written.truncate(kept);
         let gone = records.first().map_or(book_gone, |(first, _)| *first);
         let mut book = Book { log, written, gone, flaw: self.settings.flaw };
+        model.rewind(kept, &mut shard, &book);
+        let delayed = model.recall_delays(&shard);
         self.believe_clock(&mut shard, &mut book, &mut model);
         shard.restart(self.now_ms);
         model.completed_max = self.settings.completed_max as usize;
@@ -245,11 +245,7 @@ impl Node {
     fn check_payloads(&self) {
         for job in self.model.jobs.values() {
             let Some(index) = self.shard.find(job.id) else { continue };
-            let position = Position(self.shard.view(index).data.position);
-            let place = self.book.written.binary_search_by_key(&position, |(at, _)| *at);
-            let bytes = place.ok().map(|place| &self.book.written[place].1[..]);
-            let record = bytes.and_then(|bytes| Record::decode_original(bytes).ok());
-            let pushed = record.and_then(Record::into_pushed);
+            let pushed = self.book.pushed_at(self.shard.view(index).data.position);
             // The runs of a series share a record.
             let own = pushed.as_ref().is_some_and(|pushed| {
                 pushed.job.data == &job.data[..] && (pushed.id == job.id || job.series.is_some())
@@ -269,11 +265,8 @@ impl Node {
 
     /// Whether a record tells this text of a job.
     fn has_text(&self, id: JobId, stored: LogRef, text: &str) -> bool {
-        let position = Position(stored.position);
-        let Ok(place) = self.book.written.binary_search_by_key(&position, |(at, _)| *at) else {
-            return false;
-        };
-        match Record::decode_original(&self.book.written[place].1) {
+        let Some(bytes) = self.book.record_at(stored.position) else { return false };
+        match Record::decode_original(bytes) {
             Ok(Record::Changed(Changed::Progressed { id: of, message, .. })) => {
                 of == id && message == Some(text.as_bytes())
             }

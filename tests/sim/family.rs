@@ -6,7 +6,6 @@ use super::job_rules::Moment;
 use super::model::{Job, Model, State};
 use super::node::Node;
 use super::world::World;
-use corq_io::log::Position;
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::family::{ChildEnd, End, Family, How, NewFamily, Policy, Report};
 use corq_shards::job::id::JobId;
@@ -327,8 +326,7 @@ impl World {
 impl Node {
     /// The payload of a record.
     pub fn payload_at(&self, position: u64, payload_bytes: u32) -> Vec<u8> {
-        let place = self.book.written.binary_search_by_key(&Position(position), |(at, _)| *at);
-        let bytes = &self.book.written[place.expect("it was written")].1;
+        let bytes = self.book.record_at(position).expect("it was written");
         bytes[bytes.len() - payload_bytes as usize..].to_vec()
     }
 
@@ -347,9 +345,7 @@ impl Node {
     }
 
     fn end_of(&self, parent: JobId, end: &ChildEnd) -> Option<(How, Vec<u8>)> {
-        let position = Position(end.stored.position);
-        let place = self.book.written.binary_search_by_key(&position, |(at, _)| *at).ok()?;
-        match Record::decode_original(&self.book.written[place].1).ok()? {
+        match Record::decode_original(self.book.record_at(end.stored.position)?).ok()? {
             Record::ChildEnded(record) => {
                 let own = (record.parent, record.child) == (parent, end.child);
                 own.then(|| (record.how, record.value.to_vec()))

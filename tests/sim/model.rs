@@ -5,6 +5,7 @@
 //! crash can take back what the log lost.
 
 use super::awaits::{Await, End};
+use super::book::Book;
 use super::bulk_operations::BulkOperation;
 use super::check::{Check, Checks};
 use super::events::ModelEvent;
@@ -397,7 +398,7 @@ impl Model {
 
     /// The process has ended and `kept` records are left: takes back what they do not tell of. Of a call
     /// that was cut in the middle, each job stands at one of the versions it had in it.
-    pub fn rewind(&mut self, kept: usize, shard: &mut Shard) {
+    pub fn rewind(&mut self, kept: usize, shard: &mut Shard, book: &Book) {
         self.waiters.clear();
         self.watches.clear();
         self.awaits.clear();
@@ -436,7 +437,7 @@ impl Model {
                 Old::Hook(id, old) => self.put_hook(id, old),
                 Old::Job(id, old) => {
                     let perhaps = change.before < kept && !known_lost;
-                    if perhaps && (cut.contains(&id) || self.matches(id, shard)) {
+                    if perhaps && (cut.contains(&id) || self.matches(id, shard, book)) {
                         cut.insert(id);
                         continue;
                     }
@@ -451,7 +452,7 @@ impl Model {
     }
 
     /// Whether a job of the model, as a restart would find it, is what `shard` has.
-    fn matches(&self, id: JobId, shard: &Shard) -> bool {
+    fn matches(&self, id: JobId, shard: &Shard, book: &Book) -> bool {
         let found = shard.find(id).map(|index| shard.view(index));
         let (Some(job), Some(view)) = (self.jobs.get(&id), found) else {
             let gone = self.jobs.get(&id).is_none_or(|job| job.state == State::Gone);
@@ -473,7 +474,9 @@ impl Model {
         let options = view.options;
         let key = options.and_then(|has| has.unique_key.as_deref());
         let extras = options.and_then(|has| has.extras.as_deref()).copied().unwrap_or_default();
+        let pushed = book.pushed_at(view.data.position);
         same && redelivered(&view) == job.redelivered
+            && pushed.is_some_and(|pushed| pushed.job.data == &job.data[..])
             && (key, extras) == (job.unique_key.as_deref(), job.extras)
             && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
             && (view.job.run_at_ms, view.job.priority) == (job.run_at_ms, job.priority)

@@ -100,14 +100,16 @@ impl Node {
             // All of it was carried out before anything was delivered.
             model.fresh.clear();
         }
-        if let Some(Answer::Pushed(ids)) = own {
-            for (place, name) in call.names() {
-                let index = ids.get(place).and_then(|&id| shard.find(id));
-                let options = index.and_then(|index| shard.view(index).options);
-                if options.and_then(|has| has.custom_id.as_deref()) != Some(name) {
-                    self.news.push(News::Unclaim { name: name.into() });
-                }
-            }
+        // As the server does it: the name of a job that was made stays even if a later one of the push has replaced it,
+        // and leaves with the name's own news.
+        if let Some((_, Reply::Pushed(range))) =
+            effects.replies.iter().find(|one| one.0.0 == request)
+        {
+            let pushed = &effects.pushed[range.clone()];
+            let unused = call.names().into_iter().filter(|(place, name)| {
+                pushed.get(*place).and_then(|job| job.custom_id.as_deref()) != Some(*name)
+            });
+            self.news.extend(unused.map(|(_, name)| News::Unclaim { name: name.into() }));
         }
         if let Some(Answer::Refused { .. }) = own {
             let names = call.names().into_iter();

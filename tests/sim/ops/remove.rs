@@ -36,13 +36,15 @@ impl Remove {
 
     fn obliterate(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         model.pause(&self.queue, false);
+        let groups = model.groups.keys().filter(|(queue, _)| *queue == self.queue).count();
         model.clear_groups(&self.queue);
         model.limit(at.now_ms, &self.queue, command::Limit::Rate(None));
         model.limit(at.now_ms, &self.queue, command::Limit::Active(None));
         model.rule(&self.queue, Rules::default());
-        // A queue without jobs needs no long command.
+        // A queue without jobs needs no long command, unless more groups have settings than a slice takes.
         let empty = model.of_queue(&self.queue).all(|job| job.state == crate::model::State::Gone);
-        if empty {
+        let in_slices = groups > 1 && answer.is_none();
+        if empty && !in_slices {
             model.must(Check::Answer, answer == Some(&Answer::Done), || format!("{answer:?}"));
             return;
         }

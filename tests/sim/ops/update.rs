@@ -7,7 +7,6 @@ use crate::model::{Model, State};
 use crate::node::Node;
 use crate::ops::change::pick;
 use crate::world::World;
-use corq_io::log::Position;
 use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
 use corq_shards::job::change;
@@ -47,9 +46,8 @@ impl Call for Update {
 /// The record of a job, as the server reads it before it gives such a command.
 pub fn record_of(node: &Node, job: JobId) -> Option<Vec<u8>> {
     let index = node.shard.find(job)?;
-    let position = Position(node.shard.view(index).data.position);
-    let place = node.book.written.binary_search_by_key(&position, |(at, _)| *at);
-    Some(node.book.written[place.expect("a job points into the log")].1.clone())
+    let record = node.book.record_at(node.shard.view(index).data.position);
+    Some(record.expect("a job points into the log").to_vec())
 }
 
 /// A client gives a job another payload.
