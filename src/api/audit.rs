@@ -22,7 +22,6 @@ impl Op {
                 | Self::ChangeDelay
                 | Self::UpdateParent
                 | Self::RemoveChildDependency
-                | Self::RemoveUnprocessedChildren
                 | Self::ClearLogs
                 | Self::RemoveJobDeduplicationKey
                 | Self::RemoveDeduplicationKey

@@ -20,7 +20,7 @@ use crate::api::error::ErrorKind;
 #[derive(Args, Debug)]
 pub struct Id {
     /// Id of the job: generated, or its custom id
-    id: String,
+    pub id: String,
 }
 
 /// Commands on one job.
@@ -186,7 +186,7 @@ fn result(context: &mut Context, id: &str) -> Result<(), Failure> {
 }
 
 /// All that is in the way of a job, a line each.
-fn explain(context: &mut Context, id: &str) -> Result<(), Failure> {
+pub fn explain(context: &mut Context, id: &str) -> Result<(), Failure> {
     context.ask(Request::on_job(Op::Explain, id), |out, reply| {
         let told = reply.get("data");
         let state = show::state(told.get("state").text().unwrap_or("-"));

@@ -183,6 +183,9 @@ enum Command {
     /// Show a job, or change it
     #[command(subcommand)]
     Job(job::Job),
+    /// Say why a job does not run, as 'job explain' does
+    #[command(after_help = "Examples:\n  corq explain order-17")]
+    Explain(job::Id),
     /// Show a job and those below it as a tree
     Flow(flow::Flow),
     /// Find jobs by what is in their payloads
@@ -485,6 +488,7 @@ fn run(context: &mut Context, command: &Command) -> Result<(), Failure> {
         Command::Ack(ack) => work::ack(context, ack),
         Command::Fail(fail) => work::fail(context, fail),
         Command::Job(job) => job::run(context, job),
+        Command::Explain(id) => job::explain(context, &id.id),
         Command::Flow(flow) => flow::run(context, flow),
         Command::Search(search) => search::run(context, search),
         Command::Queue(queue) => queue::run(context, queue),

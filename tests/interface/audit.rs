@@ -83,6 +83,16 @@ fn what_changes_more_than_a_job_is_written_with_who_did_it_and_how_it_ended() {
         done("Bulk", json!({"queue": "orders", "about": about_task})),
     ];
     assert_eq!(seen, expected);
+    // The answer comes before the jobs are changed; how many that were, an entry of its own says.
+    let about_end = format!("cancel; task {} done", task["taskId"].as_str().unwrap());
+    let end = until("the task has ended", || {
+        entries(&mut boss).into_iter().find(|entry| entry["about"] == about_end)
+    });
+    let about_end = json!({
+        "face": "server", "role": "admin", "command": "Bulk", "queue": "orders",
+        "about": about_end, "count": 0, "outcome": "ok",
+    });
+    assert_eq!(told(&end), about_end);
     let all = entries(&mut boss);
     assert_eq!(all[0]["command"], "Start");
     let name = boss.ok("Whoami", json!({}))["data"]["tokenName"].clone();

@@ -46,6 +46,55 @@ fn a_misspelt_query_parameter_is_refused_with_the_known_name_and_takes_no_job() 
     assert_eq!(pulled["job"]["id"], id);
 }
 
+/// Without the condition the command would be done to all jobs.
+#[test]
+fn a_condition_that_is_no_field_of_a_command_on_many_jobs_is_refused_and_changes_nothing() {
+    let (mut web, queue) = (web(), queue("conditions"));
+    let waiting = push(&mut web, &queue, json!({"data": 1}));
+    let failed = push(&mut web, &queue, json!({"data": 1, "priority": 9, "maxAttempts": 1}));
+    let pulled = web.get(&format!("/queues/{queue}/jobs")).expect(200);
+    let fail = json!({"token": pulled["token"], "error": "no"});
+    web.post(&format!("/jobs/{failed}/fail"), fail).expect(200);
+    for (path, body) in [
+        ("clean?state=failed", json!({"grace": 0})),
+        ("clean?limit=1", json!({})),
+        ("drain?delayed=true", json!({})),
+        ("retry?count=0", json!({})),
+        ("dlq/purge?reason=timeout", json!({})),
+    ] {
+        let refused = web.post(&format!("/queues/{queue}/{path}"), body).refused(400);
+        let name = path.split(['?', '=']).nth(1).unwrap();
+        let text = "what this command takes stands in the body";
+        assert_eq!(refused, format!("Unknown query parameter: {name}; {text}"));
+    }
+    let mut tcp = client();
+    for (command, path, field, value) in [
+        ("Clean", "clean", "type", json!("completed")),
+        ("Drain", "drain", "state", json!("failed")),
+        ("Obliterate", "obliterate", "only", json!("failed")),
+        ("PurgeDlq", "dlq/purge", "filter", json!({"reason": "timeout"})),
+        ("RetryDlq", "dlq/retry", "id", json!("no-such-job")),
+        ("RetryCompleted", "retry-completed", "jobId", json!(waiting)),
+        ("PromoteJobs", "promote-jobs", "name", json!("a")),
+    ] {
+        let text = format!("{field} is no field of this command");
+        let mut fields = json!({field: value});
+        if command == "Clean" {
+            fields["grace"] = json!(0);
+        }
+        let refused = web.post(&format!("/queues/{queue}/{path}"), fields.clone()).refused(400);
+        assert_eq!(refused, text, "{path}");
+        fields["queue"] = json!(queue);
+        let reply = tcp.call(command, fields);
+        assert_eq!((&reply["ok"], &reply["error"]), (&json!(false), &json!(text)), "{command}");
+    }
+    let within = json!({"filter": {"cause": "timeout"}});
+    let refused = web.post(&format!("/queues/{queue}/dlq/retry"), within).refused(400);
+    assert_eq!(refused, "filter.cause is no field of this command");
+    assert_eq!(state(&mut web, &waiting), "waiting");
+    assert_eq!(state(&mut web, &failed), "failed");
+}
+
 #[test]
 fn a_misspelt_job_field_is_refused_with_the_known_name_and_pushes_no_job() {
     let (mut web, queue) = (web(), queue("fields"));

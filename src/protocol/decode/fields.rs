@@ -99,7 +99,9 @@ pub(crate) struct Fields<'a> {
     next: usize,
     /// Where the next key is looked for first: clients send fields in one order.
     hint: usize,
-    /// Whether a name that is not known, a null and an empty list are refused, instead of saying nothing.
+    /// Whether a name that is not known is refused, instead of saying nothing.
+    is_closed: bool,
+    /// Whether a null and an empty list are refused as well.
     is_strict: bool,
 }
 
@@ -108,14 +110,22 @@ impl<'a> Fields<'a> {
     pub(crate) fn new(specs: &'static [FieldSpec], required: u64) -> Self {
         debug_assert_eq!(required, required_of(specs));
         let (values, rare) = ([Value::Nothing; USUAL], Vec::new());
-        Self { specs, required, values, rare, present: 0, next: 0, hint: 0, is_strict: false }
+        let (is_closed, is_strict) = (false, false);
+        Self { specs, required, values, rare, present: 0, next: 0, hint: 0, is_closed, is_strict }
     }
 
-    /// Refuses unknown names, nulls and empty lists if `is_strict`: for commands where a lost condition would make the
-    /// rest mean more than was said.
+    /// Refuses unknown names if `is_closed`: for commands where a lost condition would make the rest mean more jobs than
+    /// was said.
+    #[inline]
+    pub(crate) fn closed(self, is_closed: bool) -> Self {
+        Self { is_closed, ..self }
+    }
+
+    /// Refuses nulls and empty lists if `is_strict`, beside unknown names: no client of another server sends them to such a
+    /// command.
     #[inline]
     pub(crate) fn strict(self, is_strict: bool) -> Self {
-        Self { is_strict, ..self }
+        Self { is_closed: self.is_closed || is_strict, is_strict, ..self }
     }
 
     /// Where the value of a field lies.
@@ -164,7 +174,7 @@ impl<'a> Fields<'a> {
             if std::str::from_utf8(key).is_err() {
                 return Err(Malformed::NotUtf8.into());
             }
-            if self.is_strict {
+            if self.is_closed {
                 return Err(self.unknown(key));
             }
             return aside.ignore(reader);

@@ -37,7 +37,7 @@ use corq_shards::job::overrides::Dedup;
 use corq_shards::log_record::cron::CronRules;
 
 use crate::api::bulk::Bulk;
-use crate::api::commands::{CommandSpec, FieldSpec, JOB_FIELDS, Kind, Op, command_table};
+use crate::api::commands::{Class, CommandSpec, FieldSpec, JOB_FIELDS, Kind, Op, command_table};
 use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::LISTING_DEFAULT;
 use crate::api::listing::{DataForm, JobPage, QueuePage, QueueSort, Search};
@@ -179,8 +179,9 @@ fn decode_into<'a>(
     }
 
     // Be strict with an action on many jobs: without its condition it would be done to all of them.
-    let is_strict = spec.op == Op::Bulk;
-    let mut fields = Fields::new(spec.fields, spec.required).strict(is_strict);
+    let mut fields = Fields::new(spec.fields, spec.required)
+        .closed(spec.class == Class::Bulk)
+        .strict(spec.op == Op::Bulk);
     let mut req_id = None;
     while left > 0 {
         left -= 1;

@@ -147,7 +147,7 @@ pub(crate) fn read_dlq_filter<'a>(
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
 ) -> Result<Value<'a>, Error> {
-    let mut fields = Fields::new(DLQ_FILTER_FIELDS, DLQ_FILTER_REQUIRED);
+    let mut fields = Fields::new(DLQ_FILTER_FIELDS, DLQ_FILTER_REQUIRED).closed(true);
     settings(spec, &mut fields, reader, aside)?;
     let cause = fields.mask("reason").map(|bit| Cause::ALL[bit.trailing_zeros() as usize]);
     // A time or a number of nothing is how clients spell none.

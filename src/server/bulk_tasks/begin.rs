@@ -156,6 +156,9 @@ impl ShardServer {
 
     /// Does one slice of the next task, and one of the next groups. True if there is more to do.
     pub(crate) fn bulk_tasks_in_turn(&mut self, conns: &mut Connections) -> bool {
+        for entry in self.bulk_tasks.take_ended(self.me, self.started_at_ms) {
+            self.audit.note(entry);
+        }
         // Slices write records, so they wait as commands do: for room in the log, and while the disk or other shards
         // are behind.
         if !self.has_bulk_turns() || self.must_stall() {

@@ -6,7 +6,9 @@ use super::error_groups::GroupScan;
 use super::work::{Filtered, Named};
 use crate::api::access::{Grant, Holder, Role, Scope};
 use crate::api::bulk::{Action, TaskId};
+use crate::api::commands::Op;
 use crate::api::error::ErrorKind;
+use crate::audit::entry::{Entry, Who};
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use crate::server::turn_queue::TurnQueue;
 use corq_shards::command::ClientId;
@@ -149,6 +151,16 @@ impl BulkTask {
         }
     }
 
+    /// The entry of the audit log about its end.
+    fn entry(&self, me: usize, server_ms: u64) -> Entry {
+        let id = TaskId { shard: me, started_ms: server_ms, number: self.number };
+        let who = Who { role: Some(self.role), ..Who::SERVER };
+        let at_ms = self.ended_ms.unwrap_or(self.started_ms);
+        let entry = Entry::new(at_ms, who, Op::Bulk.spec().name).of_queue(self.queue.as_deref());
+        let entry = entry.about(format!("{}; task {id} {}", self.action.name(), self.state.name()));
+        Entry { count: Some(self.counts.changed), ..entry }
+    }
+
     /// Writes it. `stalled` if its shard does nothing that is recorded until there is room.
     pub fn write(&self, task: &mut MapWriter<'_>, (me, server_ms): (usize, u64), stalled: bool) {
         let id = TaskId { shard: me, started_ms: server_ms, number: self.number };
@@ -208,6 +220,8 @@ pub struct BulkTasks {
     tasks: VecDeque<Box<BulkTask>>,
     /// Numbers of tasks that have a slice to do on this shard, in their order.
     turns: VecDeque<u64>,
+    /// Numbers of tasks that have ended and are not in the audit log yet.
+    ended: Vec<u64>,
     last: u64,
     running: usize,
     /// Jobs that were changed.
@@ -313,12 +327,22 @@ impl BulkTasks {
         (task.state, task.ended_ms, task.work) = (state, Some(now_ms), Work::Over);
         self.running -= 1;
         self.turns.retain(|other| *other != number);
+        self.ended.push(number);
         if self.remembered() > REMEMBERED_MAX
             && let Some(oldest) =
                 self.tasks.iter().position(|task| task.state != TaskState::Running)
         {
             self.tasks.remove(oldest);
         }
+    }
+
+    /// Takes an entry of the audit log for each task that has ended since: its command was answered before it was known how
+    /// many jobs it changes.
+    pub(super) fn take_ended(&mut self, me: usize, server_ms: u64) -> Vec<Entry> {
+        let ended = std::mem::take(&mut self.ended);
+        let tasks = ended.into_iter().filter_map(|number| self.place(number));
+        let tasks = tasks.map(|place| &self.tasks[place]).filter(|task| !task.dry_run);
+        tasks.map(|task| task.entry(me, server_ms)).collect()
     }
 
     /// The task whose turn it is, and what it has to do.

@@ -2,7 +2,7 @@
 //! cannot mean that stays a text, which the field then refuses in its own words.
 
 use super::route::{Asks, Endpoint, Input, Route, command};
-use crate::api::commands::{FieldSpec, Kind, Op};
+use crate::api::commands::{Class, FieldSpec, Kind, Op};
 use crate::api::error::{Error, ErrorKind};
 use crate::api::spelling::shown;
 use crate::protocol::decode::decode;
@@ -20,7 +20,7 @@ const COMPARISONS_MAX: usize = 256;
 /// Whether the query of a request can be read, and names nothing that is misspelt. A route without parameters passes over
 /// all of it.
 pub(super) fn check(route: &Route, query: &str) -> Result<(), Error> {
-    if route.asks.is_some_and(|asks| asks.op == Op::Bulk)
+    if route.asks.is_some_and(|asks| asks.op.spec().class == Class::Bulk)
         && let Some((key, _)) = pairs(query).find(|(key, _)| !key.is_empty())
     {
         // A condition that is passed over would make the rest mean more jobs.
