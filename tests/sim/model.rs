@@ -23,6 +23,7 @@ use corq_shards::command::{self, Token};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::group::GroupSettings;
 use corq_shards::job::State as Found;
+use corq_shards::job::flags;
 use corq_shards::job::id::JobId;
 use corq_shards::job::overrides::Extras;
 use corq_shards::log_record::job_change::Level;
@@ -474,10 +475,13 @@ impl Model {
         let options = view.options;
         let key = options.and_then(|has| has.unique_key.as_deref());
         let extras = options.and_then(|has| has.extras.as_deref()).copied().unwrap_or_default();
+        let expires_at_ms = options.map(|has| has.expires_at_ms).filter(|&at_ms| at_ms > 0);
         let pushed = book.pushed_at(view.data.position);
         same && redelivered(&view) == job.redelivered
             && pushed.is_some_and(|pushed| pushed.job.data == &job.data[..])
             && (key, extras) == (job.unique_key.as_deref(), job.extras)
+            && view.job.flags & flags::PUSHED == job.flags()
+            && expires_at_ms == job.expires_at_ms
             && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
             && (view.job.run_at_ms, view.job.priority) == (job.run_at_ms, job.priority)
     }
