@@ -563,13 +563,15 @@ impl Model {
         self.seen_ms = now_ms;
     }
 
-    /// Checks that completed jobs which are too old go in time, and first of all after a start.
+    /// Checks that completed jobs which are too old go in time, and first of all after a start. One that was completed
+    /// by a clock that was a little behind goes no sooner than those completed before it.
     pub fn check_retention(&self, now_ms: u64) {
+        let sure_ms = now_ms.saturating_sub(self.clock_slack_ms);
         for job in self.jobs.values() {
             let State::Completed { at_ms, .. } = job.state else { continue };
             let spent_ms = at_ms.saturating_add(self.retention_ms).max(self.leapt_at_ms);
             let late = spent_ms + RETENTION_CHECK_MS <= now_ms
-                || self.is_new && self.is_spent(job, now_ms);
+                || self.is_new && self.is_spent(job, sure_ms);
             self.must(Check::Overdue, !late || self.has_elder(&job.queue), || {
                 format!("at {now_ms}, kept for more than {} ms: {job:?}", self.retention_ms)
             });
