@@ -98,6 +98,7 @@ impl Shard {
 
     /// [`Record::Repeated`]. `job` is the run that was done, if it is still known.
     pub(crate) fn repeat(&mut self, job: Option<u32>, repeated: &Repeated<'_>, stored: LogRef) {
+        let told = self.names.len();
         if let Some(job) = job {
             if let Some(data) = repeated.next.shared {
                 self.share(job, data);
@@ -117,6 +118,8 @@ impl Shard {
             }
         }
         self.note_name(next, true);
+        // The new bearer is told before the end of the old one: else another push could claim the name in between.
+        self.names[told..].rotate_right(usize::from(is_named && !self.recovering));
     }
 
     /// Makes the payload of a run one that other runs share.

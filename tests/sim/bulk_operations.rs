@@ -227,9 +227,7 @@ impl Model {
                 // The job was tried anew, though a rule could have let it go just then.
                 _ if taken != Taken::Removed => false,
                 State::Active(lease) => {
-                    let hold_ends_ms = self.hold_ends_ms(job, lease);
-                    let ends = lease.timeout_at_ms.into_iter().chain([hold_ends_ms]);
-                    job.remove_on_fail && ends.min() <= Some(at.now_ms)
+                    job.remove_on_fail && self.is_to_fail(at.now_ms, job, lease)
                 }
                 _ => job.is_over(at.now_ms) || self.may_drop_letter(job, at.now_ms),
             };

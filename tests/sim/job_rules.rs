@@ -161,9 +161,7 @@ impl Model {
     pub fn stall(&mut self, now_ms: u64, id: JobId) {
         self.note_event(id, EventStep::Stalled);
         let job = &self.jobs[&id];
-        // A queue that was obliterated has no rules any more.
-        let most = self.rules(&job.queue).stall.stalls_max;
-        let too_often = most > 0 && job.stalls + 1 >= most;
+        let too_often = self.stalls_too_often(job);
         let spent = job.attempts + 1 >= job.max_attempts;
         if too_often || spent {
             let cause = if spent { Cause::Attempts } else { Cause::Stalled };
@@ -177,6 +175,20 @@ impl Model {
         job.stalls += 1;
         job.state = State::Waiting;
         self.fresh.insert(id, None);
+    }
+
+    /// Whether an attempt is over by now, and no other one follows.
+    pub fn is_to_fail(&self, now_ms: u64, job: &Job, lease: &Lease) -> bool {
+        let times_out = lease.timeout_at_ms.is_some_and(|end| end <= now_ms);
+        let stalls = self.hold_ends_ms(job, lease) <= now_ms;
+        let spent = job.attempts + 1 >= job.max_attempts;
+        (times_out || stalls) && (spent || !times_out && self.stalls_too_often(job))
+    }
+
+    fn stalls_too_often(&self, job: &Job) -> bool {
+        // A queue that was obliterated has no rules any more.
+        let most = self.rules(&job.queue).stall.stalls_max;
+        most > 0 && job.stalls + 1 >= most
     }
 
     /// No other attempt follows.

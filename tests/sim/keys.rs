@@ -23,6 +23,14 @@ pub fn begin_key(extras: &mut Extras, now_ms: u64) {
 }
 
 impl Job {
+    /// The flags that it was pushed with, or got from its outcome.
+    pub fn flags(&self) -> u8 {
+        let bit = |given: bool, flag: u8| if given { flag } else { 0 };
+        bit(self.lifo, flags::LIFO)
+            | bit(self.remove_on_complete, flags::REMOVE_ON_COMPLETE)
+            | bit(self.remove_on_fail, flags::REMOVE_ON_FAIL)
+    }
+
     /// Whether a second push under its key meets it.
     pub fn holds_key(&self, now_ms: u64) -> bool {
         let until_ms = self.extras.dedup.map_or(0, |dedup| dedup.until_ms);
@@ -175,10 +183,6 @@ impl Model {
         let model = (job.extras, key, custom_id, job.expires_at_ms, name);
         self.must(Check::Rarity, found == model, || format!("{job:?}\n  has {found:?}"));
         let flags = view.job.flags & flags::PUSHED;
-        let bit = |given: bool, flag: u8| if given { flag } else { 0 };
-        let expected = bit(job.lifo, flags::LIFO)
-            | bit(job.remove_on_complete, flags::REMOVE_ON_COMPLETE)
-            | bit(job.remove_on_fail, flags::REMOVE_ON_FAIL);
-        self.must(Check::Rarity, flags == expected, || format!("{job:?}\n  has flags {flags}"));
+        self.must(Check::Rarity, flags == job.flags(), || format!("{job:?}\n  has flags {flags}"));
     }
 }

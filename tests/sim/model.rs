@@ -23,6 +23,7 @@ use corq_shards::command::{self, Token};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::group::GroupSettings;
 use corq_shards::job::State as Found;
+use corq_shards::job::flags;
 use corq_shards::job::id::JobId;
 use corq_shards::job::overrides::Extras;
 use corq_shards::log_record::job_change::Level;
@@ -474,10 +475,13 @@ impl Model {
         let options = view.options;
         let key = options.and_then(|has| has.unique_key.as_deref());
         let extras = options.and_then(|has| has.extras.as_deref()).copied().unwrap_or_default();
+        let expires_at_ms = options.map(|has| has.expires_at_ms).filter(|&at_ms| at_ms > 0);
         let pushed = book.pushed_at(view.data.position);
         same && redelivered(&view) == job.redelivered
             && pushed.is_some_and(|pushed| pushed.job.data == &job.data[..])
             && (key, extras) == (job.unique_key.as_deref(), job.extras)
+            && view.job.flags & flags::PUSHED == job.flags()
+            && expires_at_ms == job.expires_at_ms
             && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
             && (view.job.run_at_ms, view.job.priority) == (job.run_at_ms, job.priority)
     }
@@ -559,13 +563,15 @@ impl Model {
         self.seen_ms = now_ms;
     }
 
-    /// Checks that completed jobs which are too old go in time, and first of all after a start.
+    /// Checks that completed jobs which are too old go in time, and first of all after a start. One that was completed
+    /// by a clock that was a little behind goes no sooner than those completed before it.
     pub fn check_retention(&self, now_ms: u64) {
+        let sure_ms = now_ms.saturating_sub(self.clock_slack_ms);
         for job in self.jobs.values() {
             let State::Completed { at_ms, .. } = job.state else { continue };
             let spent_ms = at_ms.saturating_add(self.retention_ms).max(self.leapt_at_ms);
             let late = spent_ms + RETENTION_CHECK_MS <= now_ms
-                || self.is_new && self.is_spent(job, now_ms);
+                || self.is_new && self.is_spent(job, sure_ms);
             self.must(Check::Overdue, !late || self.has_elder(&job.queue), || {
                 format!("at {now_ms}, kept for more than {} ms: {job:?}", self.retention_ms)
             });
