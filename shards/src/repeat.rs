@@ -118,7 +118,7 @@ impl Shard {
             }
         }
         self.note_name(next, true);
-        // The new bearer is told before the end of the old one: else another push could claim the name in between.
+        // Announce the new bearer before the end of the old one: else another push could claim the name in between.
         self.names[told..].rotate_right(usize::from(is_named && !self.recovering));
     }
 
