@@ -222,10 +222,30 @@ impl std::fmt::Display for ScanCursor {
     }
 }
 
-/// The figure and the name that a list of queues goes on behind: `<figure>:<name>`.
-pub fn queue_cursor(text: &str) -> Option<(u64, &str)> {
-    let (figure, name) = text.split_once(':')?;
-    Some((figure.parse().ok()?, name))
+/// The cursor behind a row of a list of queues. Of another list its figure would mean something else, so it names its own: the
+/// key, the order, and how much of the name is the prefix.
+pub fn queue_cursor(page: &QueuePage<'_>, figure: u64, name: &str) -> String {
+    let (sort, order) = page.order();
+    let prefix_bytes = page.prefix.map_or(0, str::len);
+    format!("{sort}:{order}:{prefix_bytes}:{figure}:{name}")
+}
+
+impl<'a> QueuePage<'a> {
+    /// The names of its key and of its order.
+    fn order(&self) -> (&'static str, &'static str) {
+        (QUEUE_SORTS[self.sort as usize], ORDERS[usize::from(self.descending)])
+    }
+
+    /// The figure and the name that the page goes on behind; `None` if its cursor is none of this list.
+    pub fn behind(&self) -> Option<(u64, &'a str)> {
+        let mut parts = self.after?.splitn(5, ':');
+        let order = (parts.next()?, parts.next()?);
+        let prefix_bytes = parts.next()?.parse().ok()?;
+        let (figure, name) = (parts.next()?.parse().ok()?, parts.next()?);
+        let is_of_this =
+            order == self.order() && name.get(..prefix_bytes)? == self.prefix.unwrap_or_default();
+        is_of_this.then_some((figure, name))
+    }
 }
 
 #[cfg(test)]
@@ -245,6 +265,32 @@ mod tests {
         }
         for text in ["", "s", "s1.", "s1.2", "s1.2.3.4", "s1.2.-3", "sx", "x", "custom-id"] {
             assert_eq!(ScanCursor::parse(text), None, "{text}");
+        }
+    }
+    #[test]
+    fn a_cursor_of_queues_fits_the_list_that_it_is_of_and_no_other() {
+        let page = QueuePage {
+            prefix: Some("a:"),
+            sort: QueueSort::Waiting,
+            descending: true,
+            limit: 1,
+            after: None,
+            fields: None,
+        };
+        let cursor = queue_cursor(&page, 24, "a:b:c");
+        let after = Some(&*cursor);
+        assert_eq!(QueuePage { after, limit: 9, ..page }.behind(), Some((24, "a:b:c")));
+        for other in [
+            QueuePage { after, sort: QueueSort::Total, ..page },
+            QueuePage { after, descending: false, ..page },
+            QueuePage { after, prefix: Some("a"), ..page },
+            QueuePage { after, prefix: Some("a:b"), ..page },
+            QueuePage { after, prefix: None, ..page },
+        ] {
+            assert_eq!(other.behind(), None, "{other:?}");
+        }
+        for text in ["", ":", "24:a:b", "waiting:desc:9:24:a:b", "waiting:desc:2:x:a:b"] {
+            assert_eq!(QueuePage { after: Some(text), ..page }.behind(), None, "{text}");
         }
     }
 }

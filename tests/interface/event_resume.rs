@@ -150,6 +150,45 @@ fn a_websocket_and_a_connection_of_frames_go_on_from_their_last_id_as_well() {
     }
 }
 
+/// The fear: a shard is asked for a queue of another, which it was never told of, and says that it does not remember it.
+#[test]
+fn a_choice_of_queues_on_different_shards_goes_on_and_misses_nothing() {
+    let server =
+        Start::new().env("SHARDS", 4).env("AUTH_TOKENS", "admin:boss,read(a,b,c,d):reader");
+    let server = server.start();
+    let mut client = server.client();
+    client.ok("Auth", json!({"token": "boss"}));
+    let queues = ["a", "b", "c", "d"];
+    let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");
+    for (path, token) in [("/events?queue=a,b,c,d&ids=1", "boss"), ("/events?ids=1", "reader")] {
+        let mut stream = Sse::open_rich(server.http, path, &bearer(token));
+        for queue in queues {
+            client.push(queue, 1);
+            stream.next();
+        }
+        let header = format!("Last-Event-ID: {}\r\n{}", stream.id, bearer(token));
+        drop(stream);
+        let mut ids: Vec<String> = queues.iter().map(|queue| client.push(queue, 2)).collect();
+        let mut stream = Sse::open_rich(server.http, path, &header);
+        assert_eq!(stream.connected["missed"], 0, "{path}: {}", stream.connected);
+        let mut heard: Vec<String> =
+            ids.iter().map(|_| stream.next()["jobId"].as_str().unwrap().to_owned()).collect();
+        heard.sort();
+        ids.sort();
+        assert_eq!(heard, ids, "{path}");
+    }
+    let wish = json!({"queues": queues, "ids": true});
+    let mut frames = server.client();
+    frames.ok("Auth", json!({"token": "boss"}));
+    let mut wish_again = wish.clone();
+    wish_again["lastEventId"] = frames.ok("Subscribe", wish)["id"].clone();
+    drop(frames);
+    let mut frames = server.client();
+    frames.ok("Auth", json!({"token": "boss"}));
+    assert_eq!(frames.ok("Subscribe", wish_again)["missed"], 0);
+    assert_eq!(metric(&mut client, "event_resume_gaps_total"), 0);
+}
+
 /// The most steps that any command, or what is beside them, has taken in a turn.
 fn longest_turn(client: &mut Client) -> u64 {
     let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();

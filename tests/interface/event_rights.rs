@@ -21,7 +21,7 @@ fn a_token_of_some_queues_hears_of_those_alone() {
     boss.ok("Auth", json!({"token": "boss"}));
     let mut tcp = server.client();
     tcp.ok("Auth", json!({"token": "mail"}));
-    let reply = tcp.ok("Subscribe", json!({"types": ["pushed"], "queues": []}));
+    let reply = tcp.ok("Subscribe", json!({"types": ["pushed"]}));
     assert_eq!(reply["subscribed"], json!(["pushed"]));
     let upgrade = format!("{}{}", crate::support::stream::UPGRADE, as_token("mail"));
     let mut whole = WebSocket::open_with(server.http, "/ws", &upgrade).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::stream::WebSocket;
-use crate::support::{Client, Start, until};
+use crate::support::{Client, Http, Start, until};
 use crate::{client, queue, shared};
 
 /// Points that hold whatever a test does, however long it takes.
@@ -129,6 +129,17 @@ fn a_queue_without_a_history_is_shown_as_such() {
     let map = client.ok("Heatmap", json!({"queue": queue("never"), "points": 2}))["data"].clone();
     let shown = (&map["tracked"], &map["columns"], &map["buckets"]);
     assert_eq!(shown, (&json!(false), &json!([null, null]), &json!([])));
+}
+
+/// The fear: figures of the whole server are taken for those of the shard that was asked for.
+#[test]
+fn a_history_is_not_that_of_a_shard_and_says_so() {
+    let expected = "shard is no field of this command";
+    assert_eq!(client().refused("History", json!({"shard": 0})), expected);
+    let mut http = Http::connect(shared().http);
+    for path in ["/history?shard=0", "/queues/q/history?points=2&shard=0"] {
+        assert_eq!(http.get(path).refused(400), expected, "{path}");
+    }
 }
 
 #[test]

@@ -378,6 +378,19 @@ fn queues_are_listed_in_sorted_pages_over_all_shards() {
     assert_eq!(rows[0], json!({"name": "mail-24", "waiting": 25}));
     let smallest = c.ok("ListQueues", with(&by_size, &json!({"order": "asc", "limit": 1})));
     assert_eq!(names(smallest["queues"].as_array().unwrap()), ["mail-00"]);
+    // A figure of one list means nothing in another.
+    let page = with(&by_size, &json!({"after": c.ok("ListQueues", by_size.clone())["next"]}));
+    c.ok("ListQueues", with(&page, &json!({"limit": 3, "fields": ["total"]})));
+    for other in [
+        json!({"sort": "name"}),
+        json!({"sort": "total"}),
+        json!({"order": "asc"}),
+        json!({"prefix": "mail"}),
+        json!({"prefix": null}),
+    ] {
+        let error = c.refused("ListQueues", with(&page, &other));
+        assert!(error.contains("an earlier reply to the same request"), "{other}: {error}");
+    }
     // The old form has all of them, unsorted, and no cursor.
     let old = c.ok("ListQueues", json!({}));
     assert_eq!(old["queues"].as_array().unwrap().len(), 26);

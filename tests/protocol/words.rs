@@ -234,3 +234,27 @@ fn canary_refused_words_are_seen_across_lines_and_in_comments_only() {
     assert_eq!(short_docs("/// One.\n\n/// Two\n/// words.\n"), [1]);
     assert_eq!(comments("py", "a = 1 # why\n\"\"\"What.\"\"\"\n").len(), 2);
 }
+
+/// A help text is read alone, beside its metric: each names its own subject.
+#[test]
+fn no_help_of_a_metric_leans_on_the_one_before() {
+    let families = include_str!("../../src/server/metrics/families.rs");
+    let begins = [
+        "Of those",
+        "Of these",
+        "Those",
+        "These",
+        "Their",
+        "It",
+        "Its",
+        "The same",
+        "Memory of those",
+    ];
+    let found = families.split('"').filter(|text| {
+        begins.iter().any(|begin| {
+            let rest = text.strip_prefix(begin);
+            rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        })
+    });
+    assert_eq!(found.collect::<Vec<_>>(), [] as [&str; 0]);
+}

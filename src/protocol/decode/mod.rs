@@ -2,7 +2,8 @@
 //!
 //! What a field must look like stands in [`crate::api::commands`]; here the fields are put together.
 //! Keys may come in any order, `cmd` included. A field named twice is refused, since two readers
-//! could take it for two different commands; unknown fields are checked for form and ignored.
+//! could take it for two different commands; unknown fields are checked for form and ignored,
+//! but refused where a lost one would make the rest mean more.
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -179,8 +180,10 @@ fn decode_into<'a>(
     }
 
     // Be strict with an action on many jobs: without its condition it would be done to all of them.
+    // A misspelt choice of events would mean all of them, the history of a shard that of the whole server.
+    let is_closed = spec.class == Class::Bulk || matches!(spec.op, Op::Subscribe | Op::History);
     let mut fields = Fields::new(spec.fields, spec.required)
-        .closed(spec.class == Class::Bulk)
+        .closed(is_closed)
         .strict(spec.op == Op::Bulk);
     let mut req_id = None;
     while left > 0 {

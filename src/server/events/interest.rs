@@ -64,6 +64,7 @@ pub struct Resume {
     pub number: u64,
     /// The last that it is to get from what is kept: it hears those behind it.
     pub upto: u64,
+    /// Targets whose events happen on the shard.
     pub targets: Arc<[Target]>,
     pub wanted: Wanted,
 }

@@ -141,10 +141,15 @@ impl ShardServer {
             let topic = &self.subscribers.topics[subscriber.topic];
             let (targets, wanted, counts) =
                 (topic.targets.clone(), topic.key.wanted(), topic.key.form.ids);
+            // A shard was told of its own targets alone, and remembers no other.
+            let mut of_shards: Vec<Vec<Target>> = vec![Vec::new(); self.slots.shards()];
+            for target in &*targets {
+                self.shards_of(target).for_each(|dest| of_shards[dest].push(target.clone()));
+            }
             let resume = |shard: usize| {
                 let (from, upto) = between.as_ref()?;
                 let (number, upto) = (*from.seen.get(shard)?, *upto.seen.get(shard)?);
-                Some(Resume { number, upto, targets: targets.clone(), wanted })
+                Some(Resume { number, upto, targets: of_shards[shard].clone().into(), wanted })
             };
             let asker = |shard| Asker { conn, time, counts, resume: resume(shard) };
             let unheard = self.announce(Vec::new(), &targets, Some(&asker));

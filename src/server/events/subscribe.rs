@@ -4,7 +4,7 @@
 use super::choice::Choice;
 use super::greeting::{Hello, Told};
 use super::shared_buffer::Carrier;
-use super::wish::{Asked, Wish, meaning_of, names_nothing, never_among};
+use super::wish::{Asked, Wish, empty_list, meaning_of, never_among};
 use crate::api::error::ErrorKind;
 use crate::protocol::msgpack::Texts;
 use crate::protocol::reply;
@@ -59,10 +59,10 @@ impl ShardServer {
         };
         let Some(asked) = Wish::of(ctx.body).map(|wish| wish.read(carrier)) else { return };
         let mut asked = match asked {
-            Ok(_) if names_nothing(&ctx.frame) => {
-                return self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::EventsEmpty);
-            }
-            Ok(asked) => asked,
+            Ok(asked) => match empty_list(&ctx.frame) {
+                Some(error) => return self.refuse(conns, ctx.origin, ctx.req_id, &error),
+                None => asked,
+            },
             Err(error) => return self.refuse(conns, ctx.origin, ctx.req_id, &error),
         };
         if asked.choice.queues().next().is_none() {

@@ -118,21 +118,21 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// Whether a command has an empty list of names. Where lists are optional such a one counts as absent, but who asks for no
-/// name does not mean all events.
-pub(super) fn names_nothing(frame: &[u8]) -> bool {
+/// A list of `Subscribe` that is empty. Where lists are optional such a one counts as absent, but who names nothing does not
+/// mean everything.
+pub(super) fn empty_list(frame: &[u8]) -> Option<Error> {
     let mut reader = Reader::new(frame);
-    let Ok(Some(entries)) = reader.map() else { return false };
-    for _ in 0..entries {
-        let Ok(key) = reader.key() else { return false };
-        if key == b"events" {
-            return reader.array() == Ok(Some(0));
-        }
-        if reader.pass().is_err() {
-            return false;
+    for _ in 0..reader.map().ok()?? {
+        let key = reader.key().ok()?;
+        let mut ahead = reader;
+        let is_empty = ahead.array() == Ok(Some(0));
+        match key {
+            b"events" if is_empty => return Some(ErrorKind::EventsEmpty.into()),
+            b"queues" if is_empty => return Some(Error::empty("queues")),
+            _ => reader.pass().ok()?,
         }
     }
-    false
+    None
 }
 
 /// The meaning of several names together.

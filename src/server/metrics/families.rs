@@ -19,7 +19,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("jobs_pulled_total", Kind::Counter, "Jobs delivered since the start"),
     ("jobs_completed_total", Kind::Counter, "Jobs completed since the start"),
     ("jobs_failed_total", Kind::Counter, "Attempts failed since the start"),
-    ("jobs_retried_total", Kind::Counter, "Of those, the ones that another attempt follows"),
+    (
+        "jobs_retried_total",
+        Kind::Counter,
+        "Attempts failed since the start that another one follows",
+    ),
     ("jobs_stalled_total", Kind::Counter, "Times the worker of a job went silent"),
     (
         "leases_expired_total",
@@ -57,7 +61,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     (
         "groups_forgotten_total",
         Kind::Counter,
-        "Groups forgotten before the span of such a rate was over, since too many were remembered",
+        "Groups without jobs forgotten before the span of a rate that pulls brought was over, since too many were remembered",
     ),
     (
         "throughput_buckets",
@@ -93,7 +97,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Gauge,
         "Commands on schedules that wait for another on the same schedule",
     ),
-    ("crons_waiting_bytes", Kind::Gauge, "Memory of their frames"),
+    ("crons_waiting_bytes", Kind::Gauge, "Memory of the frames of commands on schedules that wait"),
     (
         "notices_waiting",
         Kind::Gauge,
@@ -105,7 +109,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Pushes of schedules and repeats that came later since too many were due",
     ),
     ("workers", Kind::Gauge, "Registered workers"),
-    ("workers_bytes", Kind::Gauge, "Bytes of their registrations"),
+    ("workers_bytes", Kind::Gauge, "Bytes of the registrations of workers"),
     ("workers_crowded_out_total", Kind::Counter, "Registrations dropped to make room for others"),
     ("webhooks", Kind::Gauge, "Webhooks"),
     ("webhook_delivered_total", Kind::Counter, "Events taken by their webhooks"),
@@ -120,7 +124,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Gauge,
         "Attempts to deliver that are remembered, at most 50 of a webhook",
     ),
-    ("webhook_deliveries_bytes", Kind::Gauge, "Their memory, at most 16 KiB of a webhook"),
+    (
+        "webhook_deliveries_bytes",
+        Kind::Gauge,
+        "Memory of the attempts to deliver that are remembered, at most 16 KiB of a webhook",
+    ),
     ("otlp_spans_exported_total", Kind::Counter, "Spans taken by the collector of traces"),
     ("otlp_spans_dropped_total", Kind::Counter, "Spans lost because there was no room for them"),
     (
@@ -135,7 +143,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ),
     ("otlp_failed_posts_total", Kind::Counter, "Failed attempts to post spans"),
     ("otlp_spans_waiting", Kind::Gauge, "Spans that wait for the collector or are on their way"),
-    ("otlp_spans_waiting_bytes", Kind::Gauge, "Their memory, at most 32 MiB"),
+    (
+        "otlp_spans_waiting_bytes",
+        Kind::Gauge,
+        "Memory of the spans that wait for the collector, at most 32 MiB",
+    ),
     (
         "otlp_jobs_remembered",
         Kind::Gauge,
@@ -152,7 +164,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Connections over TLS, those whose keys are being agreed on included",
     ),
     ("tls_handshakes_total", Kind::Counter, "Handshakes of TLS that were done"),
-    ("tls_resumptions_total", Kind::Counter, "Of those, by showing keys of an earlier connection"),
+    (
+        "tls_resumptions_total",
+        Kind::Counter,
+        "Handshakes of TLS done by showing keys of an earlier connection",
+    ),
     ("tls_handshake_failures_total", Kind::Counter, "Handshakes of TLS that failed or were left"),
     ("tls_handshake_timeouts_total", Kind::Counter, "Handshakes of TLS that took too long"),
     (
@@ -240,7 +256,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     (
         "backup_failures_in_a_row",
         Kind::Gauge,
-        "Those of them since the last backup that is complete",
+        "Failed attempts at a backup by the schedule since the last that is complete",
     ),
     (
         "backup_removal_failures_total",
@@ -258,7 +274,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "When the next backup is due, in the past while it is late; 0 without a schedule",
     ),
     ("backup_last_duration_seconds", Kind::Gauge, "How long the last backup took"),
-    ("backup_last_bytes", Kind::Gauge, "Bytes of its files"),
+    ("backup_last_bytes", Kind::Gauge, "Bytes of the files of the last backup"),
     (
         "frames_timeouts_total",
         Kind::Counter,
@@ -292,17 +308,29 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Events encoded for subscribers, once for all that share a choice",
     ),
     ("event_choices", Kind::Gauge, "Choices of events that differ"),
-    ("event_choice_patterns", Kind::Gauge, "Patterns of queues in them"),
-    ("event_choice_bytes", Kind::Gauge, "Memory of the names, patterns and jobs in them"),
+    ("event_choice_patterns", Kind::Gauge, "Patterns of queues in the choices of events"),
+    (
+        "event_choice_bytes",
+        Kind::Gauge,
+        "Memory of the names, patterns and jobs in the choices of events",
+    ),
     (
         "events_written_total",
         Kind::Counter,
         "Events written as text because a subscriber wants them",
     ),
     ("events_kept", Kind::Gauge, "Events kept for clients that come back"),
-    ("events_kept_bytes", Kind::Gauge, "Memory of those"),
+    (
+        "events_kept_bytes",
+        Kind::Gauge,
+        "Memory of the events that are kept for clients that come back",
+    ),
     ("event_resumes_total", Kind::Counter, "Event streams that went on from a Last-Event-ID"),
-    ("event_resume_gaps_total", Kind::Counter, "Those of them that may have missed events"),
+    (
+        "event_resume_gaps_total",
+        Kind::Counter,
+        "Event streams that went on and may have missed events",
+    ),
     (
         "event_resumes_waiting",
         Kind::Gauge,
@@ -324,7 +352,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     (
         "replies_begun_peak_bytes",
         Kind::Gauge,
-        "The most of these and of what lists reserve, at a time",
+        "The most bytes of lists that are being written, and of what lists reserve, at a time",
     ),
     ("replies_read_bytes", Kind::Gauge, "Bytes of replies that wait for records from the disk"),
     (
@@ -332,10 +360,22 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Gauge,
         "Memory of values that many are answered with and that some have yet to get",
     ),
-    ("owed_reads_total", Kind::Counter, "Of those, the ones that had to be read from the disk"),
+    (
+        "owed_reads_total",
+        Kind::Counter,
+        "Values that many are answered with and that had to be read from the disk",
+    ),
     ("json_under_way", Kind::Gauge, "Requests and replies that are turned from JSON or into it"),
-    ("json_slices_total", Kind::Counter, "Slices in which that was done"),
-    ("json_replies_bytes", Kind::Gauge, "Memory of those replies and of their texts"),
+    (
+        "json_slices_total",
+        Kind::Counter,
+        "Slices in which requests and replies were turned from JSON or into it",
+    ),
+    (
+        "json_replies_bytes",
+        Kind::Gauge,
+        "Memory of replies that are turned into JSON and of their texts",
+    ),
     ("requests_set_aside", Kind::Gauge, "Requests deferred because large replies are under way"),
     ("mesh_stuck_batches", Kind::Gauge, "Batches for shards whose inbox is full"),
     ("log_records_total", Kind::Counter, "Records written"),
@@ -364,7 +404,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("log_live_bytes", Kind::Gauge, "Live bytes of the log"),
     ("log_dead_bytes", Kind::Gauge, "Dead bytes of segments in use"),
     ("attempts_remembered", Kind::Gauge, "Failed attempts that are remembered"),
-    ("attempts_remembered_bytes", Kind::Gauge, "Live bytes of the log that they take"),
+    (
+        "attempts_remembered_bytes",
+        Kind::Gauge,
+        "Live bytes of the log that remembered failed attempts take",
+    ),
     ("log_reclaimed_segments_total", Kind::Counter, "Segments removed by compaction"),
     ("log_reclaimed_bytes_total", Kind::Counter, "Bytes of segments removed by compaction"),
     ("log_rewritten_bytes_total", Kind::Counter, "Bytes rewritten by compaction"),
@@ -374,7 +418,11 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Records that the start found about jobs that the log does not have",
     ),
     ("log_full", Kind::Gauge, "Shards whose log got no space at its last attempt"),
-    ("log_lacks_files", Kind::Gauge, "Of those, shards that lacked descriptors, not space"),
+    (
+        "log_lacks_files",
+        Kind::Gauge,
+        "Shards whose log lacked descriptors, not space, at its last attempt",
+    ),
     ("data_gone", Kind::Gauge, "1 while the data directory or a part of it is not where it was"),
     ("data_looks_total", Kind::Counter, "Times it was looked whether the data directory is there"),
     ("pushes_refused_total", Kind::Counter, "Jobs refused because the log has no space"),
@@ -401,7 +449,7 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Hours of queues forgotten early since all together took too much memory",
     ),
     ("watchers", Kind::Gauge, "Connections that get samples of figures"),
-    ("watch_samples_total", Kind::Counter, "Samples sent to them"),
+    ("watch_samples_total", Kind::Counter, "Samples of figures sent to connections"),
     (
         "watch_skipped_total",
         Kind::Counter,

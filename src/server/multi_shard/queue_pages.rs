@@ -6,7 +6,7 @@ use super::queue_rows::{QueueMessage, QueueRows, QueueSpec, QueueTask};
 use super::row_lists::Kind as Rows;
 use super::task::Task;
 use crate::api::error::ErrorKind;
-use crate::api::listing::{QueuePage, queue_cursor};
+use crate::api::listing::QueuePage;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
 use crate::server::shard_mail::envelope::Step;
@@ -31,7 +31,7 @@ impl ShardServer {
             self.list_rows(conns, ctx, Rows::Queues);
             return;
         };
-        if page.after.is_some_and(|after| queue_cursor(after).is_none()) {
+        if page.after.is_some() && page.behind().is_none() {
             self.refuse(conns, ctx.origin, ctx.req_id, ErrorKind::UnknownCursor);
             return;
         }

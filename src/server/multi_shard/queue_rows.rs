@@ -128,14 +128,21 @@ impl QueueSpec {
             after: None,
             fields: page.fields.unwrap_or(u32::MAX),
         };
-        let after = page.after.and_then(queue_cursor);
-        spec.after = after.map(|(figure, name)| spec.key(figure, name));
+        spec.after = page.behind().map(|(figure, name)| spec.key(figure, name));
         spec
     }
 
     fn key(&self, figure: u64, name: &str) -> RowKey {
         let by_name = self.sort == QueueSort::Name;
         RowKey { figure, name: name.into(), by_name, descending: self.descending }
+    }
+
+    /// The cursor behind a row.
+    fn cursor(&self, row: &RowKey) -> String {
+        let (prefix, sort, descending) = (Some(&*self.prefix), self.sort, self.descending);
+        let limit = self.limit as u32;
+        let page = QueuePage { prefix, sort, descending, limit, after: None, fields: None };
+        queue_cursor(&page, row.figure, &row.name)
     }
 
     /// The figure of a queue that the rows are sorted by.
@@ -243,7 +250,7 @@ impl QueueTask {
             queues.raw(&row);
             last = Some(key);
         }
-        let next = last.filter(|_| has_more).map(|key| format!("{}:{}", key.figure, key.name));
+        let next = last.filter(|_| has_more).map(|key| self.spec.cursor(&key));
         reply.key("next").str_or_nil(next.as_deref());
     }
 }
