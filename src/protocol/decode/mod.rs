@@ -182,9 +182,8 @@ fn decode_into<'a>(
     // Be strict with an action on many jobs: without its condition it would be done to all of them.
     // A misspelt choice of events would mean all of them, the history of a shard that of the whole server.
     let is_closed = spec.class == Class::Bulk || matches!(spec.op, Op::Subscribe | Op::History);
-    let mut fields = Fields::new(spec.fields, spec.required)
-        .closed(is_closed)
-        .strict(spec.op == Op::Bulk);
+    let mut fields =
+        Fields::new(spec.fields, spec.required).closed(is_closed).strict(spec.op == Op::Bulk);
     let mut req_id = None;
     while left > 0 {
         left -= 1;
