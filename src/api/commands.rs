@@ -567,4 +567,10 @@ impl CommandSpec {
     pub fn find(name: &[u8]) -> Option<&'static Self> {
         COMMANDS.iter().find(|command| command.name.as_bytes() == name)
     }
+
+    /// Whether a field that the command does not have is refused, where others pass over it: what is lost may have been a
+    /// condition, without which the command means more jobs, more events or more shards.
+    pub fn is_closed(&self) -> bool {
+        self.class == Class::Bulk || matches!(self.op, Op::Subscribe | Op::History)
+    }
 }

@@ -222,29 +222,24 @@ impl std::fmt::Display for ScanCursor {
     }
 }
 
-/// The cursor behind a row of a list of queues. Of another list its figure would mean something else, so it names its own: the
-/// key, the order, and how much of the name is the prefix.
-pub fn queue_cursor(page: &QueuePage<'_>, figure: u64, name: &str) -> String {
-    let (sort, order) = page.order();
-    let prefix_bytes = page.prefix.map_or(0, str::len);
-    format!("{sort}:{order}:{prefix_bytes}:{figure}:{name}")
+/// The cursor behind a row of a list of queues.
+pub fn queue_cursor(front: &str, figure: u64, name: &str) -> String {
+    format!("{front}{figure}:{name}")
 }
 
 impl<'a> QueuePage<'a> {
-    /// The names of its key and of its order.
-    fn order(&self) -> (&'static str, &'static str) {
-        (QUEUE_SORTS[self.sort as usize], ORDERS[usize::from(self.descending)])
+    /// Front of the cursors of its list: in another order a figure means something else, and without the prefix other
+    /// queues follow. The prefix is said by its length, since the name begins with it.
+    pub fn cursor_front(&self) -> String {
+        let (sort, order) = (QUEUE_SORTS[self.sort as usize], ORDERS[usize::from(self.descending)]);
+        format!("{sort}:{order}:{}:", self.prefix.map_or(0, str::len))
     }
 
     /// The figure and the name that the page goes on behind; `None` if its cursor is none of this list.
     pub fn behind(&self) -> Option<(u64, &'a str)> {
-        let mut parts = self.after?.splitn(5, ':');
-        let order = (parts.next()?, parts.next()?);
-        let prefix_bytes = parts.next()?.parse().ok()?;
-        let (figure, name) = (parts.next()?.parse().ok()?, parts.next()?);
-        let is_of_this =
-            order == self.order() && name.get(..prefix_bytes)? == self.prefix.unwrap_or_default();
-        is_of_this.then_some((figure, name))
+        let (figure, name) = self.after?.strip_prefix(&*self.cursor_front())?.split_once(':')?;
+        let is_of_this = name.starts_with(self.prefix.unwrap_or_default());
+        is_of_this.then_some((figure.parse().ok()?, name))
     }
 }
 
@@ -267,6 +262,7 @@ mod tests {
             assert_eq!(ScanCursor::parse(text), None, "{text}");
         }
     }
+
     #[test]
     fn a_cursor_of_queues_fits_the_list_that_it_is_of_and_no_other() {
         let page = QueuePage {
@@ -277,7 +273,7 @@ mod tests {
             after: None,
             fields: None,
         };
-        let cursor = queue_cursor(&page, 24, "a:b:c");
+        let cursor = queue_cursor(&page.cursor_front(), 24, "a:b:c");
         let after = Some(&*cursor);
         assert_eq!(QueuePage { after, limit: 9, ..page }.behind(), Some((24, "a:b:c")));
         for other in [

@@ -54,6 +54,9 @@ fn what_changes_more_than_a_job_is_written_with_who_did_it_and_how_it_ended() {
     boss.ok("Pause", json!({"queue": "orders"}));
     boss.ok("RateLimit", json!({"queue": "orders", "limit": 5, "duration": 60_000}));
     boss.ok("Drain", json!({"queue": "orders"}));
+    for _ in 0..2 {
+        boss.push_with("orders", 1, json!({"tags": ["old"]}));
+    }
     boss.ok(
         "Cron",
         json!({"name": "nightly", "queue": "orders", "data": 1, "schedule": "0 3 * * *"}),
@@ -90,7 +93,7 @@ fn what_changes_more_than_a_job_is_written_with_who_did_it_and_how_it_ended() {
     });
     let about_end = json!({
         "face": "server", "role": "admin", "command": "Bulk", "queue": "orders",
-        "about": about_end, "count": 0, "outcome": "ok",
+        "about": about_end, "count": 2, "outcome": "ok",
     });
     assert_eq!(told(&end), about_end);
     let all = entries(&mut boss);

@@ -140,6 +140,8 @@ fn a_history_is_not_that_of_a_shard_and_says_so() {
     for path in ["/history?shard=0", "/queues/q/history?points=2&shard=0"] {
         assert_eq!(http.get(path).refused(400), expected, "{path}");
     }
+    let unknown = http.get("/history?of=mail").refused(400);
+    assert_eq!(unknown, "of is no field of this command");
 }
 
 #[test]

@@ -136,11 +136,8 @@ impl Cron {
             Some(every_ms) => {
                 // On its cadence.
                 let every_ms = every_ms.max(1);
-                let furthest_ms = soon_ms.saturating_add(every_ms);
-                if self.next_run_ms <= furthest_ms {
-                    return None;
-                }
-                let further_ms = self.next_run_ms - furthest_ms;
+                let further_ms = self.next_run_ms.checked_sub(soon_ms.saturating_add(every_ms));
+                let further_ms = further_ms.filter(|&ms| ms > 0)?;
                 self.next_run_ms - (further_ms + LATE_MS_MAX).div_ceil(every_ms) * every_ms
             }
             None => {

@@ -114,8 +114,7 @@ impl<'a> Fields<'a> {
         Self { specs, required, values, rare, present: 0, next: 0, hint: 0, is_closed, is_strict }
     }
 
-    /// Refuses unknown names if `is_closed`: for commands where a lost condition would make the rest mean more jobs than
-    /// was said.
+    /// Refuses unknown names if `is_closed`, for the reason that stands at `CommandSpec::is_closed`.
     #[inline]
     pub(crate) fn closed(self, is_closed: bool) -> Self {
         Self { is_closed, ..self }

@@ -38,7 +38,7 @@ use corq_shards::job::overrides::Dedup;
 use corq_shards::log_record::cron::CronRules;
 
 use crate::api::bulk::Bulk;
-use crate::api::commands::{Class, CommandSpec, FieldSpec, JOB_FIELDS, Kind, Op, command_table};
+use crate::api::commands::{CommandSpec, FieldSpec, JOB_FIELDS, Kind, Op, command_table};
 use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::LISTING_DEFAULT;
 use crate::api::listing::{DataForm, JobPage, QueuePage, QueueSort, Search};
@@ -179,11 +179,8 @@ fn decode_into<'a>(
         left -= 1;
     }
 
-    // Be strict with an action on many jobs: without its condition it would be done to all of them.
-    // A misspelt choice of events would mean all of them, the history of a shard that of the whole server.
-    let is_closed = spec.class == Class::Bulk || matches!(spec.op, Op::Subscribe | Op::History);
-    let mut fields =
-        Fields::new(spec.fields, spec.required).closed(is_closed).strict(spec.op == Op::Bulk);
+    let fields = Fields::new(spec.fields, spec.required);
+    let mut fields = fields.closed(spec.is_closed()).strict(spec.op == Op::Bulk);
     let mut req_id = None;
     while left > 0 {
         left -= 1;

@@ -41,9 +41,10 @@ pub(super) fn check(route: &Route, query: &str) -> Result<(), Error> {
             if let Some(known) = route.meant_by(&key) {
                 return Err(Error::unknown_parameter(&shown(&key), known));
             }
-            if key == "shard" && route.asks.is_some_and(|asks| asks.op == Op::History) {
-                // Figures of the whole server are not those of a shard.
-                return Err(Error::no_field(&key));
+            // Pass over what programs of pages add to the address of an event stream on their own.
+            if route.asks.is_some_and(|asks| asks.op.spec().is_closed() && asks.op != Op::Subscribe)
+            {
+                return Err(Error::no_field(&shown(&key)));
             }
         }
     }

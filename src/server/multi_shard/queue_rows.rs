@@ -28,6 +28,8 @@ pub struct QueueSpec {
     pub limit: usize,
     after: Option<RowKey>,
     fields: u32,
+    /// See [`QueuePage::cursor_front`].
+    cursor_front: Box<str>,
 }
 
 /// Where a queue stands in the list.
@@ -127,6 +129,7 @@ impl QueueSpec {
             limit: page.limit as usize,
             after: None,
             fields: page.fields.unwrap_or(u32::MAX),
+            cursor_front: page.cursor_front().into(),
         };
         spec.after = page.behind().map(|(figure, name)| spec.key(figure, name));
         spec
@@ -135,14 +138,6 @@ impl QueueSpec {
     fn key(&self, figure: u64, name: &str) -> RowKey {
         let by_name = self.sort == QueueSort::Name;
         RowKey { figure, name: name.into(), by_name, descending: self.descending }
-    }
-
-    /// The cursor behind a row.
-    fn cursor(&self, row: &RowKey) -> String {
-        let (prefix, sort, descending) = (Some(&*self.prefix), self.sort, self.descending);
-        let limit = self.limit as u32;
-        let page = QueuePage { prefix, sort, descending, limit, after: None, fields: None };
-        queue_cursor(&page, row.figure, &row.name)
     }
 
     /// The figure of a queue that the rows are sorted by.
@@ -250,7 +245,8 @@ impl QueueTask {
             queues.raw(&row);
             last = Some(key);
         }
-        let next = last.filter(|_| has_more).map(|key| self.spec.cursor(&key));
+        let cursor = |row: RowKey| queue_cursor(&self.spec.cursor_front, row.figure, &row.name);
+        let next = last.filter(|_| has_more).map(cursor);
         reply.key("next").str_or_nil(next.as_deref());
     }
 }
