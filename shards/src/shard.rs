@@ -46,7 +46,6 @@ use crate::queue::Queues;
 use crate::queue::listing::Views;
 use crate::queue::retention::Retention;
 use crate::stats::Totals;
-use crate::stats::latency::Timings;
 use crate::traced::Tracer;
 use crate::webhook::Webhooks;
 use std::collections::{BTreeSet, VecDeque};
@@ -162,7 +161,6 @@ pub struct Shard {
     pub(crate) retention: Retention,
     pub(crate) unknown: Unknown,
     pub(crate) totals: Totals,
-    pub(crate) timings: Timings,
     pub(crate) recovering: bool,
     pub(crate) watchers: Watchers,
     pub(crate) listeners: Listeners,
@@ -252,7 +250,6 @@ impl Shard {
             retention: Retention::default(),
             unknown: Unknown::default(),
             totals: Totals::default(),
-            timings: Timings::default(),
             recovering: true,
             watchers: Watchers::new(key),
             listeners: Listeners::default(),

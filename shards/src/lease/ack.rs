@@ -14,6 +14,7 @@ use crate::lease::backoff::backoff_ms;
 use crate::log_record::job_change::{Changed, Flags};
 use crate::log_record::{Attempt, Buried, Ended, Journal, Record, Retried};
 use crate::shard::{Caller, END_BYTES, FULL, Out, Shard};
+use crate::stats::queue_times::Alike;
 use crate::traced::Settled;
 
 /// Why an attempt failed.
@@ -136,7 +137,9 @@ impl Shard {
         match checked.and_then(fits) {
             Err(refused) => out.effects.replies.push((caller.request, refused)),
             Ok(Some((job, ack))) => {
-                self.complete_one(now_ms, job, ack, out);
+                let mut runs = Alike::default();
+                self.complete_one(now_ms, job, ack, &mut runs, out);
+                self.queues.count_runs(runs);
                 out.effects.replies.push((caller.request, Reply::Done));
             }
             Ok(None) => self.complete_held(now_ms, caller, acks, false, out),
@@ -152,7 +155,7 @@ impl Shard {
         may_be_lost: bool,
         out: &mut Out<'_, J>,
     ) {
-        let mut late = Vec::new();
+        let (mut late, mut runs) = (Vec::new(), Alike::default());
         for (place, ack) in acks.iter().enumerate() {
             let looks = may_be_lost || !self.expired_tokens.is_empty();
             if looks && self.held(now_ms, ack.job, ack.token).is_err() {
@@ -160,18 +163,22 @@ impl Shard {
                 continue;
             }
             let Some(job) = self.jobs.find(ack.job) else { continue };
-            self.complete_one(now_ms, job, ack, out);
+            self.complete_one(now_ms, job, ack, &mut runs, out);
+        }
+        if runs.jobs > 0 {
+            self.queues.count_runs(runs);
         }
         let reply = if late.is_empty() { Reply::Done } else { Reply::Late(late.into()) };
         out.effects.replies.push((caller.request, reply));
     }
 
-    /// Completes a job that is held.
+    /// Completes a job that is held. The caller counts how long those in `runs` ran.
     fn complete_one<J: Journal>(
         &mut self,
         now_ms: u64,
         job: u32,
         ack: &Ack<'_>,
+        runs: &mut Alike,
         out: &mut Out<'_, J>,
     ) {
         if ack.remove {
@@ -183,14 +190,14 @@ impl Shard {
             held.activity.processed += 1;
         }
         let taken_ms = now_ms.saturating_sub(started_at_ms);
-        self.timings.processing.record(taken_ms.saturating_mul(1000), 1);
         let (id, result, evicts) = (ack.job, ack.result, self.evicts(job));
         let ended = Ended { id, at_ms: now_ms, started_at_ms, evicts, result };
         self.totals.completed += 1;
         let queue = self.jobs.slab[job].queue;
         self.queues.count_done(queue, now_ms, false);
-        self.queues.count_run(queue, taken_ms);
-        self.queues[queue].runs.get_or_insert_default().note(taken_ms);
+        if let Some(others) = runs.add(queue, taken_ms) {
+            self.queues.count_runs(others);
+        }
         if self.has_run_due(now_ms, job) {
             self.complete_run(now_ms, job, ended, out);
             self.write_unreported(ack.job, ack.result, out);

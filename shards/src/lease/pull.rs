@@ -14,6 +14,7 @@ use crate::lease::waiting_pulls::{Place, Waiter};
 use crate::log_record::lease::{Entries, Leased};
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, Out, SLICE, Shard};
+use crate::stats::queue_times::Alike;
 
 /// Payload bytes one pull may carry: a reply must fit the frame its client can read. A single larger
 /// job is delivered alone.
@@ -384,7 +385,7 @@ impl Shard {
         let count = self.allowance(now_ms, queue).min(u64::from(terms.count)) as usize;
         let first = out.effects.deliveries.len();
         let ttl_ms = if terms.locked { terms.lock_ttl_ms } else { UNLOCKED_TTL_MS };
-        let mut bytes = 0;
+        let (mut bytes, mut waits) = (0, Alike::default());
         self.entries.clear();
         while out.effects.deliveries.len() - first < count {
             let Some(job) = self.next_job(queue, terms.at) else { break };
@@ -393,9 +394,9 @@ impl Shard {
                 break;
             }
             let waited_ms = now_ms.saturating_sub(self.jobs.slab[job].run_at_ms);
-            self.timings.waiting.record(waited_ms.saturating_mul(1000), 1);
-            self.queues.count_wait(queue, waited_ms);
-            self.queues[queue].waits.get_or_insert_default().note(waited_ms);
+            if let Some(others) = waits.add(queue, waited_ms) {
+                self.queues.count_waits(others);
+            }
             let token = terms.locked.then(|| self.make_token());
             self.lease(job, now_ms, ttl_ms, token, (!terms.detach).then_some(terms.client));
             let lease = self.jobs.slab[job].detail;
@@ -414,6 +415,7 @@ impl Shard {
         if first == last {
             return false;
         }
+        self.queues.count_waits(waits);
         if let Some(limits) = &mut self.queues[queue].limits {
             limits.spend((last - first) as u64);
         }

@@ -43,7 +43,8 @@ use crate::queue::ready::Ready;
 use crate::queue::throughput::{Budget, Minutes};
 use crate::stats::history::track::Counters;
 use crate::stats::history::{self, History, OfQueue};
-use crate::stats::queue_times::QueueTimes;
+use crate::stats::latency::Timings;
+use crate::stats::queue_times::{Alike, QueueTimes};
 use std::collections::BTreeMap;
 
 /// A queue: its jobs by state, settings, and history.
@@ -234,6 +235,7 @@ pub struct Queues {
     counts: [u64; STATES],
     minutes: Budget,
     history: History,
+    timings: Timings,
     /// Queues that have settings.
     with_settings: u64,
     /// The next queue whose minutes are looked at for their age.
@@ -258,6 +260,7 @@ impl Queues {
             counts: [0; STATES],
             minutes: Budget::default(),
             history: History::default(),
+            timings: Timings::default(),
             with_settings: 0,
             minutes_cursor: 0,
         }
@@ -412,16 +415,25 @@ impl Queues {
         }
     }
 
-    /// A job was delivered that had waited so long.
+    /// Jobs were delivered that had waited equally long.
     #[inline]
-    pub fn count_wait(&mut self, index: u32, ms: u64) {
-        self.history.waited(&self.slab[index].history, ms);
+    pub fn count_waits(&mut self, Alike { queue, ms, jobs }: Alike) {
+        self.timings.waiting.record(ms.saturating_mul(1000), jobs.into());
+        self.history.waited(&self.slab[queue].history, ms, jobs);
+        self.slab[queue].waits.get_or_insert_default().note(ms, jobs);
     }
 
-    /// A job was completed that had run so long.
+    /// Jobs were completed that had run equally long.
     #[inline]
-    pub fn count_run(&mut self, index: u32, ms: u64) {
-        self.history.ran(&self.slab[index].history, ms);
+    pub fn count_runs(&mut self, Alike { queue, ms, jobs }: Alike) {
+        self.timings.processing.record(ms.saturating_mul(1000), jobs.into());
+        self.history.ran(&self.slab[queue].history, ms, jobs);
+        self.slab[queue].runs.get_or_insert_default().note(ms, jobs);
+    }
+
+    /// How long jobs have waited and been worked on since the start.
+    pub fn timings(&self) -> &Timings {
+        &self.timings
     }
 
     /// History of the last day.

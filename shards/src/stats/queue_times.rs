@@ -12,13 +12,37 @@ pub struct QueueTimes {
     pub sum_ms: u64,
 }
 
-impl QueueTimes {
-    /// Counts a job that took so long.
+/// Jobs of one queue that took equally long, one after the other. Most of a batch do, so that they are counted together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alike {
+    /// Index of their queue.
+    pub queue: u32,
+    /// How long each took.
+    pub ms: u64,
+    /// How many they are.
+    pub jobs: u32,
+}
+
+impl Alike {
+    /// One more job. Returns those before if they are not like it, which are to be counted then.
     #[inline]
-    pub fn note(&mut self, took_ms: u64) {
+    pub fn add(&mut self, queue: u32, ms: u64) -> Option<Self> {
+        if (self.queue, self.ms) == (queue, ms) {
+            self.jobs += 1;
+            return None;
+        }
+        let before = std::mem::replace(self, Self { queue, ms, jobs: 1 });
+        (before.jobs > 0).then_some(before)
+    }
+}
+
+impl QueueTimes {
+    /// Counts jobs that took so long each.
+    #[inline]
+    pub fn note(&mut self, took_ms: u64, jobs: u32) {
         let place = EDGES_MS.iter().position(|&edge_ms| took_ms <= edge_ms);
-        self.counts[place.unwrap_or(EDGES_MS.len())] += 1;
-        self.sum_ms = self.sum_ms.saturating_add(took_ms);
+        self.counts[place.unwrap_or(EDGES_MS.len())] += u64::from(jobs);
+        self.sum_ms = self.sum_ms.saturating_add(took_ms.saturating_mul(u64::from(jobs)));
     }
 
     /// A time that so many hundredths of them do not exceed: the edge of a bucket, `u64::MAX` beyond the last. `None`
@@ -49,10 +73,10 @@ mod tests {
     fn waits_fall_into_their_buckets_edges_included() {
         let mut waits = QueueTimes::default();
         for edge_ms in EDGES_MS {
-            waits.note(edge_ms);
+            waits.note(edge_ms, 1);
         }
-        waits.note(0);
-        waits.note(EDGES_MS[6] + 1);
+        waits.note(0, 1);
+        waits.note(EDGES_MS[6] + 1, 1);
         assert_eq!(waits.counts, [2, 1, 1, 1, 1, 1, 1, 1]);
         assert_eq!(waits.percentile_edge_ms(1), Some(100));
         assert_eq!(waits.percentile_edge_ms(50), Some(60_000));

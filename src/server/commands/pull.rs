@@ -75,9 +75,7 @@ fn write_deliveries(
         Shape::Single { locked } => (false, locked),
         Shape::Bulk | Shape::FreedKey | Shape::Ending => return,
     };
-    // A job that a call delivers outlives the call, see `Delivery`; a job that did not would be left out of both lists.
-    let there = |one: &&Delivery| engine.shard.look(one.job).is_some();
-    let jobs = deliveries.iter().filter(there).count();
+    let jobs = deliveries.len();
     let mut reply = reply::begin(sink.out, true, req_id);
     let mut writer = reply.key(if is_batch { "jobs" } else { "job" });
     if is_batch {
@@ -85,8 +83,12 @@ fn write_deliveries(
     } else if jobs == 0 {
         writer.nil();
     }
-    for view in deliveries.iter().filter_map(|one| engine.shard.look(one.job)) {
-        write_delivery(&mut writer, engine, &view, sink.placeholders);
+    for one in deliveries {
+        // A job that a call delivers outlives the call, see `Delivery`.
+        match engine.shard.look(one.job) {
+            Some(view) => write_delivery(&mut writer, engine, &view, sink.placeholders),
+            None => writer.nil(),
+        }
     }
     if !locked {
         return;
@@ -97,7 +99,7 @@ fn write_deliveries(
     } else if jobs == 0 {
         writer.nil();
     }
-    for token in deliveries.iter().filter(there).filter_map(|delivery| delivery.token) {
+    for token in deliveries.iter().filter_map(|delivery| delivery.token) {
         writer.uuid(token.0);
     }
 }

@@ -488,7 +488,7 @@ mod tests {
         let mut lines = QueueLines::default();
         let mut waits = QueueTimes::default();
         for waited_ms in [50, 700, 90_000_000] {
-            waits.note(waited_ms);
+            waits.note(waited_ms, 1);
         }
         let name = "we\"ird\\na\nme".into();
         let mut queue = Queue::default();

@@ -254,21 +254,21 @@ impl History {
         }
     }
 
-    /// A job of a queue was delivered that had waited so long.
+    /// So many jobs of a queue were delivered that had waited so long.
     #[inline]
-    pub fn waited(&mut self, about: &OfQueue, ms: u64) {
-        self.shard.waited(ms);
+    pub fn waited(&mut self, about: &OfQueue, ms: u64, jobs: u32) {
+        self.shard.waited(ms, jobs);
         if let Some(track) = self.track_of(about) {
-            track.waited(ms);
+            track.waited(ms, jobs);
         }
     }
 
-    /// A job of a queue was completed that had run so long.
+    /// So many jobs of a queue were completed that had run so long.
     #[inline]
-    pub fn ran(&mut self, about: &OfQueue, ms: u64) {
-        self.shard.ran(ms);
+    pub fn ran(&mut self, about: &OfQueue, ms: u64, jobs: u32) {
+        self.shard.ran(ms, jobs);
         if let Some(track) = self.track_of(about) {
-            track.ran(ms);
+            track.ran(ms, jobs);
         }
     }
 

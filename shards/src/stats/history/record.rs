@@ -183,8 +183,8 @@ mod tests {
             waiting: (!number.is_multiple_of(3)).then_some(number * 1000),
             ..Sums::default()
         };
-        (0..number % 50).for_each(|n| sums.waits.record(n * n * n));
-        (0..number % 7).for_each(|n| sums.runs.record(u64::MAX >> n));
+        (0..number % 50).for_each(|n| sums.waits.record(n * n * n, 1));
+        (0..number % 7).for_each(|n| sums.runs.record(u64::MAX >> n, 1));
         sums
     }
 
@@ -211,8 +211,8 @@ mod tests {
     fn a_step_of_a_steady_queue_takes_about_twenty_bytes() {
         let mut sums = Sums { pushed: 90, completed: 80, waiting: Some(70), ..Sums::default() };
         for ms in [1, 2, 3] {
-            (0..30).for_each(|_| sums.waits.record(ms));
-            (0..30).for_each(|_| sums.runs.record(ms * 20));
+            sums.waits.record(ms, 30);
+            sums.runs.record(ms * 20, 30);
         }
         let mut bytes = Vec::new();
         sums.write(&mut bytes, 1);

@@ -54,7 +54,7 @@ mod tests {
         let (mut bytes, mut last) = (Vec::new(), 0);
         for &(point, pushed, waiting) in points {
             let mut sums = Sums { pushed, waiting, ..Sums::default() };
-            sums.waits.record(pushed);
+            sums.waits.record(pushed, 1);
             sums.write(&mut bytes, point - last);
             last = point;
         }

@@ -99,16 +99,16 @@ impl Track {
         }
     }
 
-    /// A job was delivered that had waited so long.
+    /// So many jobs were delivered that had waited so long.
     #[inline]
-    pub fn waited(&mut self, ms: u64) {
-        self.waits.record(ms);
+    pub fn waited(&mut self, ms: u64, jobs: u32) {
+        self.waits.record(ms, jobs);
     }
 
-    /// A job was completed that had run so long.
+    /// So many jobs were completed that had run so long.
     #[inline]
-    pub fn ran(&mut self, ms: u64) {
-        self.runs.record(ms);
+    pub fn ran(&mut self, ms: u64, jobs: u32) {
+        self.runs.record(ms, jobs);
     }
 
     /// A step is over. Returns by how many bytes what is kept has grown, and whether a piece was begun with it.
@@ -324,7 +324,7 @@ mod tests {
             // An hour of jobs, an idle one, an hour of jobs.
             if (step - start) / HOUR != 1 {
                 pushed += 2;
-                track.waited(step % 100);
+                track.waited(step % 100, 1);
             }
             track.end_step((step + 1) * STEP_MS, step, counters(pushed, pushed / 2));
         }
@@ -366,7 +366,7 @@ mod tests {
     fn the_pace_is_that_of_the_last_steps_and_falls_to_nothing() {
         let mut track = Track::begin(0, counters(0, 0));
         for step in 0..5 {
-            track.waited(40);
+            track.waited(40, 1);
             track.end_step((step + 1) * STEP_MS, step, counters((step + 1) * 100, 0));
         }
         let pace = track.pace(55_000, counters(550, 0));
