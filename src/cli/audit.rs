@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const HEADS: [&str; 9] =
     ["TIME", "FROM", "PEER", "ROLE", "TOKEN", "COMMAND", "QUEUE", "OUTCOME", "ABOUT"];
 
-/// What `audit` takes.
+/// Arguments of `audit`.
 #[derive(Args, Debug)]
 pub struct Audit {
     /// The data directory to read, also while a server is using it; without one the server is asked
@@ -145,7 +145,7 @@ impl Audit {
         Value::of(entry).is_ok_and(|entry| entry.get("time").text().unwrap_or_default() < since)
     }
 
-    /// Those that are wanted of all behind a number, oldest first, at most `most`; and the newest number of all.
+    /// Entries behind a number that are wanted, oldest first, at most `most`; and the newest number of all.
     fn gather(
         &self,
         source: &mut Source,
@@ -247,7 +247,7 @@ fn outcome(entry: Value<'_>) -> Cell {
     Cell::styled(outcome, if outcome == OK { Style::Good } else { Style::Bad })
 }
 
-/// What is worth knowing besides, with how many and how often.
+/// The text of an entry, its count of jobs or entries, and its repetitions, parted by `; `.
 fn about(entry: Value<'_>) -> String {
     // Entries that were lost or left out are counted, too.
     let is_of_entries = entry.get("command").text().is_some_and(|it| it.starts_with("Entries"));

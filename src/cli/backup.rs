@@ -28,7 +28,7 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::tools::backup::{Making, Moment, Summary, make};
 use crate::tools::place::{Fault, Place, Whereabouts, must_own};
 
-/// What `backup` takes.
+/// Arguments of `backup`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Backup {
@@ -84,7 +84,7 @@ impl Storage {
     }
 }
 
-/// What a path of the command line is, if it is that of a bucket.
+/// The bucket that a path of the command line names; none for a path of a directory.
 pub fn bucket(path: &Path) -> Result<Option<BackupTarget>, Failure> {
     match path.to_str().filter(|text| text.contains("://")) {
         Some(text) => BackupTarget::parse(text)
@@ -289,7 +289,7 @@ fn cuts(context: &Context, place: &Place) -> Result<Vec<Position>, Failure> {
     cuts.ok_or_else(|| Failure::Failed("the server did not speak for all its shards".into()))
 }
 
-/// What an answer to `BackupPoint` says of the server's directory.
+/// The id and the paths of the server's directory, from an answer to `BackupPoint`; none without an id.
 fn whereabouts(point: Value<'_>) -> Option<Whereabouts> {
     Some(Whereabouts {
         id: point.get("id").text()?.to_owned(),

@@ -37,7 +37,7 @@ const PING_SLOW: Duration = Duration::from_millis(20);
 /// Clocks further apart than this confuse delays and schedules.
 const SKEW_MAX_MS: f64 = 1000.0;
 
-/// What `doctor` takes.
+/// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub struct Doctor {
     /// Directory of the log, whose disk is tried [default: that of the environment, else that of the server, if it is on this machine, else
@@ -148,7 +148,7 @@ fn disk_findings(path: &Path) -> Vec<Finding> {
     findings
 }
 
-/// What copies have left that were killed, in a data directory and beside it.
+/// Remains of killed copies, in a data directory and beside it.
 fn leftover_findings(data: &Path) -> Vec<Finding> {
     let real = std::fs::canonicalize(data).unwrap_or_else(|_| data.into());
     // Where we may not look, there is nothing of ours.
@@ -191,7 +191,7 @@ fn millis(time: Duration) -> String {
     format!("{} ms", words::figure(time.as_secs_f64() * 1000.0))
 }
 
-/// What a server told.
+/// Findings of a server, and which data directory it has.
 #[derive(Default)]
 struct ServerSide {
     findings: Vec<Finding>,

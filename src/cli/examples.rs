@@ -4,13 +4,13 @@
 
 use clap::Command;
 
-/// Those of `serve`, which is parsed on its own.
+/// Examples of `serve`, which is parsed on its own.
 pub const SERVE: &str = "Examples:\n  \
     corq serve\n  \
     corq serve --data-path /var/lib/corq --durability synced\n  \
     corq serve --memory --tcp-port 0 --http-port 0";
 
-/// What stands below the help of the program itself.
+/// Examples and exit codes below the help of the program itself.
 pub const PROGRAM: &str = "Examples:\n  \
     corq serve\n  \
     corq push emails '{\"to\":\"ada@example.org\"}'\n  \

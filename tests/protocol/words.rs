@@ -1,8 +1,6 @@
-//! Documents use the terms of the field; words that stop a newcomer are refused. Documents have none of them. Comments of
-//! code have none, but for the folders in [`LEFT`], with figures that may only fall. Nor does a comment begin with a
-//! word whose meaning stands elsewhere, but for the folders in [`BEGUN`].
+//! Documents use the terms of the field; words that stop a newcomer are refused, in comments of code as well. Nor does a
+//! comment begin with a word whose meaning stands elsewhere.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::tidy::{ROOT, all_files};
@@ -25,18 +23,9 @@ const IN_DOCUMENTS: &[&str] = &[
 /// Refused in comments.
 const IN_COMMENTS: &[&str] = &["whoever", "nobody is", "somebody", "is told", "see the module"];
 
-/// Folders whose comments still have such words: how many of them, and how many doc comments of one word. A file belongs to
-/// the longest name that fits, and to none where none does: then it has no such comment. Figures may only fall.
-const LEFT: &[(&str, usize, usize)] =
-    &[("io/src", 0, 0), ("src/protocol", 0, 0), ("src/server", 0, 0)];
-
 /// Refused at the beginning of a comment, in any case: a comment is read alone, in a hover or in the documentation, and
 /// has a noun as its subject or a verb in the imperative.
 const BEGINNINGS: &[&str] = &["it", "its", "those", "one", "the same", "so", "what"];
-
-/// Folders in which comments of Rust still begin so: how many do. As in [`LEFT`], a file belongs to the longest name
-/// that fits, and figures may only fall. A folder with 0 stands here if one above it stands here, too.
-const BEGUN: &[(&str, usize)] = &[("io/src/log", 205), ("shards/src", 57), ("src/cli", 23)];
 
 /// Words of a text with their lines, without what is around them.
 fn words<'a>(lines: impl IntoIterator<Item = (usize, &'a str)>) -> Vec<(usize, String)> {
@@ -135,78 +124,37 @@ fn documents_have_none_of_the_refused_words() {
     assert!(found.is_empty(), "name who or what acts, in the active voice:\n{}", found.join("\n"));
 }
 
-/// The longest of the folders that a file is in, if it is in any.
-fn folder_of<'f>(path: &str, folders: impl Iterator<Item = &'f str>) -> Option<&'f str> {
-    let fits = |folder: &&str| path.strip_prefix(*folder).is_some_and(|rest| rest.starts_with('/'));
-    folders.filter(fits).max_by_key(|folder| folder.len())
-}
-
-/// The folder of [`LEFT`] that a file belongs to, and what it may have.
-fn allowed(path: &str) -> (&'static str, usize, usize) {
-    let folder = folder_of(path, LEFT.iter().map(|(folder, ..)| *folder));
-    let of_folder = LEFT.iter().find(|(name, ..)| Some(*name) == folder);
-    of_folder.copied().unwrap_or(("any other folder", 0, 0))
-}
-
 #[test]
-fn comments_have_ever_fewer_of_the_refused_words() {
+fn comments_have_none_of_the_refused_words() {
     let root = Path::new(ROOT);
-    let mut found: BTreeMap<&str, [Vec<String>; 2]> =
-        LEFT.iter().map(|(folder, ..)| (*folder, Default::default())).collect();
+    let mut found = Vec::new();
     for path in all_files().iter().filter(|path| !path.ends_with("protocol/words.rs")) {
-        let at = path.strip_prefix(root).unwrap().display().to_string();
         if !["rs", "py", "sh", "toml"].contains(&suffix(path)) {
             continue;
         }
         let text = std::fs::read_to_string(path).unwrap();
-        let [phrases, docs] = found.entry(allowed(&at).0).or_default();
+        let at = path.strip_prefix(root).unwrap().display().to_string();
         let places = refused(&words(comments(suffix(path), &text)), IN_COMMENTS).into_iter();
-        phrases.extend(places.map(|(line, phrase)| format!("{at}:{line}: '{phrase}'")));
+        found.extend(places.map(|(line, phrase)| format!("{at}:{line}: '{phrase}'")));
         let short = if suffix(path) == "rs" { short_docs(&text) } else { Vec::new() };
-        docs.extend(
+        found.extend(
             short.into_iter().map(|line| format!("{at}:{line}: a doc comment of one word")),
         );
     }
-    let mut wrong = Vec::new();
-    for (folder, [phrases, docs]) in &found {
-        let (_, phrases_max, docs_max) = allowed(&format!("{folder}/"));
-        for (places, most) in [(phrases, phrases_max), (docs, docs_max)] {
-            if places.len() > most {
-                let list = places.join("\n");
-                wrong.push(format!("{folder} may have {most}, and has {}:\n{list}", places.len()));
-            } else if places.len() < most {
-                eprintln!("{folder} has {} of {most}: lower the figure", places.len());
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(found.is_empty(), "name who acts, and say more than a word:\n{}", found.join("\n"));
 }
 
 #[test]
-fn comments_begin_ever_less_often_with_words_that_mean_something_elsewhere() {
+fn no_comment_begins_with_a_word_that_means_something_elsewhere() {
     let root = Path::new(ROOT);
-    let other = ("any other folder", 0);
-    let folders = || BEGUN.iter().map(|(folder, _)| *folder);
-    let mut found: BTreeMap<&str, Vec<String>> =
-        folders().map(|folder| (folder, Vec::new())).collect();
+    let mut found = Vec::new();
     for path in all_files().iter().filter(|path| suffix(path) == "rs") {
-        let at = path.strip_prefix(root).unwrap().display().to_string();
         let text = std::fs::read_to_string(path).unwrap();
+        let at = path.strip_prefix(root).unwrap().display().to_string();
         let places = begun_elsewhere(&text).into_iter();
-        let of_folder = found.entry(folder_of(&at, folders()).unwrap_or(other.0)).or_default();
-        of_folder.extend(places.map(|(line, word)| format!("{at}:{line}: '{word}'")));
+        found.extend(places.map(|(line, word)| format!("{at}:{line}: '{word}'")));
     }
-    let mut wrong = Vec::new();
-    for (folder, places) in &found {
-        let (_, most) = BEGUN.iter().find(|(name, _)| name == folder).unwrap_or(&other);
-        if places.len() > *most {
-            let list = places.join("\n");
-            wrong.push(format!("{folder} may have {most}, and has {}:\n{list}", places.len()));
-        } else if places.len() < *most {
-            eprintln!("{folder} has {} of {most}: lower the figure", places.len());
-        }
-    }
-    assert!(wrong.is_empty(), "name the subject, or say what to do:\n{}", wrong.join("\n\n"));
+    assert!(found.is_empty(), "name the subject, or say what to do:\n{}", found.join("\n"));
 }
 
 #[test]
@@ -215,10 +163,6 @@ fn canary_beginnings_of_comments_are_seen_at_their_first_line_only() {
     assert_eq!(begun_elsewhere(code), [(1, "it"), (3, "so"), (4, "the same")]);
     let code = "/// Items.\n\n/// `What`\n// The sames\n/// One-way.\n\n/// What's\n";
     assert_eq!(begun_elsewhere(code), []);
-    let folders = || ["src", "src/server"].into_iter();
-    assert_eq!(folder_of("src/server/a.rs", folders()), Some("src/server"));
-    assert_eq!(folder_of("src/servers.rs", folders()), Some("src"));
-    assert_eq!(folder_of("srcs/a.rs", folders()), None);
 }
 
 #[test]

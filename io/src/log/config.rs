@@ -6,7 +6,7 @@ use super::format::block::{BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES};
 use super::format::chain::BLOCK_ALIGN_BYTES;
 use super::write::aligned::PAGE_BYTES;
 
-/// What a released record has survived.
+/// Failures that a released record survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The end of the process, by whatever signal. A power loss costs at most what was written in
@@ -20,7 +20,7 @@ impl Mode {
     pub(super) const fn align_bytes(self) -> u64 {
         match self {
             Self::Written => BLOCK_ALIGN_BYTES,
-            // What O_DIRECT wants of offset, length and memory.
+            // Alignment that O_DIRECT wants of offset, length and memory.
             Self::Synced => PAGE_BYTES as u64,
         }
     }
@@ -33,7 +33,7 @@ pub struct LogConfig {
     pub shard: u16,
     /// The data directory whose log it is, see [`super::DataDir::id`]; a segment of another is refused.
     pub log_id: u64,
-    /// What a released record has survived.
+    /// Failures that a released record survives.
     pub mode: Mode,
     /// Bytes per segment file: a power of two, fixed for the life of a data directory.
     pub segment_bytes: u64,
@@ -53,8 +53,8 @@ pub struct LogConfig {
     pub is_begun: bool,
     /// The segment that a log without any begins with.
     pub first_segment: u64,
-    /// What the first file of a log without records takes of the file system before more is asked for; 0: all of it, and
-    /// the reserve as well.
+    /// Bytes that the first file of a log without records takes of the file system before more is asked for; 0: all of
+    /// it, and the reserve as well.
     pub first_bytes: u64,
     /// Room that is kept ready for records, in files made before they are needed. 0: the next segment
     /// is made when the one before is half full.

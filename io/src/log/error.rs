@@ -12,16 +12,16 @@ pub enum OpenError {
     Config(String),
     /// The disk failed.
     Io {
-        /// What was being done.
+        /// The step that failed, in words.
         what: String,
         /// How it failed.
         source: io::Error,
     },
     /// There is no room to go on with.
     NoRoom {
-        /// What is needed at least.
+        /// Bytes that are needed at least.
         bytes: u64,
-        /// What the file system said.
+        /// The error of the file system.
         source: io::Error,
     },
     /// Bytes that had been synced are not what was written, or are not there.
@@ -30,7 +30,7 @@ pub enum OpenError {
         file: String,
         /// Byte offset in that file.
         offset: u64,
-        /// What is wrong there.
+        /// The fault at that place.
         reason: String,
     },
     /// A segment is gone of which another one tells.
@@ -76,7 +76,7 @@ pub enum OpenError {
     Refused {
         /// Where the record lies.
         position: Position,
-        /// What the reader said.
+        /// The reason that the reader gave.
         reason: String,
     },
 }
@@ -136,7 +136,7 @@ impl error::Error for OpenError {
 /// Why a running log stopped for good. After it nothing is written, synced or released any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogError {
-    /// What failed.
+    /// The operation that failed, such as `fsync`.
     pub operation: &'static str,
     /// The segment's file name, or the directory.
     pub file: String,

@@ -88,7 +88,7 @@ use write::segment_pool::{InUse, SegmentPool};
 use write::write_buffer::{Chain, WriteBuffer};
 use write::writer::{Writer, WriterStart};
 
-/// What a log has done since it was opened; only ever rising, except `disk_bytes`.
+/// Work that a log has done since it was opened; only ever rising, except `disk_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Records written.
@@ -184,7 +184,7 @@ impl<D: Disk> Log<D> {
             disk.drop_spare().map_err(making)?;
             spares -= 1;
         }
-        // What was set aside is used first: there may be no other room.
+        // Use files that were set aside first: there may be no other room.
         let recycled = from.resumed.is_none() && spares > 0;
         let fresh = SegmentHeader { recycled, ..header };
         let header = from.resumed.as_ref().map_or(fresh, |resumed| resumed.header);
@@ -199,7 +199,7 @@ impl<D: Disk> Log<D> {
         }
         let taken = match &from.resumed {
             None => is_bare.then(|| geometry.start_of(current).plus(config.first_bytes)),
-            // It may be one that had not taken all of its room. Without more, there is none that is sure.
+            // Take the rest of the room, which the segment may lack: on failure, none behind the end is sure.
             Some(_) => disk.take_room(current, config.segment_bytes).is_err().then_some(from.end),
         };
         let ending = |source| OpenError::Io { what: "retiring the last segment".into(), source };
@@ -298,8 +298,8 @@ impl<D: Disk> Log<D> {
         self.buffer.append(body_bytes)
     }
 
-    /// The same for a record of so many bytes of which the end has been staged: what is before that is to be filled. It gets
-    /// a block of its own.
+    /// Appends a record whose end has been staged, in a block of its own: its position, and its first `head_bytes` to
+    /// fill completely.
     ///
     /// # Panics
     /// When the record is larger than `record_bytes_max`, or its head longer than what was staged takes.
@@ -477,12 +477,12 @@ impl<D: Disk> Log<D> {
         self.writer.pool.loose_bytes
     }
 
-    /// What a block may take besides its records.
+    /// Bytes that a block may take besides its records.
     pub fn block_overhead_bytes(&self) -> u64 {
         BLOCK_HEADER_BYTES as u64 + self.buffer.geometry().align_bytes
     }
 
-    /// What there was too little of for more room when it was asked for last.
+    /// Resource that was lacking when more room was asked for last.
     pub fn lack(&self) -> Option<Lack> {
         self.writer.pool.lacks()
     }
@@ -540,7 +540,7 @@ impl<D: Disk> Log<D> {
         self.buffer.memory_bytes()
     }
 
-    /// What the log has done.
+    /// Counts of the log's work.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -109,7 +109,7 @@ pub struct Expression {
     follows_clocks: bool,
 }
 
-/// What one field may hold.
+/// Name and bounds of a field, both inclusive, and the names that may stand for its numbers.
 struct Field {
     name: &'static str,
     min: u32,

@@ -304,7 +304,7 @@ impl Shard {
         let index = self.crons.find(name);
         if let Some(index) = index {
             out.journal.append(&Record::CronRemoved { name });
-            // One that is held has only moved to the shard of its new queue.
+            // A schedule that is held has only moved to the shard of its new queue, so no event is due.
             let queue = Some(&self.crons.slab[index]).filter(|cron| !cron.held);
             if let Some(queue) = queue.map(|cron| cron.queue.clone()) {
                 self.emit_of_cron(now_ms, (&queue, name), Extra::CronDeleted, out.effects);
@@ -353,7 +353,7 @@ impl Shard {
     }
 }
 
-/// What records do: called by live commands and by recovery.
+/// Effects of records: called by live commands and by recovery.
 impl Shard {
     /// Recovery's way to them. A schedule that is not known was ended by a later setting of another
     /// shard, or is no longer anybody's.

@@ -35,7 +35,7 @@ impl Scheduled {
         self.next_ns = self.next_ns.saturating_sub(self.gap_ns);
     }
 
-    /// Those that came later than they were due because of that.
+    /// Pushes that came later than they were due because of the rate limit, since the start.
     pub(crate) fn put_off(&self) -> u64 {
         self.put_off
     }

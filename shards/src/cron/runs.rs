@@ -1,4 +1,4 @@
-//! What the time of schedules brings: jobs that are pushed, runs that are put off, wait for room, are passed over or made up for.
+//! Schedules that are due: jobs are pushed; runs are put off, wait for room, are passed over or made up for.
 
 use crate::cron::schedule::LATE_MS_MAX;
 use crate::dedup::Met;
@@ -29,7 +29,7 @@ impl Shard {
             };
             let attended = !cron.rules.skip_if_no_worker || has_worker();
             let wanted = (!late || cron.makes_up()) && attended;
-            // One run is enough to make up for any number of them.
+            // Next runs count from now if the run is late: a single run makes up for any number of missed ones.
             let after_ms = if late || waited { now_ms } else { due_ms };
             let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
             let bytes = texts + cron.job().bytes() + JOB_BYTES + cron.end_bytes();

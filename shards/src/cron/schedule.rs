@@ -1,4 +1,4 @@
-//! One schedule: what it is made of, when it runs next, and what its jobs are pushed with.
+//! A schedule: what it is made of, when it runs next, and what its jobs are pushed with.
 
 use crate::collections::slab::NONE;
 use crate::command::CronStanding;
@@ -15,10 +15,10 @@ pub const LATE_MS_MAX: u64 = 10_000;
 /// Bytes that the record of the end of a schedule takes beside what it says.
 const END_BYTES: u64 = 16;
 
-/// One schedule.
+/// A schedule of jobs that are pushed by the clock.
 #[derive(Debug)]
 pub struct Cron {
-    /// Its name, unique on the server. Empty: a free entry.
+    /// Name of the schedule, unique on the server. Empty: a free entry.
     pub name: Box<str>,
     /// Where its jobs go.
     pub queue: Box<str>,
@@ -38,9 +38,9 @@ pub struct Cron {
     pub executions: u64,
     /// Times it has been set; the higher of two schedules of one name is the true one.
     pub version: u64,
-    /// Its next run, in milliseconds since the epoch.
+    /// Time of the next run, in milliseconds since the epoch.
     pub next_run_ms: u64,
-    /// What else its jobs are pushed with, as in [`CronSet::template`].
+    /// Further fields that jobs are pushed with, encoded as in [`CronSet::template`].
     pub(crate) template: Box<[u8]>,
     /// By which rules it runs.
     pub rules: CronRules,
@@ -83,9 +83,9 @@ impl Default for Cron {
     }
 }
 
-/// What [`Cron::template`] says of jobs.
+/// Decodes [`Cron::template`]: what jobs are pushed with.
 pub fn job_of(template: &[u8]) -> NewJob<'_> {
-    // It was read when it was set.
+    // No template is malformed: each was read when it was set.
     job_of_template(template).unwrap_or_default()
 }
 
@@ -200,7 +200,7 @@ impl Cron {
         !self.rules.disabled
     }
 
-    /// What it keeps when it is set anew, with this plan.
+    /// State that survives when the schedule is set anew, with this plan.
     pub fn standing(&self, plan: &Plan) -> CronStanding {
         CronStanding {
             executions: self.executions,
@@ -259,12 +259,12 @@ impl Cron {
         self.rules.immediately && self.executions == 0
     }
 
-    /// What its jobs are pushed with, beside payload and priority.
+    /// Fields that jobs are pushed with, beside payload and priority.
     pub fn job(&self) -> NewJob<'_> {
         job_of(&self.template)
     }
 
-    /// The same, as it is kept: for [`job_of`].
+    /// Fields that jobs are pushed with, encoded: for [`job_of`].
     pub fn template(&self) -> &[u8] {
         &self.template
     }

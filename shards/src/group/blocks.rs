@@ -1,14 +1,14 @@
-//! What keeps a group from giving a job, for people who ask. Decides nothing: whose turn it is stands in `scheduler`.
+//! Reasons why a group gives no job, for people who ask. Decides nothing: whose turn it is stands in `scheduler`.
 
 use crate::group::scheduler::{Rotation, VIEW_IDLE_MS};
 use crate::group::{GroupRate, Groups};
 
-/// One thing that keeps a group from giving a job.
+/// A reason why a group gives no job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Block {
-    /// It is paused.
+    /// The group is paused.
     Paused,
-    /// It is held until then.
+    /// The group is held until a time.
     Held {
         /// In milliseconds since the epoch.
         until_ms: u64,

@@ -1,4 +1,4 @@
-//! What is set for groups: limits, weights, pauses, and the time that ends them.
+//! Settings of groups: limits, weights, pauses, and the time that ends them.
 
 use crate::command::GroupLimit;
 use crate::effect::{Refusal, Reply};
@@ -11,16 +11,16 @@ use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, Shard};
 use std::collections::BTreeMap;
 
-/// One group, as clients see it.
+/// A group, as clients see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupView<'a> {
-    /// Its name.
+    /// Name of the group.
     pub name: &'a str,
     /// Jobs that wait or are delayed.
     pub pending: u64,
     /// Jobs that workers have.
     pub active: u64,
-    /// What is set for it.
+    /// Limits, weight and pause of the group.
     pub settings: GroupSettings,
 }
 
@@ -158,7 +158,7 @@ impl Shard {
         self.drop_group_if_idle(group);
     }
 
-    /// What is set for a group, if anything is.
+    /// Settings of a group, if it has any.
     pub(crate) fn group_settings(&mut self, queue: &str, group: &str) -> Option<GroupSettings> {
         let group = self.groups.find(self.queues.find(queue)?, group)?;
         self.groups.slab[group].own.as_deref().map(|own| own.settings)
@@ -287,7 +287,7 @@ impl Shard {
         self.groups.window_left_ms(rotation, now_ms, group, jobs)
     }
 
-    /// What is set for groups, as text. Of a queue that is detached, the log says already that nothing is.
+    /// Settings of groups, as text. Of a queue that is detached, the log says already that there are none.
     pub(crate) fn facts_of_groups(&self) -> impl Iterator<Item = String> {
         self.groups.indices().filter_map(|group| {
             let about = &self.groups.slab[group];

@@ -96,7 +96,7 @@ impl Shard {
         self.group_of(job).map(|group| &*self.groups.slab[group].name)
     }
 
-    /// The same of one that is looked at.
+    /// The name of the group of a job that is looked at.
     pub fn group_name_in(&self, view: &JobView<'_>) -> Option<&str> {
         let group = view.options?.group.get()?;
         Some(&self.groups.slab[group].name)
@@ -388,7 +388,7 @@ impl Shard {
         fronts.min_by_key(|&waiter| self.waiters[waiter].since)
     }
 
-    /// The same, of those that wait for the jobs of one group that could serve one of them.
+    /// The pull to be served next of those that wait for the jobs of one group, if a group could serve one of them.
     pub(crate) fn next_choosy_waiter(&mut self, queue: u32) -> Option<u32> {
         let rotation = self.queues[queue].groups.as_deref_mut()?;
         while let Some(group) = rotation.awaited.front() {

@@ -39,7 +39,7 @@ pub const GROUPS_LINGERING_MAX: u64 = 50_000;
 /// Largest weight of a group.
 pub const WEIGHT_MAX: u32 = 1000;
 
-/// So many jobs in a span of time that begins with the first of them.
+/// Most jobs of a group in a span of time that begins with the first of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct GroupRate {
     /// How many, at least 1.
@@ -48,7 +48,7 @@ pub struct GroupRate {
     pub span_ms: u64,
 }
 
-/// What is set for a group. Whatever pulls its jobs is bound by it.
+/// Settings of a group. Whatever pulls its jobs is bound by them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupSettings {
     /// How fast its jobs may leave.
@@ -108,7 +108,7 @@ impl Window {
         }
     }
 
-    /// What is left of it, in milliseconds; `None` if there is none.
+    /// Milliseconds left of the span; `None` if there is none.
     pub(crate) fn left_ms(&self, now_ms: u64, rate: GroupRate) -> Option<u64> {
         let left_ms = self.began_ms.saturating_add(rate.span_ms).saturating_sub(now_ms);
         (self.jobs > 0 && left_ms > 0).then_some(left_ms)
@@ -200,18 +200,18 @@ impl Lane {
     }
 }
 
-/// One group of one queue.
+/// A group of a queue.
 pub(crate) struct Group {
     pub(crate) name: Box<str>,
     /// Index of its queue.
     pub(crate) queue: u32,
     /// Jobs in it, in any state.
     pub(crate) jobs: u32,
-    /// Those that wait or are delayed.
+    /// Jobs that wait or are delayed.
     pub(crate) pending: u32,
-    /// Those that workers have.
+    /// Jobs that workers have.
     pub(crate) active: u32,
-    /// Those that wait.
+    /// Jobs that wait.
     pub(crate) lane: Lane,
     /// The lower, the sooner it is its turn.
     pub(crate) turn: u64,
@@ -226,11 +226,11 @@ pub(crate) struct Group {
     pub(crate) timer: u32,
     /// When that is.
     pub(crate) timer_at_ms: u64,
-    /// It is remembered only for how many of its jobs have left.
+    /// The group is remembered only for how many of its jobs have left.
     pub(crate) lingers: bool,
-    /// Its seat in the view of pulls that say nothing of groups.
+    /// Seat in the view of pulls that say nothing of groups.
     first_seat: Seat,
-    /// Those in the other views, as far as any was needed.
+    /// Seats in the other views, as far as any was needed.
     more_seats: Vec<Seat>,
     of_queue: Links,
     awaited: Links,
@@ -266,12 +266,12 @@ impl Default for Group {
 }
 
 impl Group {
-    /// What is set for it.
+    /// Settings of the group, or the defaults.
     pub(crate) fn settings(&self) -> GroupSettings {
         self.own.as_deref().map_or_else(GroupSettings::default, |own| own.settings)
     }
 
-    /// Its seat in a view.
+    /// Seat of the group in a view.
     pub(crate) fn seat(&self, view: usize) -> Seat {
         match view {
             0 => self.first_seat,

@@ -1,4 +1,4 @@
-//! What a push will make of the groups of its queue, before any of it comes.
+//! Effects of a push on the groups of its queue, foreseen before any of it comes.
 //!
 //! A long push is judged a piece at a time. The places it will take are set aside as they are found, so that what others
 //! push in between finds its groups as if all of it were there; they are given back as its jobs come, or with it.
@@ -9,13 +9,13 @@ use crate::log_record::{Pushed, Record};
 use crate::shard::Shard;
 use std::collections::BTreeMap;
 
-/// What will become of a job that is to be pushed.
+/// The fate of a job that is to be pushed.
 enum Foreseen {
-    /// It comes beside all others.
+    /// The job comes beside all others.
     Comes,
     /// Another one goes for it, which counts in this group.
     Replaces(Option<Box<str>>),
-    /// It does not come.
+    /// The job does not come.
     Duplicate,
 }
 
@@ -119,7 +119,7 @@ impl Shard {
         let replaced = match self.foresee(now_ms, queue, job, known) {
             Foreseen::Comes => None,
             Foreseen::Replaces(group) => group,
-            // It stands for a job that is there, and takes no room.
+            // A duplicate stands for a job that is there, and takes no room.
             Foreseen::Duplicate => return true,
         };
         if let Some(group) = replaced {
@@ -141,8 +141,8 @@ impl Shard {
         true
     }
 
-    /// What will become of a job that is to be pushed, as [`Shard::meet_holder`] will have it. If the same push has given
-    /// its key away, `known` is the group of the job that has it then.
+    /// Foresees the fate of a job that is to be pushed, as [`Shard::meet_holder`] will have it. If the same push has
+    /// given its key away, `known` is the group of the job that has it then.
     fn foresee(
         &mut self,
         now_ms: u64,

@@ -30,7 +30,7 @@ pub(super) const VIEW_IDLE_MS: u64 = 10_000;
 /// Groups that a new view looks at with each pull until it has seen all.
 const VIEW_SLICE: usize = 64;
 
-/// What a pull says of groups, but for which one it wants.
+/// Terms that a pull states for all groups: all but which group it wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ViewTerms {
     /// Most active jobs of a group for which nothing else is set.
@@ -69,14 +69,14 @@ impl View {
     /// Whether it may make room for another one.
     fn is_spare(&self, now_ms: u64) -> bool {
         let unused_for = |ms: u64| self.used_at_ms.saturating_add(ms) <= now_ms;
-        // What others have pulled since is counted as well, but bounds nothing that was pulled here.
+        // Jobs that others have pulled since are counted as well, but bound nothing that was pulled here.
         let span_ms = self.terms.rate.map_or(0, |rate| rate.span_ms);
         let counts = self.counts_until_ms > now_ms && !unused_for(span_ms);
         self.waiting == 0 && unused_for(VIEW_IDLE_MS) && !counts
     }
 }
 
-/// What keeps a group from its turn.
+/// Whether a group may have its turn, or what it waits for.
 enum Standing {
     Runnable,
     /// Until then.
@@ -88,21 +88,21 @@ enum Standing {
 /// The groups of one queue.
 pub(crate) struct Rotation {
     pub(crate) groups: List<OfQueue>,
-    /// Those that could serve a pull which waits for their jobs only.
+    /// Groups that could serve a pull which waits for their jobs only.
     pub(crate) awaited: List<Awaited>,
     /// How many there are.
     pub(crate) count: u32,
-    /// Those with settings.
+    /// Groups with settings.
     pub(crate) with_settings: List<WithSettings>,
     /// How many these are.
     pub(crate) set: u32,
-    /// Those that pulls wait for.
+    /// Groups that pulls wait for.
     pub(crate) with_waiters: List<WithWaiters>,
     /// Jobs in groups that wait.
     pub(crate) waiting: u64,
-    /// Those that wait or are delayed.
+    /// Jobs of groups, waiting or delayed.
     pub(crate) pending: u64,
-    /// Those that wait, by priority.
+    /// Waiting jobs of groups, by priority.
     pub(crate) priorities: BTreeMap<i32, u32>,
     /// The turn given out last.
     turn: u64,
@@ -272,7 +272,7 @@ impl Groups {
                 runs_in |= 1 << view;
                 if place == NONE {
                     runnable.insert(turn, group, &mut Seats(&mut self.slab, view));
-                    // Those who wait at the queue are not known here.
+                    // Pulls of view 0 wait at the queue, which is not known here: assume that there are some.
                     comes |= has_waiters || view == 0;
                 }
             } else if place != NONE {
@@ -300,7 +300,7 @@ impl Groups {
 
     fn set_timer(&mut self, group: u32, at_ms: u64) {
         let (timer, stands_ms) = (self.slab[group].timer, self.slab[group].timer_at_ms);
-        // One that stands too early does no harm: the group is looked at, and that is all.
+        // A timer that stands too early does no harm: the group is looked at, and that is all.
         if at_ms == u64::MAX || timer != NONE && stands_ms <= at_ms {
             return;
         }
@@ -554,7 +554,7 @@ impl Groups {
     }
 }
 
-/// What keeps `group` from its turn, for pulls of a view.
+/// The standing of `group` for pulls of a view.
 fn standing(group: &Group, view: usize, terms: ViewTerms) -> Standing {
     let settings = group.settings();
     // Whether or not there are jobs: that the time is over has to be written.

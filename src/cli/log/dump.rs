@@ -14,7 +14,7 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::tools::describe::{Whereabouts, describe, jobs_of, queue_of};
 
-/// What `log dump` takes.
+/// Arguments of `log dump`.
 #[derive(Args, Debug)]
 pub struct Dump {
     /// The data directory; a server may be using it

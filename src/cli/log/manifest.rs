@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::cli::failure::{Failure, warn};
 use crate::tools::place::Place;
 
-/// What is known of a directory. Says so if not all of it comes from its manifest.
+/// Finds the shards and the id of a directory. Warns if not all of it comes from its manifest.
 pub(super) fn found(data: &Path) -> Result<Place, Failure> {
     let (place, fault) = Place::found(data)?;
     if let Some(fault) = fault {

@@ -59,7 +59,7 @@ pub fn run(context: &mut Context, log: &Log) -> Result<(), Failure> {
     }
 }
 
-/// What is wrong, where, as people and programs are told.
+/// A fault of a log and its place, as shown to people and programs.
 struct Trouble {
     shard: u16,
     file: String,
@@ -87,7 +87,7 @@ impl Trouble {
     }
 }
 
-/// One shard, looked at whole.
+/// A shard whose log was looked at whole.
 struct Looked {
     shard: u16,
     inspection: Inspection,
@@ -120,7 +120,7 @@ impl Looked {
     }
 }
 
-/// What a start would find wrong with the logs, in lines.
+/// Lines about all that a start would find wrong with the logs.
 pub(super) fn troubles(place: &Place) -> Result<Vec<String>, Failure> {
     let looked = look(place, u32::MAX)?;
     Ok(looked.iter().flat_map(Looked::troubles).map(|trouble| trouble.line()).collect())

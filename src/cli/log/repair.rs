@@ -21,7 +21,7 @@ const ROUNDS_MAX: u32 = 10;
 /// Jobs named in one line.
 const NAMED_MAX: usize = 20;
 
-/// What `log repair` takes.
+/// Arguments of `log repair`.
 #[derive(Args, Debug)]
 pub struct Repair {
     /// The damaged data directory or backup, which is not changed; no server may be using it
@@ -69,7 +69,7 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
             .line("this was a dry run: nothing was changed, and no copy is left")?);
     }
     copying.complete(of_all(&first, &mended).map(|it| (it.shard, &it.inspection)))?;
-    // What is said at the end is what lies there.
+    // Look at the copy again: the report names what lies on the disk.
     let now = look(copying.place(), u32::MAX)?;
     if let Some(trouble) = now.iter().flat_map(Looked::troubles).next() {
         return Err(Failure::Failed(format!(
@@ -88,7 +88,7 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What there is to say if nothing is wrong. A start from a copy that was not made would begin without any job.
+/// Reports that nothing is wrong. Fails unless dry: a start from a copy that was not made would begin without any job.
 fn whole(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
     if repair.dry_run {
         return Ok(context.out.line("nothing is damaged")?);
@@ -134,7 +134,7 @@ fn print_troubles(context: &mut Context, looked: &[Looked]) -> Result<(), Failur
     Ok(())
 }
 
-/// What is missing of one shard's log.
+/// The part of one shard's log that is missing.
 struct Lost {
     shard: u16,
     stretches: Vec<std::ops::Range<Position>>,

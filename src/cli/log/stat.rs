@@ -15,7 +15,7 @@ use crate::config::Environment;
 use crate::protocol::msgpack::writer::MapWriter;
 use crate::tools::replay::Tally;
 
-/// What `log stat` takes.
+/// Arguments of `log stat`.
 #[derive(Args, Debug)]
 pub struct Stat {
     /// The data directory; a server may be using it
@@ -39,7 +39,7 @@ impl Stat {
     }
 }
 
-/// What one shard's log takes.
+/// Room that one shard's log takes.
 struct Sizes {
     shard: u16,
     segments: u64,

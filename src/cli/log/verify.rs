@@ -12,7 +12,7 @@ use crate::cli::output::{Cell, Style};
 use crate::protocol::msgpack::writer::MapWriter;
 use crate::tools::place::Place;
 
-/// What `log verify` takes.
+/// Arguments of `log verify`.
 #[derive(Args, Debug)]
 pub struct Verify {
     /// The data directory; a server may be using it

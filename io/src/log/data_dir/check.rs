@@ -1,4 +1,4 @@
-//! What a start, and the tools, demand of a data directory before they touch anything in it.
+//! Checks that a start, and the tools, make of a data directory before they touch anything in it.
 //!
 //! Knows the manifest and which shards lie there; what is in their logs is judged when those are read.
 
@@ -31,8 +31,8 @@ pub(crate) fn is_no_copy(path: &Path) -> Result<(), LockError> {
     Ok(())
 }
 
-/// What a start finds: the manifest, with which all that lies there agrees; none in a directory without shards. A move of
-/// shards can be gone on with.
+/// The manifest that a start finds, with which all that lies there agrees; none in a directory without shards. A move
+/// of shards can be gone on with.
 pub(crate) fn found(path: &Path) -> Result<Option<Manifest>, LockError> {
     match replace_shards::manifest(path)? {
         None if !inventory::shards(path)?.is_empty() => {

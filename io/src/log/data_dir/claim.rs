@@ -29,7 +29,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// What the directory is, whatever it is called by now.
+    /// Device and inode of the directory, whatever it is called by now.
     pub(crate) fn identity(&self) -> io::Result<Identity> {
         Identity::of_open(&self.directory)
     }
@@ -54,7 +54,7 @@ impl Claim {
             match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::Error(source)) => return Err(io_error(&path, source)),
-                // One who asks holds it for a moment.
+                // A process that asks whether the directory is in use holds the file for a moment.
                 Err(TryLockError::WouldBlock) if Instant::now() < give_up => thread::sleep(PAUSE),
                 Err(TryLockError::WouldBlock) => return held(&mut file),
             }

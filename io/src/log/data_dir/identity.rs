@@ -1,5 +1,5 @@
-//! What tells a file or directory from all others, whatever it is called: on this machine its device and its inode,
-//! and everywhere the random id that the segments of a data directory bear.
+//! Identity of a file or directory, whatever it is called: on this machine its device and its inode, and everywhere
+//! the random id that the segments of a data directory bear.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Identity {
     /// The device of its file system.
     pub device: u64,
-    /// Its number there.
+    /// The inode of the file on its device.
     pub inode: u64,
 }
 

@@ -1,6 +1,6 @@
-//! What the files of a data directory say about it by themselves: which shards lie there, and for which directory
-//! their segments were made. The manifest must agree with that before anything is removed on its word, and can be
-//! written anew from it when it is lost.
+//! Facts that the files of a data directory give by themselves: which shards lie there, and for which directory their
+//! segments were made. The manifest must agree with that before anything is removed on its word, and can be written
+//! anew from it when it is lost.
 //!
 //! Knows names and headers of segments, and whether there is a record; not what is in it.
 
@@ -93,7 +93,7 @@ pub(crate) fn must_have_id(directory: &Path, id: u64) -> Result<(), LockError> {
     }
 }
 
-/// What all segments together say of a directory; none if they contradict each other, or there are none.
+/// Derives shards and id of a directory from all segments; none if they contradict each other, or there are none.
 pub(crate) fn about(directory: &Path) -> Result<Option<About>, LockError> {
     let shards = shards(directory)?;
     let mut id = None;
@@ -106,6 +106,6 @@ pub(crate) fn about(directory: &Path) -> Result<Option<About>, LockError> {
         }
     }
     let last = shards.last().and_then(|last| last.checked_add(1));
-    // What is not there counts as missing.
+    // Mark the logs as begun: a log that is not there counts as missing.
     Ok(last.zip(id).map(|(shards, id)| About { shards, id, is_begun: true }))
 }

@@ -12,31 +12,31 @@ use std::path::{Path, PathBuf};
 /// The layout of a directory in which all is in its place.
 const SETTLED: u32 = 1;
 
-/// What a data directory is.
+/// Shards and id of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     /// How many shards share it.
     pub shards: u16,
-    /// What tells it from all others: every segment bears it.
+    /// Id of the directory, which tells it from all others: every segment bears it.
     pub id: u64,
     /// All its shards have begun their logs: what is not there is missing.
     pub is_begun: bool,
 }
 
-/// What it says.
+/// The contents of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// How many shards share the directory.
     pub(crate) shards: u16,
-    /// What tells it from all others: every segment bears it.
+    /// Id of the directory, which tells it from all others: every segment bears it.
     pub(crate) id: u64,
-    /// Its shards replace others and are not all in their places yet.
+    /// The shards replace others and are not all in their places yet.
     pub(crate) moving: bool,
     /// How many those others are, while shards move. Earlier builds did not say.
     pub(crate) before: Option<u16>,
     /// All its shards have begun their logs: what is not there is missing. Earlier builds did not say.
     pub(crate) begun: bool,
-    /// It has a checksum, so its number is the one that was written. Earlier builds gave it none.
+    /// The manifest has a checksum, so its number is the one that was written. Earlier builds gave it none.
     pub(crate) sealed: bool,
 }
 
@@ -56,7 +56,7 @@ impl Manifest {
         }
     }
 
-    /// What these bytes say, which were found at a path.
+    /// Decodes the manifest found at `path`. Refuses what was not written so, and newer versions.
     fn parse(path: PathBuf, bytes: &[u8]) -> Result<Self, LockError> {
         let text = String::from_utf8_lossy(bytes);
         let value = |key: &str| {
@@ -94,7 +94,7 @@ impl Manifest {
         let draft = directory.join("MANIFEST.new");
         let text = self.text();
         let write = || {
-            // What has the name is a leftover, or a link that another user has put there: neither is written to.
+            // A draft that is there is a leftover, or a link that another user has put there: never write to it.
             match fs::remove_file(&draft) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -123,7 +123,7 @@ impl Manifest {
 }
 
 const CHECKSUM: &str = "checksum";
-/// What earlier builds wrote, without a checksum.
+/// Keys that earlier builds wrote, without a checksum.
 const KNOWN: [&str; 5] = ["version", "shards", "id", "moving", "begun"];
 
 fn sum(text: &str) -> u32 {

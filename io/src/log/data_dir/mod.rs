@@ -48,7 +48,7 @@ pub struct DataDir {
     claim: Claim,
 }
 
-/// What a start has left that was broken off while it changed the number of shards.
+/// The work of a start that broke off while it changed the number of shards, and how it was put right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// New shards that were not complete were removed.
@@ -92,7 +92,7 @@ impl DataDir {
         claim::keep_out(path)
     }
 
-    /// What the manifest of a directory says. Takes nothing.
+    /// Reads the manifest of a directory. Takes nothing.
     pub fn about(path: &Path) -> Result<About, LockError> {
         let Manifest { shards, id, begun: is_begun, .. } = check::settled(path)?;
         Ok(About { shards, id, is_begun })
@@ -117,12 +117,12 @@ impl DataDir {
         Manifest::of(shards, id, is_begun).write(path)
     }
 
-    /// What the segments say about a directory whose manifest is lost, or is not what was written; none if they do not
-    /// agree, or the manifest is good. Takes nothing.
+    /// Facts that the segments give about a directory whose manifest is lost, or is not what was written; none if they
+    /// do not agree, or the manifest is good. Takes nothing.
     pub fn found(path: &Path) -> Result<Option<About>, LockError> {
         check::must_be_finished(path)?;
         match Manifest::read(path) {
-            // What waits to take its place is of the directory as well, and nobody can tell how much of it.
+            // Shards that wait to take their places may hold more, and nobody can tell how much.
             Ok(None) | Err(LockError::Manifest { .. }) if replace_shards::is_begun(path)? => {
                 Ok(None)
             }
@@ -142,12 +142,12 @@ impl DataDir {
         &self.path
     }
 
-    /// What tells it from all others: every segment bears it. A copy of the directory has it as well.
+    /// Id of the directory, which tells it from all others: every segment bears it, and a copy has it as well.
     pub fn id(&self) -> u64 {
         self.manifest.id
     }
 
-    /// What tells it from its copies, too, and stays when it is renamed.
+    /// Device and inode of the directory, which tell it from its copies, too, and stay when it is renamed.
     pub fn identity(&self) -> io::Result<Identity> {
         self.claim.identity()
     }
@@ -172,12 +172,12 @@ impl DataDir {
         Ok(())
     }
 
-    /// What an earlier start had left, and was put right when it was opened.
+    /// How the work that an earlier start had left was put right at the opening; none if there was none.
     pub fn leftover(&self) -> Option<Leftover> {
         self.leftover
     }
 
-    /// It is another manifest's from now on.
+    /// Takes another manifest as that of the directory from now on.
     pub(super) fn adopt(&mut self, manifest: Manifest) {
         self.manifest = manifest;
     }

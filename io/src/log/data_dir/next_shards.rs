@@ -26,7 +26,7 @@ impl Next {
         &self.path
     }
 
-    /// What their segments must bear. Not what the old ones bear: neither is ever taken for the other.
+    /// Id that the new segments must bear. Not that of the old ones: neither is ever taken for the other.
     pub fn id(&self) -> u64 {
         self.id
     }

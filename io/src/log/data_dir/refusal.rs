@@ -26,7 +26,7 @@ pub enum LockError {
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         reason: String,
     },
     /// Made by a newer build.
@@ -41,19 +41,19 @@ pub enum LockError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// What one of its shards has begun is not there.
+    /// A log that a shard has begun is not there.
     Lost {
         /// The shard's directory.
         path: PathBuf,
-        /// What of it.
+        /// The missing part: the directory, or all segments.
         what: &'static str,
     },
-    /// It is a copy that is being made, or was broken off.
+    /// The directory is a copy that is being made, or was broken off.
     Incomplete {
         /// The directory.
         path: PathBuf,
     },
-    /// It is a backup.
+    /// The directory is a backup.
     Backup {
         /// The directory.
         path: PathBuf,
@@ -103,12 +103,12 @@ impl fmt::Display for LockError {
 }
 
 impl LockError {
-    /// The same without what `corq log repair` can do about it, which never advises itself.
+    /// Text without the advice to use `corq log repair`, which never advises itself.
     pub fn bare(&self) -> String {
         Bare(self).to_string()
     }
 
-    /// What `corq log repair` can do about it.
+    /// Advice on how `corq log repair` can help; empty if it cannot.
     fn cure(&self) -> String {
         match self {
             Self::Manifest { path, .. } => format!(
@@ -140,7 +140,7 @@ pub fn repair_of(directory: &Path) -> String {
     format!("corq log repair {} --to NEW_DIRECTORY", directory.display())
 }
 
-/// What is wrong.
+/// Text of the fault alone, without advice.
 struct Bare<'a>(&'a LockError);
 
 impl fmt::Display for Bare<'_> {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What the shards and the one who looks tell each other.
+/// State that the shards share with the watch.
 #[derive(Debug)]
 pub struct Presence {
     gone: AtomicBool,
@@ -56,7 +56,7 @@ impl Presence {
     }
 }
 
-/// What a name leads to; none if to nothing.
+/// Device and inode that a path leads to; none if to nothing.
 fn identity(path: &Path) -> io::Result<Option<Identity>> {
     match Identity::of(path) {
         Ok(found) => Ok(Some(found)),
@@ -80,7 +80,7 @@ impl Place {
         Ok(Self { path, is })
     }
 
-    /// What cannot be looked at may be there.
+    /// Whether the path leads where it did. A file or directory that cannot be looked at may be there.
     fn is_there(&self) -> bool {
         !identity(&self.path).is_ok_and(|found| found != Some(self.is))
     }
@@ -98,7 +98,7 @@ impl Text {
         Ok(Self { says: fs::read(&path)?, path })
     }
 
-    /// What cannot be read may be there.
+    /// Whether the text is as it was. A file that cannot be read may be there.
     fn is_there(&self) -> bool {
         match fs::read(&self.path) {
             Ok(found) => found == self.says,
@@ -114,7 +114,7 @@ struct OfShard {
     segment: Option<(u64, Identity)>,
 }
 
-/// What has changed.
+/// A change between two looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// This is no longer where it was.
@@ -179,12 +179,12 @@ impl OfShard {
         let newest = presence.newest(shard)?;
         let path = self.place.path.join(file_name(newest));
         let known = self.segment.filter(|(number, _)| *number == newest);
-        // What cannot be looked at may be there.
+        // A segment that cannot be looked at may be there.
         let found = identity(&path).ok()?;
         match (known, found) {
             (None, Some(found)) => self.segment = Some((newest, found)),
             (Some((_, known)), Some(found)) if known == found => {}
-            // One that was let go meanwhile is no longer the newest.
+            // A segment that was let go meanwhile is no longer the newest.
             _ if presence.newest(shard) != Some(newest) => {}
             _ => return Some(path),
         }

@@ -55,7 +55,7 @@ impl Disk for BlockingDisk {
         done(self.0.set_aside(bytes).map(|()| 0))
     }
     fn end_aside(&mut self, _result: i32) -> io::Result<bool> {
-        // It was over when it had begun.
+        // The file was set aside, or failed, when that began.
         Ok(false)
     }
     fn drop_spare(&mut self) -> io::Result<()> {

@@ -33,7 +33,7 @@ impl Directory {
     }
 
     fn open_any(&self, name: &str, flags: libc::c_int) -> io::Result<File> {
-        /// What files are made with, less what the process masks.
+        /// Permissions that files are made with, less what the process masks.
         const PERMISSIONS: libc::c_uint = 0o666;
         let name = CString::new(name)?;
         let flags = flags | libc::O_CLOEXEC;

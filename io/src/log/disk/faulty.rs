@@ -25,7 +25,7 @@ struct Pending {
     /// The segment that it is a sync of.
     syncs: Option<u64>,
     began: u64,
-    /// What is on the disk once this is done.
+    /// Sectors that are on the disk once this is done.
     keeps: Sectors,
     names: Vec<u64>,
 }
@@ -143,7 +143,7 @@ impl FaultyDisk {
         content.named = true;
     }
 
-    /// The same disk at this moment, with nothing in flight.
+    /// Copies the disk as it is at this moment, with nothing in flight.
     #[must_use]
     pub fn copy(&self) -> Self {
         Self {
@@ -237,8 +237,8 @@ impl FaultyDisk {
         self.segments.keys().copied().chain(leaving).collect()
     }
 
-    /// What the kernel does when it cannot write the pages of a file: it says so once, and counts them as clean. They
-    /// can still be read, some of them have reached the disk, and no later sync tries again.
+    /// Fails as the kernel does when it cannot write the pages of a file: it says so once, and counts them as clean.
+    /// They can still be read, some of them have reached the disk, and no later sync tries again.
     fn give_up(&mut self, segment: u64) {
         let Some(content) = self.segments.get_mut(&segment) else { return };
         let dirty = std::mem::take(&mut content.dirty);
@@ -305,9 +305,9 @@ impl Disk for FaultyDisk {
     }
 
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
-        // What was being made when the process ended has not its length, and goes.
+        // A file that was being made when the process ended has not its length, and goes.
         self.making = None;
-        // Those that an earlier start was about to set aside are there by their names.
+        // Files that an earlier start was about to set aside are there by their names.
         self.spares.extend(self.retiring.take());
         self.keep(Sectors::new(), &self.names(), self.begun);
         self.spares.retain(|content| content.now.len() as u64 == bytes);
@@ -390,7 +390,7 @@ impl Disk for FaultyDisk {
     }
 
     fn unlink(&mut self, _segment: u64, _tag: u64) -> Started {
-        // It went when it was retired.
+        // The segment went when it was retired.
         Started::Done(0)
     }
 

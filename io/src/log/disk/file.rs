@@ -167,7 +167,7 @@ impl FileDisk {
     /// A file is set aside if it has its room, and removed if it has not.
     fn took_room(&mut self, name: String, made: io::Result<()>) -> io::Result<()> {
         if let Err(error) = made {
-            // What is left of it takes room that others need; the error above tells the rest.
+            // A file without its room takes what others need, so remove it; the error above tells the rest.
             if error.kind() != io::ErrorKind::AlreadyExists {
                 let _ = self.directory.remove(&name);
             }
@@ -234,7 +234,7 @@ impl FileDisk {
         Ok(())
     }
 
-    /// The same ahead of the need.
+    /// Opens files that are set aside ahead of the need.
     fn open_ahead(&mut self) {
         // If it cannot be done now, it is tried again when the next file is set aside or wanted.
         let _ = self.open_next(SPARES_OPEN);
@@ -277,7 +277,7 @@ fn number_of_spare(name: &str) -> Option<u64> {
     (number < u64::MAX && format!("{number:016x}") == stem).then_some(number)
 }
 
-/// What was to be removed may be gone already.
+/// Counts a removal as done if the file was gone already.
 fn unless_absent(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if is_absent(&error) => Ok(()),
@@ -323,7 +323,7 @@ impl Disk for FileDisk {
         self.directory.file().sync_all()?;
         self.spares.clear();
         for name in self.list()? {
-            // What has another name was not set aside by a log, and is nobody's to use or to remove.
+            // A file with another name was not set aside by a log, and is nobody's to use or to remove.
             let Some(number) = number_of_spare(&name) else { continue };
             // Names of this start must be new.
             self.next_spare = self.next_spare.max(number);
@@ -409,7 +409,7 @@ impl Disk for FileDisk {
         }
         let name = self.new_spare();
         match self.directory.rename(&place, &name) {
-            // It was to go, and has gone.
+            // The segment was to go, and has gone.
             Err(error) if is_absent(&error) => return Ok(false),
             renamed => renamed?,
         }
@@ -496,7 +496,7 @@ impl Disk for FileDisk {
         for at in (0..bytes).step_by(REWRITE_BYTES) {
             let wanted = zeros.len().min(bytes - at);
             let (zeros, there) = (&zeros[..wanted], &mut there[..wanted]);
-            // What was never written has zeros without room, and is to need none.
+            // Ranges that were never written read as zeros without room, and are to need none.
             let read = self.read_at(segment, offset + at as u64, there)?;
             if read < wanted || there != zeros {
                 self.handles.get(segment)?.buffered.write_all_at(zeros, offset + at as u64)?;

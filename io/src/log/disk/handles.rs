@@ -54,7 +54,7 @@ pub(crate) fn lacks_descriptor(error: &io::Error) -> bool {
 #[derive(Debug)]
 struct Open {
     handle: Handle,
-    /// It takes blocks.
+    /// Whether the segment takes blocks.
     active: bool,
     /// When it was asked for last.
     last: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
-    /// Those of the segments in `directory`, of which `most` stay open that take no blocks.
+    /// Handles of the segments in `directory`, of which `most` stay open that take no blocks.
     pub(crate) fn new(directory: Arc<Directory>, most: usize) -> Self {
         Self { directory, most: most.max(1), open: BTreeMap::new(), uses: Vec::new(), asked: 0 }
     }
@@ -148,7 +148,7 @@ impl Handles {
         self.uses.push((tag, segment));
     }
 
-    /// It is over.
+    /// An operation that `begin` named is over.
     pub(crate) fn end(&mut self, tag: u64) {
         if let Some(place) = self.uses.iter().position(|(of, _)| *of == tag) {
             self.uses.swap_remove(place);

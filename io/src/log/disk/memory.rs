@@ -62,7 +62,7 @@ impl Disk for MemoryDisk {
     }
 
     fn end_aside(&mut self, _result: i32) -> io::Result<bool> {
-        // It was over when it had begun.
+        // The file was set aside when that began.
         Ok(false)
     }
 
@@ -86,7 +86,7 @@ impl Disk for MemoryDisk {
     }
 
     fn unlink(&mut self, _segment: u64, _tag: u64) -> Started {
-        // It went when it was retired.
+        // The segment went when it was retired.
         Started::Done(0)
     }
 

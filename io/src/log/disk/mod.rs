@@ -1,5 +1,5 @@
-//! What the log needs of a disk: one directory of segments, some blocking calls for start-up, and
-//! three calls that may complete later.
+//! Calls that the log makes on a disk: one directory of segments, some blocking calls for start-up, and three calls
+//! that may complete later.
 //!
 //! Knows numbered segments and bytes; nothing of blocks, and never the ring itself.
 //!
@@ -28,13 +28,13 @@ use std::os::fd::RawFd;
 /// How a call that may complete later went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Started {
-    /// It is over: bytes done, or a negative errno.
+    /// The call is over: bytes done, or a negative errno.
     Done(i32),
-    /// Its tag will come back through [`Log::complete`](super::Log::complete).
+    /// The tag will come back through [`Log::complete`](super::Log::complete).
     Pending,
 }
 
-/// What a sync makes durable.
+/// Bytes or names that a sync makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncTarget {
     /// The bytes of one segment that had been written when the sync started.
@@ -43,7 +43,7 @@ pub enum SyncTarget {
     Directory,
 }
 
-/// One shard's directory of segments.
+/// The directory of segments of one shard.
 ///
 /// The bytes given to `write`, `sync` and `read` stay where they are, unchanged by anybody else,
 /// until the call is done: a disk may keep a pointer to them that long.
@@ -162,7 +162,7 @@ pub trait Disk {
 /// operation is taken; submit what was taken before the log's next method is called.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskOp {
-    /// What to do.
+    /// The operation that the ring is to do.
     pub kind: DiskOpKind,
     /// Comes back with the completion; below 2^32, so that a ring may keep the upper half for itself.
     pub tag: u64,
@@ -208,7 +208,7 @@ pub enum DiskOpKind {
     Allocate {
         /// A file that is to be a segment.
         fd: RawFd,
-        /// Its length then.
+        /// Length of the file once it is done.
         bytes: u64,
     },
     /// `unlinkat(fd, name)`.

@@ -33,7 +33,7 @@ pub(crate) const FLAG_CLOSED: u32 = 2;
 const SYNCED_UNIT_BYTES: u64 = 64;
 const OLDEST_UNIT_BYTES: u64 = 4096;
 
-/// What the 64 bytes in front of a block say.
+/// Fields of the 64 bytes in front of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
     pub(crate) shard: u16,
@@ -141,7 +141,7 @@ fn units_back(position: Position, there: Position, unit_bytes: u64) -> u32 {
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
-/// What `units_back` has said. Nothing, or what cannot be, is the beginning of all addresses.
+/// Inverts `units_back`. An unknown or impossible distance gives the beginning of all addresses.
 fn before(position: Position, units: u32, unit_bytes: u64) -> Position {
     let there = (position.0 & !(unit_bytes - 1)).checked_sub(u64::from(units) * unit_bytes);
     Position(there.filter(|_| units < u32::MAX).unwrap_or(0))
@@ -214,8 +214,8 @@ pub(crate) fn record_is_intact(salt: Salt, position: Position, record: &[u8]) ->
         && u32_at(record, 4) == record_crc(salt, position, record)
 }
 
-/// What the next block's `prev` must be: the header's checksum and those of all records in one, so
-/// that a block follows the content before it and not only a block of that shape.
+/// Value that the next block's `prev` must have: the header's checksum and those of all records in one, so that a block
+/// follows the content before it and not only a block of that shape.
 const fn link(chained: u32, record_crc: u32) -> u32 {
     chained.rotate_left(1) ^ record_crc
 }

@@ -33,10 +33,10 @@ pub(crate) struct Stretch {
     /// Offsets in the file.
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// What the segment's blocks bear. Where nobody knows, none of them is believed.
+    /// Salt that the segment's blocks bear. Where nobody knows, none of them is believed.
     pub(crate) salt: Option<Salt>,
     /// Only blocks tell what was written: all else may have been there before.
     pub(crate) stale: bool,
-    /// What they come after, if that is known.
+    /// Mark that the blocks come after, if that is known.
     pub(crate) after: Option<Mark>,
 }

@@ -1,4 +1,4 @@
-//! What tells the blocks of one life of a file from all else that may lie in it.
+//! Salts, which tell the blocks of one life of a file from all else that may lie in it.
 //!
 //! Behind the end of a log lies what its file held before, and most of that was chosen by clients. So a file gets a
 //! salt when it becomes a segment: each of its blocks bears it, and the checksum of each record begins with it. No
@@ -22,7 +22,7 @@ impl Salt {
     }
 }
 
-/// It stays out of all that is printed.
+/// Keeps the number out of all that is printed.
 impl std::fmt::Debug for Salt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.is_some() { "Salt" } else { "no salt" })

@@ -23,7 +23,7 @@ pub fn file_name(segment: u64) -> String {
     format!("{segment:016x}{EXTENSION}")
 }
 
-/// What a file's name says about it.
+/// Meaning of a file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileName {
     Segment(u64),
@@ -43,7 +43,7 @@ pub(crate) fn parse_file_name(name: &str, segments_max: u64) -> FileName {
     }
 }
 
-/// What the first bytes of a segment say.
+/// Fields of the first bytes of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) shard: u16,
@@ -62,9 +62,9 @@ pub(crate) struct SegmentHeader {
     pub(crate) keeps_length: bool,
     /// The data directory that it was made for.
     pub(crate) log_id: u64,
-    /// What its blocks bear.
+    /// Salt that the segment's blocks bear.
     pub(crate) salt: Salt,
-    /// What those of the segment before it bear, should its header be lost; none if that is not said.
+    /// Salt of the segment before this one, should its header be lost; none if that is not said.
     pub(crate) before: Option<Salt>,
 }
 

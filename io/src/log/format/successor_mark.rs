@@ -1,4 +1,4 @@
-//! What a file says about those behind it, so that one that is missing, or cut short, is missed.
+//! Signs by which a file tells of those behind it, so that one that is missing, or cut short, is missed.
 //!
 //! Two things say that a segment is not the last one. The *mark* at its end, written once the next segment is on
 //! the disk. And its length: a segment has its full length until a start cuts it behind its last block, which
@@ -66,7 +66,7 @@ impl SuccessorMark {
     }
 }
 
-/// What a mark must say to be a segment's own.
+/// Fields that a mark must have to be a segment's own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
     pub(crate) shard: u16,
@@ -81,16 +81,16 @@ pub(crate) struct Found {
     pub(crate) number: u64,
     pub(crate) file_bytes: u64,
     pub(crate) header: Result<SegmentHeader, HeaderFault>,
-    /// What its blocks bear: as its header says, or what is left of it; none if nobody knows.
+    /// Salt of its blocks: as its header says, or what is left of it; none if nobody knows.
     pub(crate) salt: Option<Salt>,
     /// Everything below had been synced, as its header page says.
     pub(crate) claim: Position,
-    /// What its mark says.
+    /// Number of the next segment, from the mark.
     pub(crate) next: Option<u64>,
 }
 
 impl Found {
-    /// It was never cut, or another one follows it.
+    /// Whether the file was never cut, or is followed by another one.
     pub(crate) fn keeps_length(&self) -> bool {
         self.header.is_ok_and(|header| header.keeps_length)
     }
@@ -127,7 +127,7 @@ impl Found {
         self.header.map_or(true, |header| header.recycled)
     }
 
-    /// What lies in it from an offset on, to be looked at.
+    /// The rest of the segment from an offset on, to be looked at.
     pub(crate) fn stretch(&self, from: u64, geometry: Geometry, after: Option<Mark>) -> Stretch {
         let Self { number, salt, .. } = *self;
         let (to, stale) = (self.data_bytes(geometry), self.is_stale());
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(missed(&[short, found(1, end)], Position(19_000), GEOMETRY), None);
         let lost = Found { header: Err(HeaderFault::Checksum), ..found(1, end) };
         assert_eq!(missed(&[short, lost], end, GEOMETRY).unwrap().file, file_name(1));
-        // What earlier builds wrote says nothing by its length.
+        // Segments of earlier builds say nothing by their length.
         let header = short.header.map(|header| SegmentHeader { keeps_length: false, ..header });
         assert_eq!(missed(&[Found { header, ..short }], end, GEOMETRY), None);
     }

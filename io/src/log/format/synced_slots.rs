@@ -1,4 +1,4 @@
-//! What had been synced, said in a second place: two slots in the header page of the segment that is being written,
+//! Slots that say in a second place what had been synced: two in the header page of the segment that is being written,
 //! which take turns. The blocks say it too, each about those before it; the newest ones have only this.
 //!
 //! Knows one page of the current segment and when it is to be written again: a second after something was
@@ -31,7 +31,7 @@ const CLEAN: u32 = 1;
 /// How far behind the slots may be.
 const LAG_MS: u64 = 1000;
 
-/// What a slot says.
+/// Fields of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) shard: u16,
@@ -106,7 +106,7 @@ pub(crate) struct Slots {
     segment: Option<u64>,
     /// The slot whose turn it is.
     turn: usize,
-    /// What has been written, or is being, and what of it is on its way.
+    /// Position and clean flag that were written, or are being, and the bytes on their way.
     claimed: Position,
     clean: bool,
     in_flight: Option<usize>,
@@ -135,8 +135,8 @@ impl Slots {
         }
     }
 
-    /// The same where the log goes on in a segment that it has, of which this is the header page: the slot that says
-    /// more stays until the other one has been written.
+    /// Slots of a log that goes on in a segment that it has, of which this is the header page: the slot that says more
+    /// stays until the other one has been written.
     pub(crate) fn of_page(mode: Mode, claimed: Position, segment: u64, page: &[u8]) -> Self {
         let mut slots = Self::new(mode, claimed);
         slots.page.copy_from_slice(page);

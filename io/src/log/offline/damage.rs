@@ -1,4 +1,4 @@
-//! What can be wrong with a log, and what it takes to repair it.
+//! Damages of a log, and what it takes to repair them.
 
 use crate::log::format::address::Position;
 use crate::log::format::block::BlockHeader;
@@ -7,14 +7,14 @@ use crate::log::format::salt::Salt;
 use crate::log::format::segment::file_name;
 use std::fmt;
 
-/// What is wrong at one place.
+/// A fault at one place.
 #[derive(Clone, Debug)]
 pub struct Damage {
     /// The file; empty if it is the directory.
     pub file: String,
     /// Byte offset in the file.
     pub offset: u64,
-    /// What is wrong there.
+    /// The fault at that place.
     pub reason: String,
     /// Blocks that are lost there, if that can be told.
     pub blocks: Option<u64>,
@@ -59,7 +59,7 @@ impl Damage {
     }
 }
 
-/// What it takes to repair it.
+/// Kind of a damage, with the facts that a repair needs.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// Blocks are missing between two that are there.
@@ -81,7 +81,7 @@ pub(crate) enum Kind {
 /// Blocks that are missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gap {
-    /// What the first of them must continue; none if nobody knows.
+    /// Mark that the first of them must continue; none if nobody knows.
     pub(crate) before: Option<Mark>,
     /// The segment in which they begin, and where.
     pub(crate) segment: u64,

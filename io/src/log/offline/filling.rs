@@ -15,7 +15,7 @@ use std::process;
 
 /// The file that makes a directory one that is not whole.
 pub const UNFINISHED: &str = "UNFINISHED";
-/// What it is called until it is locked.
+/// Name of that file until it is locked.
 const NEW: &str = "UNFINISHED.new";
 
 /// How a directory stands that is not whole.
@@ -23,7 +23,7 @@ const NEW: &str = "UNFINISHED.new";
 pub enum Standing {
     /// This process fills it, as far as that can be read.
     InUse(Option<u32>),
-    /// Its process has gone.
+    /// The process that filled it has gone.
     Dead,
 }
 
@@ -74,7 +74,7 @@ impl Drop for Filling {
         if self.finished {
             return;
         }
-        // What cannot be removed says that it is not whole.
+        // Files that cannot be removed stay with the marker, which says that the directory is not whole.
         let emptied = clear(&self.path);
         if self.made && emptied.is_ok() {
             let _ = fs::remove_dir(&self.path);
@@ -150,7 +150,7 @@ fn mark(path: &Path) -> io::Result<File> {
         made => made?,
     };
     let mut settle = || {
-        // It may have been filled since, and even be whole.
+        // The directory may have been filled since, and even be whole.
         if !is_empty(path)? {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
@@ -293,7 +293,7 @@ mod tests {
         drop(DataDir::open(data, 1).unwrap());
         let (left, own) = (data.join("backup-pins-1"), data.join("backup-pins"));
         dead(&left);
-        // What has no marker may be anybody's; no name counts.
+        // A directory without a marker may be anybody's; no name counts.
         fs::create_dir(&own).unwrap();
         fs::write(own.join("photo"), "x").unwrap();
         let alive = Filling::begin_pins(data).unwrap();

@@ -87,7 +87,7 @@ pub(crate) fn find(
         let name = entry.file_name().to_string_lossy().into_owned();
         let bytes = match entry.metadata() {
             Ok(about) => about.len(),
-            // It has been renamed since.
+            // The file has been renamed since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(here(error)),
         };

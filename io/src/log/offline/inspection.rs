@@ -1,4 +1,4 @@
-//! What a look at a log shows and finds: its segments, its ends, and what is wrong with it.
+//! Findings of a look at a log: its segments, its ends, and what is wrong with it.
 
 use super::damage::{Damage, Kind, misnamed};
 use crate::log::error::OpenError;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::{error, fmt, io};
 
-/// What to look at.
+/// The log to look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The shard's directory.
@@ -18,34 +18,34 @@ pub struct Subject<'a> {
     pub shard: u16,
     /// Of the data directory, see [`DataDir::id`](crate::log::DataDir::id).
     pub log_id: u64,
-    /// It is known to have been begun, see [`DataDir::is_begun`](crate::log::DataDir::is_begun).
+    /// Whether the log is known to have been begun, see [`DataDir::is_begun`](crate::log::DataDir::is_begun).
     pub is_begun: bool,
     /// Where to end, though the log may go on: the end of a block.
     pub until: Option<Position>,
 }
 
-/// What is met on the way.
+/// A block or a record met on the way.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// A block without fault, of so many bytes. Its records follow.
     Block(u64),
     /// A record without fault.
     Record {
-        /// Its address.
+        /// Position of the record.
         position: Position,
         /// The segment that it lies in.
         segment: u64,
         /// Where in that segment's file.
         offset: u64,
-        /// Its body.
+        /// Body of the record.
         body: &'a [u8],
     },
 }
 
-/// One segment that belongs to the log.
+/// A segment that belongs to the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its number.
+    /// Number of the segment.
     pub number: u64,
     /// Length of its file.
     pub file_bytes: u64,
@@ -66,7 +66,7 @@ impl Segment {
     }
 }
 
-/// What a look has found.
+/// Findings of a look at a log.
 #[derive(Clone, Debug, Default)]
 pub struct Inspection {
     /// Bytes per segment, as the segments say; 0 if there are none.
@@ -85,12 +85,11 @@ pub struct Inspection {
     pub end: Position,
     /// Everything below had been synced, as some block says.
     pub synced: Position,
-    /// It ends with the closing block of a clean stop.
+    /// Whether the log ends with the closing block of a clean stop.
     pub clean: bool,
-    /// What is wrong, in the order of the log.
+    /// Faults, in the order of the log.
     pub damages: Vec<Damage>,
-    /// What a start would cut off as the torn tail of a crash. Of a log that is being written, this is
-    /// what was on its way.
+    /// Tail that a start would cut off as torn by a crash; of a log that is being written, bytes on their way.
     pub tail: Option<Dropped>,
     /// Files that bear another number than their names, and those numbers.
     pub(crate) misnamed: Vec<(u64, u64)>,

@@ -36,7 +36,7 @@ pub fn give_id(path: &Path, from: u64, to: u64) -> io::Result<()> {
             file.write_all_at(&mark.encode(), end)?;
         }
     }
-    // What stands behind the header in its page is the slots', which bear no number of a directory.
+    // Bytes behind the header in its page are the slots', which bear no number of a directory.
     let bytes = if salt == Salt::NONE { HEADER_BYTES } else { LONG_HEADER_BYTES };
     let header = SegmentHeader { log_id: to, ..header }.encode();
     file.write_all_at(&header[..bytes], 0)?;

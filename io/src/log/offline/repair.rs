@@ -26,14 +26,14 @@ use std::path::{Path, PathBuf};
 
 const HEADER: u64 = BLOCK_HEADER_BYTES as u64;
 
-/// One thing that was done.
+/// A repair that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
     /// The file it was done to.
     pub file: String,
     /// Where in it.
     pub offset: u64,
-    /// What was done there.
+    /// The repair, in words.
     pub what: String,
 }
 
@@ -141,7 +141,7 @@ impl Repairer<'_> {
         for &(_, belongs) in &pairs {
             let place = self.path(belongs);
             if place.exists() {
-                // What had the name without a header of that segment.
+                // The file has this name without a header of that segment: remove it.
                 fs::remove_file(&place)?;
             }
             fs::rename(aside(belongs), place)?;
@@ -197,7 +197,7 @@ impl Repairer<'_> {
         Ok(())
     }
 
-    /// What the blocks of a segment bear. One without a header gets one.
+    /// Salt that the blocks of a segment bear. A segment without a header gets one.
     fn salt(&mut self, file: &File, number: u64, before: Option<u64>) -> io::Result<Salt> {
         if header_of(file, number)?.is_none() {
             self.write_segment_header(number, before, None)?;
@@ -358,7 +358,7 @@ fn deal_out(stretches: &mut [Stretch], blocks: u64) -> bool {
     let Some(mut left) = blocks.checked_sub(dealt) else { return false };
     for stretch in stretches {
         let more = stretch.room().min(left);
-        // What is to be filled needs a block, and takes more only as far as they have room.
+        // Stretches to be filled need a block each, and take more only as far as they have room.
         stretch.blocks += more;
         left -= more;
     }

@@ -33,7 +33,7 @@ pub fn inspect(
         return Ok(out);
     };
     let start = geometry.data_start_of(first.number);
-    // What the first block of a log follows may have been given up.
+    // Blocks before the first one of a log may have been given up.
     let whole = matches!(&first.header, Ok(header) if header.predecessor.is_none());
     let walk = Walk {
         until: subject.until.unwrap_or(Position(u64::MAX)),
@@ -65,9 +65,9 @@ struct Walk<'a, F> {
     index: usize,
     at: Position,
     mark: Option<Mark>,
-    /// What was read ahead has been read again for this block.
+    /// Bytes that were read ahead have been read again for this block.
     fresh: bool,
-    /// What is claimed behind the first gap, once there was one.
+    /// Position below which all is claimed to be synced, found behind the first gap, once there was one.
     behind: Option<Position>,
     /// Blocks are missing before the one that is being taken in.
     jumps: bool,
@@ -245,7 +245,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
         let gap =
             Gap { before: self.mark, segment: number, from: self.at, next_segment, next: header };
         let next = self.found.get(self.index + 1);
-        // One that begins with a whole block has lost none.
+        // A segment that begins with a whole block has lost none.
         let next = next.filter(|next| {
             next_segment != number && at != self.reader.geometry.data_start_of(next.number)
         });

@@ -36,7 +36,7 @@ pub(crate) struct Block<'a> {
     pub(crate) header: BlockHeader,
     /// The log up to its end.
     pub(crate) after: Mark,
-    /// Its records, which are intact.
+    /// Records of the block, which are intact.
     pub(crate) body: &'a [u8],
 }
 
@@ -54,7 +54,7 @@ impl Fault {
     }
 }
 
-/// What lies behind some place, whether it belongs to the log or not.
+/// Headers behind some place, whether they belong to the log or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeaderScan {
     /// The highest position that an intact header there says is synced.
@@ -87,7 +87,7 @@ impl BlockReader {
         self.window.bytes(source, number, offset, bytes)
     }
 
-    /// What was read ahead may have been written since.
+    /// Forgets the bytes that were read ahead: they may have been written since.
     pub(crate) fn clear(&mut self) {
         self.window.filled = 0;
     }

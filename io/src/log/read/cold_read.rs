@@ -24,7 +24,7 @@ const BUFFER_KEPT_BYTES: usize = 256 << 10;
 /// A cold read that is over.
 #[derive(Debug)]
 pub struct ReadDone<'a> {
-    /// What `read_cold` was given.
+    /// Token that `read_cold` was given.
     pub token: u64,
     /// The record's body, checked.
     pub body: Result<&'a [u8], ReadError>,
@@ -33,7 +33,7 @@ pub struct ReadDone<'a> {
 /// Why a record could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// What lies there is not the record written there.
+    /// Bytes at that position are not the record written there.
     Damaged(Position),
     /// The disk failed.
     Io {

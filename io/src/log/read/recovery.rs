@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 use std::io;
 
-/// What a start found.
+/// Findings of a start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Records replayed.
@@ -38,7 +38,7 @@ pub struct Recovery {
     pub end: Position,
     /// The log ended with the closing block of a clean shutdown.
     pub clean: bool,
-    /// What was cut off as a torn tail.
+    /// Tail that was cut off as torn.
     pub dropped: Option<Dropped>,
 }
 
@@ -51,11 +51,11 @@ pub struct Dropped {
     pub offset: u64,
     /// Bytes from there to the last one written, over all segments.
     pub bytes: u64,
-    /// What is wrong with the first block.
+    /// The fault of the first block.
     pub reason: String,
 }
 
-/// What the log continues from.
+/// The end that the log continues from.
 #[derive(Clone, Debug)]
 pub(crate) struct Continuation {
     pub(crate) end: Position,
@@ -69,7 +69,7 @@ pub(crate) struct Continuation {
     pub(crate) segments: VecDeque<InUse>,
     /// Their salts.
     pub(crate) salts: BTreeMap<u64, Salt>,
-    /// What is left to be done once the fresh segment is on the disk.
+    /// Work left to be done once the fresh segment is on the disk.
     pub(crate) rest: Rest,
     /// The segment that it goes on in instead of a fresh one, for want of room.
     pub(crate) resumed: Option<Resumed>,
@@ -79,7 +79,7 @@ pub(crate) struct Continuation {
 #[derive(Clone, Debug)]
 pub(crate) struct Resumed {
     pub(crate) header: SegmentHeader,
-    /// Its header page, as it lies there.
+    /// Header page of the segment, as it lies there.
     pub(crate) page: Vec<u8>,
     /// Everything below is known to be on the disk by what is not overwritten.
     pub(crate) claimed: Position,
@@ -298,13 +298,13 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             self.oldest = self.oldest.max(header.oldest);
             let Some(last) = walked.last() else {
                 let before = Mark { end: data_start, sequence: 0, prev: 0 };
-                // What the first block of a log follows may have been reclaimed.
+                // Blocks before the first one of a log may have been reclaimed.
                 let anchor = header.predecessor.is_some();
                 walked.push(self.walk_segment(number, header.salt, before, anchor)?);
                 continue;
             };
             if header.predecessor != Some(last.number) {
-                // Its blocks may belong to a log that lost the segment between.
+                // Blocks of this segment may belong to a log that lost the segment between.
                 let missing = header.predecessor.unwrap_or(last.number + 1);
                 return Err(OpenError::MissingSegment { file: file_name(missing) });
             }
@@ -467,7 +467,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         let first = resumed.map_or(fresh, |place| found[place].number);
         let beginning = Mark { end: self.geometry.data_start_of(first), sequence: 0, prev: 0 };
         let mark = walked[..kept].last().map_or(beginning, |segment| segment.after);
-        // One file stays until the log can go on in the next one: a log that has been begun is never without.
+        // Leave one file until the log can go on in the next one: a log that has been begun is never without.
         let stays = kept.max(1).max(resumed.map_or(0, |place| place + 1));
         if let Some(last) = found.get(stays - 1).filter(|_| found.len() > stays) {
             self.make_last(last).map_err(|error| failed(&file_name(last.number), error))?;
@@ -567,7 +567,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
     }
 }
 
-/// What is said of a place that must have been on the disk.
+/// Reason given for a place that must have been on the disk.
 const WAS_SYNCED: &str = "the log says elsewhere that this place had been synced, so it is not the torn tail of \
                           a power loss";
 

@@ -56,7 +56,7 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         };
         let kept = kept(walked);
         let last = kept.checked_sub(1);
-        // One that the last start has made, and that has no record yet, comes before the one that the records end in.
+        // A segment that the last start has made, and that has no record yet, comes before that of the last record.
         if let Some(header) = found.get(kept).and_then(whole)
             && last.is_none_or(|last| header.predecessor == Some(walked[last].number))
         {
@@ -86,7 +86,7 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             made => made?,
         }
         if spares == 0 || is_small {
-            // One that was never written is better made as a segment.
+            // A file that was never written is better made as a segment.
             self.disk.drop_spare()?;
         }
         Ok(true)
@@ -105,7 +105,7 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         let in_file = |error| failed(&file_name(number), error);
         let whole = self.geometry.segment_bytes;
         if place == kept {
-            // What its slots say may be of blocks without records, which go.
+            // Slots of this segment may speak of blocks without records, which go.
             let (from, to) = (SLOTS_AT[0] as u64, SEGMENT_HEADER_BYTES);
             self.erase(number, from, to).map_err(in_file)?;
             self.erase(number, SEGMENT_HEADER_BYTES, whole).map_err(in_file)?;

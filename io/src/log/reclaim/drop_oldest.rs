@@ -102,7 +102,7 @@ impl Writer {
         counters: &mut Counters,
     ) -> Result<(), LogError> {
         let Some(retiring) = &mut self.retiring else { panic!("no segment was retired") };
-        // It was to go, and another process has removed it.
+        // An absent file was to go, and another process has removed it.
         if result < 0 && result != -libc::ENOENT {
             self.is_stuck(-result, counters);
             return Ok(());
@@ -142,7 +142,7 @@ impl Writer {
         if next.segment != self.segment {
             self.next = Some(next);
         } else if self.left.iter().all(|left| left.segment != next.before) {
-            // Its mark was the last that it was open for.
+            // The mark was the last write that kept the file open.
             disk.seal(next.before);
         }
     }

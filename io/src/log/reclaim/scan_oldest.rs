@@ -23,7 +23,7 @@ const READ_BYTES: usize = 256 << 10;
 /// A buffer above this is given back once it is no longer needed.
 const BUFFER_KEPT_BYTES: usize = 2 << 20;
 
-/// What [`Log::scan`](crate::log::Log::scan) found.
+/// Outcome of [`Log::scan`](crate::log::Log::scan).
 #[derive(Debug)]
 pub enum Scan<'a> {
     /// The next record of the oldest segment.
@@ -43,7 +43,7 @@ pub struct ScanError {
     pub file: String,
     /// Byte offset in that file.
     pub offset: u64,
-    /// What is wrong there.
+    /// The fault at that place.
     pub reason: String,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Scanner {
     salts: Arc<Salts>,
     shard: u16,
     segment: Option<InUse>,
-    /// What `buffer` holds: `filled` bytes from `start` on.
+    /// Bytes read: `filled` of them, from `start` on.
     buffer: Vec<u8>,
     start: Position,
     filled: usize,

@@ -17,7 +17,7 @@ pub(crate) struct Buffer {
     /// The mapping.
     start: NonNull<u8>,
     bytes: usize,
-    /// What of its front is not part of the buffer.
+    /// Bytes of the front of the mapping that are not part of the buffer.
     skipped: usize,
 }
 
@@ -52,7 +52,7 @@ impl Buffer {
         }
     }
 
-    /// The same without so many bytes of its front, wherever the rest then begins.
+    /// Leaves out so many bytes of the front, wherever the rest then begins.
     pub(crate) fn without_front(mut self, bytes: usize) -> Self {
         assert!(bytes <= self.len(), "only what is there is left out");
         self.skipped += bytes;

@@ -63,7 +63,7 @@ impl Writer {
         }
     }
 
-    /// What waits to be written waits until there is room, but not at the end.
+    /// Lets blocks wait until there is room: false. Fails with `ENOSPC` while the log drains to its end.
     fn without_room(&mut self, segment: u64) -> Result<bool, LogError> {
         match self.closing {
             Closing::No => Ok(false),

@@ -222,7 +222,7 @@ impl Preparation {
         Ok(())
     }
 
-    /// What of the last page is written: as little as the way it is written permits.
+    /// Bytes of the last page to write: as few as the mode permits.
     fn mark_bytes(&self) -> usize {
         match self.mode {
             Mode::Written => SUCCESSOR_MARK_BYTES,

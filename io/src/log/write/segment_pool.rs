@@ -11,7 +11,7 @@ use std::io;
 
 pub(crate) const TAG_ASIDE: u64 = 9;
 
-/// What may be written to a log without anything having asked for room.
+/// Bytes that may be written to a log without anything having asked for room.
 const UNASKED_BYTES: u64 = 256 << 10;
 
 /// Between two attempts to get room from a file system that had none.
@@ -31,11 +31,11 @@ pub(crate) struct InUse {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retirement {
     pub(crate) segment: InUse,
-    /// It may go once all below is on the disk.
+    /// Position below which all must be on the disk before the segment may go.
     pub(crate) until: Position,
-    /// Its file is set aside or being removed, then the directory is synced; whether the file was set aside.
+    /// Whether the file is set aside, or removed, with the directory synced after; none before either has begun.
     pub(crate) retired: Option<bool>,
-    /// Its file could not be removed.
+    /// Errno and next attempt, if the file could not be removed.
     pub(crate) stuck: Option<Stuck>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct SegmentPool {
     pub(crate) retry_ms: u64,
     /// No file that is set aside is removed before.
     kept_until_ms: u64,
-    /// What is being written found no room in a file that is there.
+    /// The write that found no room in a file that is there.
     pub(crate) held: Option<Held>,
     pub(crate) now_ms: u64,
 }
@@ -105,9 +105,9 @@ pub(crate) struct SegmentPool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Making {
     No,
-    /// It does, and what comes of it is room.
+    /// The disk makes a file, and what comes of it is room.
     Underway,
-    /// It does, and what comes of it is known already.
+    /// The disk makes a file, and what comes of it is known already.
     Known,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Held {
     pub(crate) retry_ms: u64,
 }
 
-/// What there is too little of for another file. All of it may come back, so the log waits for it.
+/// Resource that is too scarce for another file. All of it may come back, so the log waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {
     /// Room on the file system, or within the bound.
@@ -133,7 +133,7 @@ pub enum Lack {
 }
 
 impl Lack {
-    /// What is lacking by an error; none if the error means something else.
+    /// Resource that is lacking by an errno; none if the error means something else.
     pub(crate) fn of(errno: i32) -> Option<Self> {
         match errno {
             libc::ENOSPC | libc::EDQUOT => Some(Self::Space),
@@ -147,7 +147,7 @@ impl Lack {
 }
 
 impl Lack {
-    /// What a write lacks that ended like this, and that may come back.
+    /// Resource that a write lacks that ended with `result`, and that may come back.
     pub(crate) fn of_write(result: i32) -> Option<Self> {
         Self::of(result.checked_neg().filter(|_| result < 0)?).filter(|lack| *lack != Self::Other)
     }
@@ -183,7 +183,7 @@ impl SegmentPool {
         self.held = Some(Held { lack, retry_ms });
     }
 
-    /// What is lacking, for what is written or for another file.
+    /// Resource that is lacking, for what is written or for another file.
     pub(crate) fn lacks(&self) -> Option<Lack> {
         self.held.map(|held| held.lack).or(self.lack)
     }
@@ -195,7 +195,7 @@ impl SegmentPool {
         held.or(another)
     }
 
-    /// What can be appended behind `head`, as far as it is known: while a write finds no room in its place, nothing.
+    /// Bytes that can be appended behind `head`, as far as is known: while a write finds no room in its place, none.
     pub(crate) fn sure_bytes(&self, head: Position) -> u64 {
         if self.held.is_some() { 0 } else { self.room_bytes(head) }
     }
@@ -226,7 +226,7 @@ impl SegmentPool {
         if self.lacks_opening() { self.spares.saturating_sub(self.ready) } else { 0 }
     }
 
-    /// What a file has room for.
+    /// Bytes of a file that blocks can take.
     fn data_bytes(&self) -> u64 {
         self.geometry.data_end_of(0).0 - SEGMENT_HEADER_BYTES
     }
@@ -436,7 +436,7 @@ impl SegmentPool {
             return;
         }
         if disk.drop_spare().is_err() {
-            // It is room as before.
+            // The file that was not removed is room as before.
             counters.removal_failures += 1;
             self.kept_until_ms = self.now_ms + RETRY_MS;
             return;

@@ -9,7 +9,7 @@ use crate::log::format::block::KnownTail;
 /// Room in front, for the head of the block and of the record.
 const FRONT_BYTES: usize = 64 << 10;
 
-/// What a record takes beside its head and its end, at most.
+/// Bytes that a record takes beside its head and its end, at most.
 const HEADERS_BYTES: usize = 128;
 
 /// The end of a record that will be.
@@ -58,7 +58,7 @@ impl Staged {
         self.filled += bytes.len();
     }
 
-    /// Its length and its checksum.
+    /// Length and checksum of the staged bytes.
     pub(crate) fn tail(&self) -> KnownTail {
         assert!(self.filled == self.bytes, "all of it is there");
         KnownTail { bytes: self.bytes, crc: self.crc }

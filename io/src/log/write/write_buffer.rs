@@ -30,7 +30,7 @@ impl Chunk {
     }
 }
 
-/// What the next block's header takes from the blocks before it.
+/// State that the next block's header takes from the blocks before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     pub(crate) shard: u16,
@@ -48,11 +48,11 @@ struct Closed {
     end: Position,
     flags: u32,
     records: u32,
-    /// What its header says about `synced`.
+    /// Position that its header says is `synced`.
     claim: Position,
 }
 
-/// One or more closed blocks, end to end in one chunk: what one write takes.
+/// Closed blocks, at least one, end to end in one chunk: what one write takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
     pub(crate) start: Position,
@@ -84,7 +84,7 @@ pub(crate) struct WriteBuffer {
     limit: usize,
     records: u32,
     flags: u32,
-    /// What is known of the end of the open block's first record.
+    /// Length and checksum of the end of the open block's first record, if they are known.
     tail: Option<KnownTail>,
     /// Where the next block starts, if the segment has room there.
     next: Position,
@@ -148,7 +148,7 @@ impl WriteBuffer {
         (self.open.start.plus(at as u64), &mut record[RECORD_HEADER_BYTES..])
     }
 
-    /// The same for a record whose end has been staged, in a block and memory of its own: its position and what is before
+    /// Appends a record whose end has been staged, in a block and memory of its own: its position and what is before
     /// that end, to fill.
     pub(crate) fn append_staged(
         &mut self,
@@ -352,7 +352,7 @@ impl WriteBuffer {
         let room = (segment_end.0 - self.open.start.0).min(self.open.buffer.len() as u64);
         self.block = self.open.used;
         self.fill = self.block + BLOCK_HEADER_BYTES;
-        // What was staged may end anywhere, and a block ends where a write may.
+        // Staged bytes may end anywhere, and a block ends where a write may.
         self.limit = (room & !(self.geometry.align_bytes - 1)) as usize;
     }
 

@@ -35,7 +35,7 @@ struct Write {
     batch: Batch,
     done: u64,
     retries: u32,
-    /// It found no room for this reason, and is in flight no longer, until it is tried again.
+    /// The resource that the write lacks; it is in flight no longer, until it is tried again.
     waits: Option<Lack>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Left {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SyncInFlight {
     segment: u64,
-    /// What had been written when it started: all it can promise.
+    /// End of the bytes written when the sync started: all it can promise.
     covers: Position,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum Closing {
     Unsaid,
 }
 
-/// What the writer continues from.
+/// State that the writer continues from.
 #[derive(Debug)]
 pub(crate) struct WriterStart {
     /// The end of the log.
@@ -199,7 +199,7 @@ impl Writer {
         sync.or_else(note).into_iter().chain(slots).chain(retry).chain(back).min()
     }
 
-    /// One turn's worth: write what has been appended, sync what is due.
+    /// Does one turn's work: writes what has been appended, syncs what is due.
     pub(crate) fn flush(
         &mut self,
         buffer: &mut WriteBuffer,
@@ -439,7 +439,7 @@ impl Writer {
             write.retries = if bytes > 0 { 0 } else { write.retries + 1 };
             let hopeless = result <= 0 && !is_passing(result);
             if let Some(lack) = Lack::of_write(result) {
-                // What is written to its place may be written there again; nothing behind it goes before it.
+                // Repeat the write in its place later: these bytes may be written twice, and none behind goes before.
                 write.waits = Some(lack);
                 write.retries = 0;
                 counters.held_writes += 1;
@@ -514,7 +514,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What to sync next: in order, so that `synced` is one number, first what was left behind.
+    /// Segment to sync next, in order, so that `synced` is one number: first what was left behind.
     fn unsynced(&self) -> Left {
         let current = Left { segment: self.segment, end: self.written };
         self.left.front().copied().unwrap_or(current)

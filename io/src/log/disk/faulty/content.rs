@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a disk writes as a whole or not at all.
+/// Bytes that a disk writes as a whole or not at all.
 pub(super) const SECTOR_BYTES: usize = 512;
 
 /// Sectors of segments.
 pub(super) type Sectors = BTreeMap<(u64, usize), Vec<u8>>;
 
-/// What a file holds, and what of it a loss of power leaves.
+/// Bytes of a file, and which of them a loss of power leaves.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Content {
-    /// What a reader sees.
+    /// Bytes that a reader sees.
     pub(super) now: Vec<u8>,
-    /// What the disk has.
+    /// Bytes that the disk has.
     pub(super) kept: Vec<u8>,
     /// Sectors in which the two may differ.
     pub(super) dirty: BTreeSet<usize>,

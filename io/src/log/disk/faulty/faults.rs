@@ -1,17 +1,17 @@
-//! What goes wrong on a disk of tests.
+//! Faults of a disk of tests.
 
-/// What goes wrong. All zero: nothing, and everything is done at once.
+/// Faults and how often they occur. All zero: none, and everything is done at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Writes, syncs and reads end when `finish_one` says so, in any order.
     pub late: bool,
     /// With `late`: block writes in `written` mode end at once nevertheless, as a `pwrite` does.
     pub inline_writes: bool,
-    /// One write in this many is short; 0 for none.
+    /// Of this many writes, one is short; 0 for none.
     pub short_writes: u32,
-    /// One read in this many is short; 0 for none.
+    /// Of this many reads, one is short; 0 for none.
     pub short_reads: u32,
-    /// One write or read in this many is interrupted; 0 for none.
+    /// Of this many writes or reads, one is interrupted; 0 for none.
     pub interrupts: u32,
     /// This many writes from now, one fails with `errno`; 0 for never.
     pub fail_write: u32,
@@ -27,7 +27,7 @@ pub struct Faults {
     pub fail_create: bool,
     /// The system opens no more files, which fails with `errno`; what is open stays so.
     pub fail_open: bool,
-    /// What failures say.
+    /// The errno that failures return.
     pub errno: i32,
     /// Syncs and durable writes say they are done, and are not: the canary of every test that
     /// turns the power off.
