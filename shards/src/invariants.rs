@@ -4,7 +4,6 @@ use crate::collections::slab::NONE;
 use crate::dead_letter::reason::Cause;
 use crate::group::group_ref::GroupRef;
 use crate::group::scheduler::Rotation;
-use crate::job::id::fnv1a;
 use crate::job::name_table::NameRef;
 use crate::job::{Options, State, flags};
 use crate::queue::rate_limit::Limits;
@@ -104,12 +103,6 @@ impl Shard {
             let _ = write!(text, " {options}");
         }
         text
-    }
-
-    /// A short form of [`Shard::facts`].
-    #[allow(clippy::disallowed_methods)] // Looks nothing up.
-    pub fn fingerprint(&self) -> u64 {
-        self.facts().iter().fold(0, |sum, fact| fnv1a(fact.as_bytes()) ^ sum.rotate_left(1))
     }
 
     /// Recounts everything that is kept as a count or an index, and says what does not agree.

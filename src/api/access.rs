@@ -174,11 +174,6 @@ impl Grant {
         let looks = matches!(permission, Permission::Any | Permission::Read | Permission::Follow);
         self.role.has(permission) && (looks || !self.looks_on)
     }
-
-    /// Whether it has a permission for the server as a whole.
-    pub fn has_for_all(self, permission: Permission) -> bool {
-        self.has(permission) && self.queues.is_none()
-    }
 }
 
 impl Op {

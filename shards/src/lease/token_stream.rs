@@ -33,9 +33,8 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// Double rounds of a block. The `ChaCha20` of RFC 8439 has ten, which is a margin for decades of secrecy; a token lives as
-/// long as a lock. An attack on more than seven rounds that is faster than a search through all
-/// keys is not known, and generators of other people whose numbers must not be foreseen have these eight, too.
+/// Double rounds of a block: no attack on more than seven rounds is known that beats a search through all keys. The ten of
+/// RFC 8439 are a margin for decades of secrecy, and a token lives as long as a lock.
 const DOUBLE_ROUNDS: usize = 4;
 
 /// Blocks made at once: each step takes one word of all of them, which is one instruction of a vector.

@@ -416,16 +416,14 @@ impl Queues {
     }
 
     /// Jobs were delivered that had waited equally long.
-    #[inline]
-    pub fn count_waits(&mut self, Alike { queue, ms, jobs }: Alike) {
+    pub(crate) fn count_waits(&mut self, Alike { queue, ms, jobs }: Alike) {
         self.timings.waiting.record(ms.saturating_mul(1000), jobs.into());
         self.history.waited(&self.slab[queue].history, ms, jobs);
         self.slab[queue].waits.get_or_insert_default().note(ms, jobs);
     }
 
     /// Jobs were completed that had run equally long.
-    #[inline]
-    pub fn count_runs(&mut self, Alike { queue, ms, jobs }: Alike) {
+    pub(crate) fn count_runs(&mut self, Alike { queue, ms, jobs }: Alike) {
         self.timings.processing.record(ms.saturating_mul(1000), jobs.into());
         self.history.ran(&self.slab[queue].history, ms, jobs);
         self.slab[queue].runs.get_or_insert_default().note(ms, jobs);

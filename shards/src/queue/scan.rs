@@ -108,16 +108,6 @@ impl Wanted {
     }
 }
 
-impl Scan {
-    /// Goes on behind a job that was found.
-    pub fn go_behind(&mut self, found: Found) {
-        match &mut self.range {
-            Range::Queue { after, .. } => *after = Some(found.order),
-            Range::All { next } => *next = found.place + 1,
-        }
-    }
-}
-
 impl Shard {
     /// Looks on for jobs: at most so many, and at no more than so many.
     pub fn scan_jobs(&mut self, scan: &mut Scan, most: usize, looks: usize) -> Slice {

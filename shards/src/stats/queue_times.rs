@@ -12,20 +12,16 @@ pub struct QueueTimes {
     pub sum_ms: u64,
 }
 
-/// Jobs of one queue that took equally long, one after the other. Most of a batch do, so that they are counted together.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Alike {
-    /// Index of their queue.
-    pub queue: u32,
-    /// How long each took.
-    pub ms: u64,
-    /// How many they are.
-    pub jobs: u32,
+/// So many jobs of the queue with this index that took equally long, as most of a batch do: they are counted together.
+#[derive(Default)]
+pub(crate) struct Alike {
+    pub(crate) queue: u32,
+    pub(crate) ms: u64,
+    pub(crate) jobs: u32,
 }
 
 impl Alike {
-    /// One more job. Returns those before if they are not like it, which are to be counted then.
-    #[inline]
+    /// Adds a job. Returns those before if they are not like it, which are to be counted then.
     pub fn add(&mut self, queue: u32, ms: u64) -> Option<Self> {
         if (self.queue, self.ms) == (queue, ms) {
             self.jobs += 1;
@@ -38,7 +34,6 @@ impl Alike {
 
 impl QueueTimes {
     /// Counts jobs that took so long each.
-    #[inline]
     pub fn note(&mut self, took_ms: u64, jobs: u32) {
         let place = EDGES_MS.iter().position(|&edge_ms| took_ms <= edge_ms);
         self.counts[place.unwrap_or(EDGES_MS.len())] += u64::from(jobs);

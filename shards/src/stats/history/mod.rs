@@ -255,7 +255,6 @@ impl History {
     }
 
     /// So many jobs of a queue were delivered that had waited so long.
-    #[inline]
     pub fn waited(&mut self, about: &OfQueue, ms: u64, jobs: u32) {
         self.shard.waited(ms, jobs);
         if let Some(track) = self.track_of(about) {
@@ -264,7 +263,6 @@ impl History {
     }
 
     /// So many jobs of a queue were completed that had run so long.
-    #[inline]
     pub fn ran(&mut self, about: &OfQueue, ms: u64, jobs: u32) {
         self.shard.ran(ms, jobs);
         if let Some(track) = self.track_of(about) {

@@ -100,13 +100,11 @@ impl Track {
     }
 
     /// So many jobs were delivered that had waited so long.
-    #[inline]
     pub fn waited(&mut self, ms: u64, jobs: u32) {
         self.waits.record(ms, jobs);
     }
 
     /// So many jobs were completed that had run so long.
-    #[inline]
     pub fn ran(&mut self, ms: u64, jobs: u32) {
         self.runs.record(ms, jobs);
     }
