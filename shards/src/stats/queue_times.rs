@@ -12,7 +12,7 @@ pub struct QueueTimes {
     pub sum_ms: u64,
 }
 
-/// So many jobs of the queue with this index that took equally long, as most of a batch do: they are counted together.
+/// Jobs of the queue with this index that took equally long, as most of a batch do: they are counted together.
 #[derive(Default)]
 pub(crate) struct Alike {
     pub(crate) queue: u32,

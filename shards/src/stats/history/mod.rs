@@ -254,7 +254,7 @@ impl History {
         }
     }
 
-    /// So many jobs of a queue were delivered that had waited so long.
+    /// Jobs of a queue were delivered that had waited so long.
     pub fn waited(&mut self, about: &OfQueue, ms: u64, jobs: u32) {
         self.shard.waited(ms, jobs);
         if let Some(track) = self.track_of(about) {
@@ -262,7 +262,7 @@ impl History {
         }
     }
 
-    /// So many jobs of a queue were completed that had run so long.
+    /// Jobs of a queue were completed that had run so long.
     pub fn ran(&mut self, about: &OfQueue, ms: u64, jobs: u32) {
         self.shard.ran(ms, jobs);
         if let Some(track) = self.track_of(about) {

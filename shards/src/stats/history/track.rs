@@ -99,12 +99,12 @@ impl Track {
         }
     }
 
-    /// So many jobs were delivered that had waited so long.
+    /// Jobs were delivered that had waited so long.
     pub fn waited(&mut self, ms: u64, jobs: u32) {
         self.waits.record(ms, jobs);
     }
 
-    /// So many jobs were completed that had run so long.
+    /// Jobs were completed that had run so long.
     pub fn ran(&mut self, ms: u64, jobs: u32) {
         self.runs.record(ms, jobs);
     }
