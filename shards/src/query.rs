@@ -227,7 +227,7 @@ impl Shard {
 
     /// How long jobs have waited and been worked on since the start.
     pub fn timings(&self) -> &Timings {
-        self.queues.timings()
+        &self.queues.timings
     }
 
     /// How much work has been done since the start: a step for each job that came, went or changed its state,

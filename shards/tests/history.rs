@@ -1,7 +1,7 @@
 //! The last day of a shard and its busiest queues, as real commands make it.
 
 use crate::support::Bed;
-use corq_shards::command::Command;
+use corq_shards::command::{Ack, Command};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::stats::history::record::Sums;
 use corq_shards::stats::history::share::{Share, each_point};
@@ -30,6 +30,35 @@ fn next_step(bed: &mut Bed) {
 fn numbers(sums: Option<&Sums>) -> (u64, u64, u64, Option<u64>) {
     let sums = sums.unwrap();
     (sums.pushed, sums.completed, sums.failed, sums.waiting)
+}
+
+/// Guards what is counted together: jobs of a batch that were pulled or completed at one time, but not equally long.
+#[test]
+fn each_job_of_a_batch_counts_for_its_own_queue_and_time() {
+    let mut bed = Bed::new();
+    for queue in ["a", "b", "a"] {
+        bed.data(queue, b"x");
+        bed.pass(5_000);
+    }
+    bed.data("a", b"x");
+    let mut held = bed.pull(1, "a", 10);
+    bed.pass(20_000);
+    held.insert(1, bed.pull(1, "b", 1)[0]);
+    bed.pass(500);
+    let ack = |&(job, token)| Ack { job, token: Some(token), result: &[], remove: false };
+    let acks: Vec<Ack<'_>> = held.iter().map(ack).collect();
+    bed.ask(1, &Command::Ack { acks: &acks });
+    let mut counted = |queue| {
+        let queue = bed.shard.queue(queue).unwrap();
+        let (waits, runs) = (queue.waits.as_deref().unwrap(), queue.runs.as_deref().unwrap());
+        (waits.counts[..4].to_vec(), waits.sum_ms, runs.counts[..4].to_vec(), runs.sum_ms)
+    };
+    assert_eq!(counted("a"), (vec![1, 0, 1, 1], 20_000, vec![0, 0, 0, 3], 61_500));
+    assert_eq!(counted("b"), (vec![0, 0, 0, 1], 30_000, vec![0, 1, 0, 0], 500));
+    let timings = bed.shard.timings();
+    assert_eq!((timings.waiting.count(), timings.processing.count()), (4, 4));
+    assert!((timings.waiting.mean_ms() - 12_500.0).abs() < 1.0);
+    assert!((timings.processing.mean_ms() - 15_500.0).abs() < 1.0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::support::{Bed, SPAN_BITS, config};
 use corq_shards::Config;
 use corq_shards::command::{Command, Fail, Limit, PerSpan, SetCron, Stack};
 use corq_shards::cron::expression::Plan;
+use corq_shards::dead_letter::policy::{DlqPatch, RulePatch};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::effect::Reply;
 use corq_shards::family::unreported::KeptUnreported;
@@ -452,6 +453,10 @@ fn what_comes_is_refused_while_there_is_no_room_and_what_ends_is_not() {
         Some(Reply::Done)
     );
     assert_eq!(bed.ask(1, &Command::Drain { queue: "q" }), Some(Reply::Count(1)));
+    // Reasons of failures use up the room for settings as well.
+    bed.journal.no_asides = true;
+    let patch = RulePatch::Dlq(DlqPatch { entries_max: Some(Some(9)), ..DlqPatch::default() });
+    assert_eq!(bed.ask(1, &Command::Rule { queue: "q", patch }), full);
     bed.journal.full = (true, true);
     let refused = bed.ack(held[2].0, Some(held[2].1)).unwrap_err();
     assert_eq!(refused, corq_shards::effect::Refusal::Full);

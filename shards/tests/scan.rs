@@ -58,6 +58,9 @@ fn a_scan_goes_on_behind_a_job_that_is_gone_and_meets_the_others_once() {
         jobs[200..].iter().copied().filter(|&id| bed.shard.find(id).is_some()).collect();
     let (rest, _) = all(&mut bed, &mut scan, 7);
     assert_eq!(rest, kept);
+    scan.range.go_behind(first[9]);
+    let next = bed.shard.scan_jobs(&mut scan, 1, usize::MAX).found[0].id;
+    assert!(next > first[9].id && bed.shard.find(next).is_some());
 }
 
 #[test]

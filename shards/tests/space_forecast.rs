@@ -9,6 +9,7 @@ use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::log_record::Record;
 use corq_shards::log_record::job_change::Level;
 use corq_shards::{Config, Out};
 
@@ -206,6 +207,12 @@ fn jobs_that_all_fail_take_no_more_than_was_said_and_not_much_less() {
     }
     let now = bed.shard.space_forecast().live;
     assert!(now + 160 * 8 > most, "{now} bytes, {most} were kept for them");
+    let texts = bed.journal.records.iter().filter_map(|record| match Record::decode(record) {
+        Ok(Record::Buried(buried)) => Some(buried.error.to_owned()),
+        _ => None,
+    });
+    let texts: Vec<String> = texts.collect();
+    assert!(texts.len() == 160 && texts.iter().all(|text| text == "a text of a length that "));
     let buried = bed.known().collect::<Vec<_>>();
     assert!(buried.iter().all(|&id| bed.state(id) == Some(State::Failed)));
 }

@@ -2,7 +2,7 @@
 //! find again, and everything says that all is well.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -85,12 +85,17 @@ fn a_data_directory_that_is_renamed_takes_no_jobs_until_it_is_back() {
     }
 }
 
+/// Removes a directory in which the server may just make a file.
+fn remove(data: &Path) {
+    until("the directory is removed", || fs::remove_dir_all(data).is_ok().then_some(()));
+}
+
 #[test]
 fn a_server_whose_data_directory_was_removed_ends_with_an_error() {
     let mut server = Server::start_default();
     let (mut client, mut web) = (server.client(), server.web());
     push(&mut client).unwrap();
-    fs::remove_dir_all(&server.data).unwrap();
+    remove(&server.data);
     is_noticed(&server, &mut client, &mut web, server.data.to_str().unwrap());
     let status = server.terminate();
     assert_eq!(status.code(), Some(1), "{}", server.output());
@@ -100,7 +105,7 @@ fn a_server_whose_data_directory_was_removed_ends_with_an_error() {
 #[test]
 fn a_stop_right_after_the_removal_ends_with_an_error() {
     let mut server = Server::start_default();
-    fs::remove_dir_all(&server.data).unwrap();
+    remove(&server.data);
     assert_eq!(server.terminate().code(), Some(1), "{}", server.output());
     let said = server.output();
     assert!(said.contains(server.data.to_str().unwrap()), "{said}");

@@ -6,6 +6,7 @@
 
 mod any_form;
 mod auth;
+mod automatic;
 mod bad_input;
 pub(crate) mod bad_values;
 mod batches;
@@ -74,7 +75,6 @@ mod sharing;
 mod signals;
 mod sockets;
 mod space;
-mod space_forecast;
 mod spans;
 mod spans_of_clients;
 mod starting;

@@ -235,7 +235,7 @@ pub struct Queues {
     counts: [u64; STATES],
     minutes: Budget,
     history: History,
-    timings: Timings,
+    pub(crate) timings: Timings,
     /// Queues that have settings.
     with_settings: u64,
     /// The next queue whose minutes are looked at for their age.
@@ -427,11 +427,6 @@ impl Queues {
         self.timings.processing.record(ms.saturating_mul(1000), jobs.into());
         self.history.ran(&self.slab[queue].history, ms, jobs);
         self.slab[queue].runs.get_or_insert_default().note(ms, jobs);
-    }
-
-    /// How long jobs have waited and been worked on since the start.
-    pub fn timings(&self) -> &Timings {
-        &self.timings
     }
 
     /// History of the last day.

@@ -108,6 +108,16 @@ impl Wanted {
     }
 }
 
+impl Range {
+    /// Goes on behind a job that was found.
+    pub fn go_behind(&mut self, found: Found) {
+        match self {
+            Self::Queue { after, .. } => *after = Some(found.order),
+            Self::All { next } => *next = found.place + 1,
+        }
+    }
+}
+
 impl Shard {
     /// Looks on for jobs: at most so many, and at no more than so many.
     pub fn scan_jobs(&mut self, scan: &mut Scan, most: usize, looks: usize) -> Slice {

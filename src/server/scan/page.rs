@@ -66,10 +66,7 @@ impl JobScan {
     /// A job was looked at.
     pub fn passed(&mut self, found: Found) {
         self.cover(found.looked);
-        match &mut self.resume {
-            Range::Queue { after, .. } => *after = Some(found.order),
-            Range::All { next } => *next = found.place + 1,
-        }
+        self.resume.go_behind(found);
     }
 
     /// Where the next page begins; `None` if there is none. `here` is this shard, how many there are, and since when it runs.
