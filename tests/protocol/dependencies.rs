@@ -40,7 +40,9 @@ fn code_below(dir: &Path, code: &mut String) {
 fn unused(crates: &[String], code: &str) -> Vec<String> {
     let is_used = |name: &String| {
         let name = name.replace('-', "_");
-        code.contains(&format!("{name}::")) || code.contains(&format!("use {name};"))
+        [format!("{name}::"), format!("use {name};"), format!("use {name} as _;")]
+            .iter()
+            .any(|naming| code.contains(naming))
     };
     crates.iter().filter(|name| !is_used(name)).cloned().collect()
 }

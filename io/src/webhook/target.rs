@@ -4,6 +4,8 @@
 use super::address::{check_address, check_name};
 use std::fmt;
 use std::net::IpAddr;
+// Named so that `url` takes its tables of names from the version that the manifest chooses.
+use idna_adapter as _;
 use url::{Host, Url};
 
 /// A URL that may be posted to.
