@@ -62,7 +62,7 @@ viewers: ## Measure what 100 viewers and searches through JOBS waiting jobs (def
 	@scripts/setup.sh
 	scripts/viewers.sh 3 $${JOBS:-10000000}
 
-dashboard: ## Measure the dashboard: its lists, first paint, long tasks, memory after ten minutes, and what ten of them cost a shard at 50,000 jobs/s, by pairs of runs
+dashboard: ## Measure the dashboard: its lists, first paint, long tasks, memory after ten minutes, and what ten of them cost a shard at 100,000 jobs/s, by pairs of runs
 	@scripts/setup.sh
 	scripts/dashboard.sh
 

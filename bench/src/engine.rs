@@ -181,12 +181,12 @@ impl Engine {
         }
         // A turn that is late owes each connection many pushes; all of one go out together.
         let mut touched = (0, 0);
-        while let Some((index, due)) = phase.take_due(now) {
+        while let Some((index, count, due)) = phase.take_due(now) {
             let pipeline = &mut self.connections[index].pipeline;
             if pipeline.in_flight() >= OPEN_LOOP_BACKLOG_MAX {
                 return Err(phase.give_up_rate(now));
             }
-            phase.push_due(pipeline, &mut self.ledger, due, now);
+            phase.push_due(pipeline, &mut self.ledger, (count, due), now);
             touched = (touched.0 + 1, index + 1);
         }
         // They take turns: the last ones before the next in turn are those that were touched.

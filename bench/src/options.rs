@@ -92,7 +92,7 @@ impl Workload {
 
 /// Options that some workloads have, by their ids, and which.
 const ONLY: &[(&str, &[&str])] = &[
-    ("batch", &["push-batch", "drain", "mixed"]),
+    ("batch", &["push-batch", "drain", "mixed", "open"]),
     ("owner", &["worker", "drain", "mixed", "open"]),
     ("lock_ttl_ms", &["worker", "drain", "mixed", "open"]),
     ("resume", &["worker", "drain"]),
@@ -157,13 +157,13 @@ pub(crate) struct Options {
     /// Requests in flight per connection.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) window: Option<u32>,
-    /// Jobs per request; without it `mixed` has one.
+    /// Jobs per request; without it `mixed` and `open` have one.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) batch: Option<u32>,
     /// Bytes of a job's encoded payload.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(24..=10_000_000))]
     pub(crate) payload_bytes: u32,
-    /// Pushes per second.
+    /// Jobs pushed per second.
     #[arg(long, default_value_t = 10_000.0)]
     pub(crate) rate: f64,
     /// Push with `durable: true`.

@@ -42,7 +42,7 @@ pub(crate) struct Plan {
     pub(crate) jobs_to_push: u64,
     pub(crate) jobs_to_take: u64,
     pub(crate) stop_after_ns: Option<u64>,
-    /// Pushes per second of an open loop.
+    /// Jobs per second of an open loop.
     pub(crate) rate: Option<f64>,
     /// Whether jobs wait for a delay of their own.
     pub(crate) delayed: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Phase<'p> {
     takes_left: u64,
     pushes_in_flight: u64,
     requests_in_flight: u64,
-    /// Open loop: the number of the next push.
+    /// Open loop: the number of the next job that will be due.
     next_due: u64,
 }
 
@@ -190,21 +190,31 @@ impl<'p> Phase<'p> {
         self.start_ns + (number as f64 * 1e9 / rate) as u64
     }
 
-    /// The connection and the due time of the next push, if it is due.
-    pub(crate) fn take_due(&mut self, now: u64) -> Option<(usize, u64)> {
-        let due = self.due_ns(self.next_due, self.plan.rate?);
-        if self.stopping || self.pushes_left == 0 || due > now {
+    /// Jobs of the next push.
+    fn next_count(&self) -> u64 {
+        u64::from(self.plan.batch.unwrap_or(1)).min(self.pushes_left)
+    }
+
+    /// When the next push is due: with the last of its jobs.
+    fn next_push_ns(&self, rate: f64) -> u64 {
+        self.due_ns(self.next_due + self.next_count().saturating_sub(1), rate)
+    }
+
+    /// The connection, the number of jobs and the due time of the next push, if it is due.
+    pub(crate) fn take_due(&mut self, now: u64) -> Option<(usize, u64, u64)> {
+        let (due, count) = (self.next_push_ns(self.plan.rate?), self.next_count());
+        if self.stopping || count == 0 || due > now {
             return None;
         }
-        let index = (self.next_due % self.plan.producers as u64) as usize;
-        self.next_due += 1;
-        Some((index, due))
+        let push = self.next_due / u64::from(self.plan.batch.unwrap_or(1));
+        self.next_due += count;
+        Some(((push % self.plan.producers as u64) as usize, count, due))
     }
 
     pub(crate) fn next_due_ns(&self, now: u64) -> u64 {
         match self.plan.rate {
             Some(rate) if self.pushes_left > 0 && !self.stopping => {
-                self.due_ns(self.next_due, rate).saturating_sub(now)
+                self.next_push_ns(rate).saturating_sub(now)
             }
             _ => u64::MAX,
         }
@@ -214,11 +224,11 @@ impl<'p> Phase<'p> {
         &mut self,
         pipeline: &mut Pipeline,
         ledger: &mut Ledger,
-        due: u64,
+        (count, due): (u64, u64),
         now: u64,
     ) {
         self.tally.send_lag.saturating_record(now - due);
-        self.write_push(pipeline, ledger, None, 1, due, now);
+        self.write_push(pipeline, ledger, self.plan.batch, count as u32, due, now);
     }
 
     // Requests.

@@ -192,8 +192,12 @@ fn every_workload_is_clean_against_a_server_that_behaves() {
 #[test]
 fn an_open_loop_receives_every_job_however_late() {
     // A machine may stand still, so that the rate is missed.
-    let output = bench(Fault::None, &["open", "--jobs", "200", "--rate", "2000"]);
-    assert!(text(&output).contains("200 jobs, each received exactly once"), "{}", text(&output));
+    for (jobs, batch) in [("200", &[][..]), ("205", &["--batch", "10"])] {
+        let arguments = [&["open", "--jobs", jobs, "--rate", "2000"], batch].concat();
+        let (output, said) =
+            (bench(Fault::None, &arguments), format!("{jobs} jobs, each received exactly once"));
+        assert!(text(&output).contains(&said), "{}", text(&output));
+    }
 }
 
 #[test]
