@@ -16,9 +16,9 @@ interface HistoryData {
     series: Record<"pushed" | "completed" | "failed" | "waiting" | "waitP50" | "waitP99" | "runP50" | "runP99", (number | null)[]>;
 }
 
-/** The name of a range, the length of a point, the number of points, how often they are asked for. */
+/** The name of a range, the length of a point, the number of points, how often they are asked for: a point under way is not shown. */
 const RANGES = {
-    "15m": [10_000, 91, 5000],
+    "15m": [10_000, 91, 10_000],
     "1h": [10_000, 361, 10_000],
     "6h": [60_000, 361, 30_000],
     "24h": [240_000, 361, 60_000],
