@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `batch_post` | items that one receiver gets, many at a time |
 //! | `cgroup` | what control groups leave of the CPUs |
+//! | `chronicle` | logs as rows of a database |
 //! | `client_connect` | blocking connections of tools to a server |
 //! | `clock` | the time of a turn |
 //! | `host` | whether this machine can run the server |
@@ -30,6 +31,7 @@
 
 pub mod batch_post;
 pub mod cgroup;
+pub mod chronicle;
 pub mod client_connect;
 pub mod clock;
 pub mod host;

@@ -1,6 +1,7 @@
 //! Where a shard's log lies, and how its disk operations get onto the shard's ring.
 #![allow(unsafe_code)] // Submitting an operation promises that its memory stays.
 
+use crate::chronicle::MirrorDisk;
 use crate::log::{Disk, DiskOp, FileDisk, Log, LogError, MemoryDisk, Started, SyncTarget};
 use crate::net::Reactor;
 use std::io;
@@ -12,6 +13,8 @@ pub enum Store {
     Files(FileDisk),
     /// Nothing survives the process.
     Memory(MemoryDisk),
+    /// A directory of segments, and rows of a database.
+    Mirror(Box<MirrorDisk>),
 }
 
 /// Carries a log's disk operations to the ring of its shard.
@@ -24,8 +27,11 @@ impl Pump {
     /// Submits what `log` has queued. To be called after each of its methods that may start
     /// something, before the reactor sleeps.
     pub fn submit(&mut self, log: &mut Log<Store>, reactor: &mut Reactor) {
-        let Store::Files(files) = log.disk_mut() else { return };
-        files.take_ops(&mut self.ops);
+        match log.disk_mut() {
+            Store::Files(files) => files.take_ops(&mut self.ops),
+            Store::Mirror(mirror) => mirror.take_ops(&mut self.ops),
+            Store::Memory(_) => return,
+        }
         for DiskOp { kind, tag } in self.ops.drain(..) {
             // SAFETY: the log keeps memory and descriptor as `DiskOp` promises, until the completion
             // that comes back through `complete`.
@@ -47,87 +53,102 @@ impl Pump {
     }
 }
 
-macro_rules! both {
+impl Pump {
+    /// Hands commits of a database back to the log. True if there was one.
+    pub fn complete_commits(log: &mut Log<Store>) -> Result<bool, LogError> {
+        let mut any = false;
+        while let Store::Mirror(mirror) = log.disk_mut()
+            && let Some(tag) = mirror.take_done()
+        {
+            log.complete(tag, 0)?;
+            any = true;
+        }
+        Ok(any)
+    }
+}
+
+macro_rules! each {
     ($self:ident, $disk:ident => $call:expr) => {
         match $self {
             Self::Files($disk) => $call,
             Self::Memory($disk) => $call,
+            Self::Mirror($disk) => $call,
         }
     };
 }
 
 impl Disk for Store {
     fn list(&mut self) -> io::Result<Vec<String>> {
-        both!(self, disk => disk.list())
+        each!(self, disk => disk.list())
     }
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
-        both!(self, disk => disk.create(segment, bytes, header, spare))
+        each!(self, disk => disk.create(segment, bytes, header, spare))
     }
     fn begin(&mut self, segment: u64, bytes: u64, taken: u64, header: &[u8]) -> io::Result<()> {
-        both!(self, disk => disk.begin(segment, bytes, taken, header))
+        each!(self, disk => disk.begin(segment, bytes, taken, header))
     }
     fn take_room(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
-        both!(self, disk => disk.take_room(segment, bytes))
+        each!(self, disk => disk.take_room(segment, bytes))
     }
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
-        both!(self, disk => disk.spares(bytes))
+        each!(self, disk => disk.spares(bytes))
     }
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
-        both!(self, disk => disk.set_aside(bytes))
+        each!(self, disk => disk.set_aside(bytes))
     }
     fn begin_aside(&mut self, bytes: u64, tag: u64) -> Started {
-        both!(self, disk => disk.begin_aside(bytes, tag))
+        each!(self, disk => disk.begin_aside(bytes, tag))
     }
     fn end_aside(&mut self, result: i32) -> io::Result<bool> {
-        both!(self, disk => disk.end_aside(result))
+        each!(self, disk => disk.end_aside(result))
     }
     fn drop_spare(&mut self) -> io::Result<()> {
-        both!(self, disk => disk.drop_spare())
+        each!(self, disk => disk.drop_spare())
     }
     fn ready(&mut self) -> u64 {
-        both!(self, disk => disk.ready())
+        each!(self, disk => disk.ready())
     }
     fn free_bytes(&mut self) -> u64 {
-        both!(self, disk => disk.free_bytes())
+        each!(self, disk => disk.free_bytes())
     }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
-        both!(self, disk => disk.retire(segment, keep))
+        each!(self, disk => disk.retire(segment, keep))
     }
     fn unlink(&mut self, segment: u64, tag: u64) -> Started {
-        both!(self, disk => disk.unlink(segment, tag))
+        each!(self, disk => disk.unlink(segment, tag))
     }
     fn retired(&mut self) {
-        both!(self, disk => disk.retired());
+        each!(self, disk => disk.retired());
     }
     fn ended(&mut self, tag: u64) {
-        both!(self, disk => disk.ended(tag));
+        each!(self, disk => disk.ended(tag));
     }
     fn len(&mut self, segment: u64) -> io::Result<u64> {
-        both!(self, disk => disk.len(segment))
+        each!(self, disk => disk.len(segment))
     }
     fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        both!(self, disk => disk.read_at(segment, offset, into))
+        each!(self, disk => disk.read_at(segment, offset, into))
     }
     fn settle(&mut self, segment: u64) -> io::Result<()> {
-        both!(self, disk => disk.settle(segment))
+        each!(self, disk => disk.settle(segment))
     }
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
-        both!(self, disk => disk.truncate(segment, bytes))
+        each!(self, disk => disk.truncate(segment, bytes))
     }
     fn rewrite(&mut self, segment: u64, from: u64, to: u64) -> io::Result<()> {
-        both!(self, disk => disk.rewrite(segment, from, to))
+        each!(self, disk => disk.rewrite(segment, from, to))
     }
     fn secret(&mut self) -> io::Result<[u64; 2]> {
-        both!(self, disk => disk.secret())
+        each!(self, disk => disk.secret())
     }
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
-        both!(self, disk => disk.erase(segment, offset, bytes))
+        each!(self, disk => disk.erase(segment, offset, bytes))
     }
     fn reopen(&mut self, segment: u64) -> io::Result<()> {
-        both!(self, disk => disk.reopen(segment))
+        each!(self, disk => disk.reopen(segment))
     }
     fn remove(&mut self, segment: u64) -> io::Result<()> {
-        both!(self, disk => disk.remove(segment))
+        each!(self, disk => disk.remove(segment))
     }
     fn write(
         &mut self,
@@ -137,15 +158,15 @@ impl Disk for Store {
         durable: bool,
         tag: u64,
     ) -> Started {
-        both!(self, disk => disk.write(segment, offset, bytes, durable, tag))
+        each!(self, disk => disk.write(segment, offset, bytes, durable, tag))
     }
     fn sync(&mut self, target: SyncTarget, tag: u64) -> Started {
-        both!(self, disk => disk.sync(target, tag))
+        each!(self, disk => disk.sync(target, tag))
     }
     fn read(&mut self, segment: u64, offset: u64, into: &mut [u8], tag: u64) -> Started {
-        both!(self, disk => disk.read(segment, offset, into, tag))
+        each!(self, disk => disk.read(segment, offset, into, tag))
     }
     fn seal(&mut self, segment: u64) {
-        both!(self, disk => disk.seal(segment));
+        each!(self, disk => disk.seal(segment));
     }
 }

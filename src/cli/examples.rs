@@ -228,6 +228,19 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("backup list", &["backup list s3://corq-backups/prod", "backup list /backup"]),
     ("restore", &["restore /backup/monday /var/lib/corq-new"]),
+    (
+        "fleet found",
+        &[
+            "fleet found --database postgres://corq@db.example.org/corq --shards 8",
+            "fleet found --database postgres://corq@db.example.org/corq --data-path /var/lib/corq",
+        ],
+    ),
+    ("fleet status", &["fleet status --database postgres://corq@db.example.org/corq"]),
+    ("fleet bury", &["fleet bury node-a --database postgres://corq@db.example.org/corq"]),
+    (
+        "fleet export",
+        &["fleet export /var/lib/corq-single --database postgres://corq@db.example.org/corq"],
+    ),
     ("log verify", &["log verify /var/lib/corq"]),
     ("log stat", &["log stat /var/lib/corq --json"]),
     ("log dump", &["log dump /var/lib/corq --shard 0 --queue emails"]),

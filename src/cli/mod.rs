@@ -23,6 +23,7 @@
 //! | `export` | `export`: jobs, schedules and settings as lines of JSON |
 //! | `failure` | how a command ends that does not succeed |
 //! | `figures` | `history`, `heatmap`, `shards` |
+//! | `fleet` | `fleet`: nodes that keep their logs in a database |
 //! | `flow` | `flow`: a job and those below it |
 //! | `follow` | `queue jobs --follow` |
 //! | `get` | one GET of the HTTP port |
@@ -78,6 +79,7 @@ mod examples;
 mod export;
 mod failure;
 mod figures;
+mod fleet;
 mod flow;
 mod follow;
 mod get;
@@ -259,6 +261,9 @@ enum Command {
     Backup(backup::Backup),
     /// Check a backup and make a data directory of it
     Restore(restore::Restore),
+    /// Keep the logs of several servers in one database, so that each can stand in for the others
+    #[command(subcommand)]
+    Fleet(fleet::Fleet),
     /// Inspect the log of a data directory, or repair it
     #[command(subcommand)]
     Log(log::Log),
@@ -520,6 +525,7 @@ fn run(context: &mut Context, command: &Command) -> Result<(), Failure> {
         Command::Config(settings) => config::run(context, settings, Server::command),
         Command::Backup(backup) => backup::run(context, backup, Server::command),
         Command::Restore(restore) => restore::run(context, restore, Server::command),
+        Command::Fleet(fleet) => fleet::run(context, fleet),
         Command::Log(log) => log::run(context, log),
         Command::Complete(complete) => complete::run(context, &program(), complete),
         Command::Completions(shell) => completions::run(context, &mut program(), shell),

@@ -5,6 +5,7 @@ use super::host::ListenHost;
 use super::values::RequestsMax;
 use crate::otlp::endpoint;
 use corq_io::batch_post::Header;
+use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -130,10 +131,43 @@ impl Config {
         }
     }
 
+    /// The database of the fleet. An empty setting is none.
+    pub fn fleet_database(&self) -> Option<&str> {
+        self.fleet_database.as_deref().filter(|url| !url.is_empty())
+    }
+
+    /// The name of this node.
+    pub fn fleet_node(&self) -> String {
+        let machine = || fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        self.fleet_node.clone().unwrap_or_else(|| machine().trim().to_owned())
+    }
+
+    /// Where others reach this node.
+    pub fn fleet_address(&self) -> String {
+        self.fleet_address.clone().unwrap_or_else(|| self.fleet_node())
+    }
+
+    /// Whether the settings of a fleet fit each other.
+    fn check_fleet(&self) -> Result<(), String> {
+        match (self.durability, self.fleet_database()) {
+            (Durability::Replicated, None) => {
+                Err("FLEET_DATABASE: it is missing, and DURABILITY is replicated".into())
+            }
+            (Durability::Replicated, Some(_)) if self.memory => {
+                Err("DURABILITY: it is replicated, and a server in memory has no log".into())
+            }
+            (Durability::Written | Durability::Synced, Some(_)) => {
+                Err("DURABILITY: it must be replicated, as FLEET_DATABASE is set".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the settings fit each other.
     pub fn check(&self, shards: usize) -> Result<(), String> {
         self.check_sockets()?;
         self.check_backups()?;
+        self.check_fleet()?;
         if self.cors_allow_origin.len() > ORIGINS_MAX {
             return Err(format!(
                 "CORS_ALLOW_ORIGIN: it must have at most {ORIGINS_MAX} origins, and has {}",

@@ -20,6 +20,8 @@ pub enum Durability {
     Written,
     /// The disk has it.
     Synced,
+    /// The database of `FLEET_DATABASE` has committed it.
+    Replicated,
 }
 
 /// Where the threads of the shards run.
@@ -119,9 +121,30 @@ pub struct Config {
     #[arg(long, env = "PLACEMENT", default_value = "auto")]
     pub placement: PlacementChoice,
 
-    /// Guarantee of a reply: the kernel has the job (written), or the disk has it (synced)
+    /// Guarantee of a reply: the kernel has the job (written), the disk has it (synced), or the database of the fleet has
+    /// committed it (replicated)
     #[arg(long, env = "DURABILITY", default_value = "written")]
     pub durability: Durability,
+
+    /// Database of a fleet, as a URL: nodes with the same one stand by for each other. For replicated durability
+    #[arg(long, env = "FLEET_DATABASE", value_name = "URL", hide_env_values = true)]
+    pub fleet_database: Option<String>,
+
+    /// Name of this node in the fleet [default: the name of the machine]
+    #[arg(long, env = "FLEET_NODE", value_name = "NAME")]
+    pub fleet_node: Option<String>,
+
+    /// Address at which others reach this node [default: its name]
+    #[arg(long, env = "FLEET_ADDRESS", value_name = "HOST")]
+    pub fleet_address: Option<String>,
+
+    /// How long a node must not be heard of before another takes its logs over, in milliseconds
+    #[arg(long, env = "FLEET_LEASE_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2000..=600_000))]
+    pub fleet_lease_ms: u64,
+
+    /// Whether to serve only while the database has a synchronous standby
+    #[arg(long, env = "FLEET_REQUIRE_SYNC", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
+    pub fleet_require_sync: bool,
 
     /// Longest time written data may wait for its fsync, in milliseconds
     #[arg(long, env = "FSYNC_INTERVAL_MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60_000))]

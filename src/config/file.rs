@@ -268,7 +268,7 @@ mod tests {
                 "f:2: HTTP_PORT is no setting; http_port is one",
                 "f:3: shards must be an integer between 1 and 1024, and is a text",
                 "f:4: tpc_port is no setting; tcp_port is one",
-                "f:5: durability = hopeful: it must be one of written, synced",
+                "f:5: durability = hopeful: it must be one of written, synced, replicated",
                 "f:6: unix_socket_mode must be a text in quotes, and is an integer",
                 "f:7: segment_mb = 65: it must be a power of two between 16 and 1024",
                 "f:8: ui must be true or false, and is an integer",

@@ -279,7 +279,7 @@ mod tests {
             said[1].starts_with("HOST=a-host: it must be an IP address or localhost"),
             "{said:?}"
         );
-        assert_eq!(said[2], "DURABILITY=hopeful: it must be one of written, synced");
+        assert_eq!(said[2], "DURABILITY=hopeful: it must be one of written, synced, replicated");
         assert_eq!(said[3], "UI=2: it must be true or false");
         assert_eq!(said.len(), 4, "{said:?}");
     }

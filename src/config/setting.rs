@@ -228,6 +228,7 @@ mod tests {
         let secret: Vec<String> =
             arguments().iter().filter(|arg| is_secret(arg)).map(name).collect();
         let expected = [
+            "FLEET_DATABASE",
             "AUTH_TOKENS",
             "OTLP_HEADERS",
             "BACKUP_S3_SECRET_ACCESS_KEY",

@@ -5,6 +5,7 @@
 //! `CORQ_CRASH_ROUNDS` sets the number of kills per test (default 2), `CORQ_CRASH_SEED` the dice.
 //! The moments are chosen by the number of answers, never by the clock.
 
+mod fleet;
 mod ledger;
 mod load;
 mod power;

@@ -7,6 +7,7 @@
 pub(crate) mod client;
 mod codes;
 pub(crate) mod common;
+pub(crate) mod database;
 mod http;
 mod mount;
 mod port;

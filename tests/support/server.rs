@@ -120,7 +120,22 @@ impl Start {
         self.start_on(dir, data.to_path_buf())
     }
 
+    /// Launches a server that serves once another one has ended.
+    pub(crate) fn stand_by(self) -> Server {
+        let dir = tempfile::tempdir().expect("the system has a temporary directory");
+        let data = dir.path().join("data");
+        let mut server = self.made_on(dir, data);
+        server.launch();
+        server
+    }
+
     fn start_on(self, dir: TempDir, data: PathBuf) -> Server {
+        let mut server = self.made_on(dir, data);
+        server.start();
+        server
+    }
+
+    fn made_on(self, dir: TempDir, data: PathBuf) -> Server {
         let (tcp, http) = match &self.inherited {
             None => (free_port(), free_port()),
             Some(sockets) => {
@@ -128,18 +143,7 @@ impl Start {
                 (tcp, http)
             }
         };
-        let mut server = Server {
-            start: self,
-            tcp,
-            http,
-            data,
-            dir,
-            child: None,
-            watchdog: None,
-            said_before: 0,
-        };
-        server.start();
-        server
+        Server { start: self, tcp, http, data, dir, child: None, watchdog: None, said_before: 0 }
     }
 
     /// Starts a server that is expected to end by itself; answers its status and its output.

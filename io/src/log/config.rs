@@ -14,12 +14,20 @@ pub enum Mode {
     Written,
     /// A power loss.
     Synced,
+    /// The loss of the machine: a sync is the commit of the database that has a copy of the log. Files are written as in
+    /// `written` mode and never brought to the disk, since all that is released can be copied back.
+    Replicated,
 }
 
 impl Mode {
+    /// Whether a write that is done has all the durability that the mode promises.
+    pub(super) const fn is_durable_when_written(self) -> bool {
+        matches!(self, Self::Synced)
+    }
+
     pub(super) const fn align_bytes(self) -> u64 {
         match self {
-            Self::Written => BLOCK_ALIGN_BYTES,
+            Self::Written | Self::Replicated => BLOCK_ALIGN_BYTES,
             // Alignment that O_DIRECT wants of offset, length and memory.
             Self::Synced => PAGE_BYTES as u64,
         }

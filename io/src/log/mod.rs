@@ -73,6 +73,7 @@ pub use read::recovery::{Dropped, Recovery};
 pub use reclaim::scan_oldest::{Scan, ScanError};
 pub use write::segment_pool::Lack;
 pub use write::staged::Staged;
+pub(crate) use write::writer::TAG_WRITE;
 
 use format::address::Geometry;
 use format::chain::BLOCK_ALIGN_BYTES;
@@ -427,6 +428,16 @@ impl<D: Disk> Log<D> {
     /// How many segments are in use, and how many files are set aside.
     pub fn segments(&self) -> (u64, u64) {
         (self.writer.pool.segments.len() as u64, self.writer.pool.spares)
+    }
+
+    /// The segments in use, and where what is written of each ends in its file.
+    pub fn segment_ends(&self) -> impl Iterator<Item = (u64, u64)> {
+        let (geometry, current) = (self.buffer.geometry(), self.writer.segment);
+        let written = self.writer.written().max(geometry.data_start_of(current));
+        self.writer.pool.segments.iter().map(move |segment| {
+            let end = if segment.number == current { written } else { segment.end };
+            (segment.number, end.0 - geometry.start_of(segment.number).0)
+        })
     }
 
     /// Bytes per segment file.

@@ -33,7 +33,11 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::thread;
 use std::time::{Duration, Instant};
+
+/// Between two looks at a lease that is not good.
+const LEASE_PAUSE: Duration = Duration::from_millis(10);
 
 /// How often a shard that ends looks whether it may.
 const ENDING_PAUSE_MS: u64 = 5;
@@ -161,6 +165,7 @@ impl EventLoop {
         }
         let mut give_up = None;
         loop {
+            self.await_lease();
             let next_ms = self.turn()?;
             self.ending.pulse.answer(&mut self.answered);
             if self.server.closed_shards == 0 {
@@ -271,7 +276,19 @@ impl EventLoop {
         Ok(due_ms.min(flush_ms).min(compaction_ms).min(self.server.migrations.next_ms()))
     }
 
+    /// Stands still while another node may speak for the logs, or could soon: nothing is said meanwhile, and nothing is lost.
+    fn await_lease(&mut self) {
+        let Some(lease) = &self.ending.lease else { return };
+        while !lease.is_good() && !self.ending.wanted.load(Ordering::Acquire) {
+            self.ending.pulse.answer(&mut self.answered);
+            thread::sleep(LEASE_PAUSE);
+        }
+    }
+
     fn take_events(&mut self) -> Result<(), Fatal> {
+        if Pump::complete_commits(&mut self.server.engine.journal.log)? {
+            self.disk_advanced = true;
+        }
         for event in self.events.drain(..) {
             let Reactor { buffers, conns, .. } = &mut self.reactor;
             match event {

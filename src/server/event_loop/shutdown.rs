@@ -5,10 +5,12 @@ use super::pulse::Pulse;
 use super::{EventLoop, Fatal};
 use crate::server::shard_mail::message::Batch;
 use crate::server::shard_server::ShardServer;
+use corq_io::chronicle::Lease;
 use corq_io::log_ring::Pump;
 use corq_io::net::{ConnId, Connections, Event};
 use corq_shards::Caller;
 use corq_shards::command::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,8 @@ pub struct Ending {
     pub quiet: AtomicUsize,
     /// Whether all of them go through their turns.
     pub pulse: Pulse,
+    /// How long this node may speak for the logs, if it is one of a fleet.
+    pub lease: Option<Arc<Lease>>,
 }
 
 impl EventLoop {
@@ -69,6 +73,7 @@ impl EventLoop {
 
     /// Only the log is of interest by now.
     fn take_last_events(&mut self) -> Result<(), Fatal> {
+        Pump::complete_commits(&mut self.server.engine.journal.log)?;
         for event in self.events.drain(..) {
             match event {
                 Event::Disk { tag, result } => {

@@ -8,6 +8,7 @@
 //! | `data_dir_watch` | looks once a second whether the data directory is still there |
 //! | `descriptors` | shares the file descriptors out: log, shards, connections |
 //! | `error` | why the server did not start |
+//! | `fleet` | owns the logs of a fleet, or stands by |
 //! | `follow_settings` | a shard takes over settings that were read again |
 //! | `http_settings` | what the settings say to the HTTP port and to the dashboard |
 //! | `listeners` | TCP ports and unix sockets, and which protocol each speaks |
@@ -30,6 +31,7 @@ pub(super) mod clock;
 pub(super) mod data_dir_watch;
 pub(super) mod descriptors;
 pub(super) mod error;
+mod fleet;
 mod follow_settings;
 mod http_settings;
 pub(super) mod listeners;

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Durability};
 use crate::secret;
+use corq_io::chronicle::{Calls, MirrorDisk, Scribe};
 use corq_io::log::{
     FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery, repair_of,
     shard_path,
@@ -107,6 +108,7 @@ pub fn open_log(
     (log_id, is_begun): (u64, bool),
     files_open: usize,
     index: usize,
+    scribe: Option<(Scribe, Calls)>,
     recovery: &RecoveryProgress,
     shard: &mut Shard,
 ) -> Result<Log<Store>, String> {
@@ -114,14 +116,21 @@ pub fn open_log(
     let mode = match config.durability {
         Durability::Written => Mode::Written,
         Durability::Synced => Mode::Synced,
+        Durability::Replicated => Mode::Replicated,
     };
+    let cannot = |error: std::io::Error| format!("cannot open its directory: {error}");
     let store = match config.data_path() {
         None => Store::Memory(MemoryDisk::new()),
-        Some(path) => Store::Files(
-            FileDisk::open(&path, index as u16, mode)
-                .map_err(|error| format!("cannot open its directory: {error}"))?
-                .with_files_open(files_open),
-        ),
+        Some(path) => {
+            let files = FileDisk::open(&path, index as u16, mode).map_err(cannot)?;
+            let files = files.with_files_open(files_open);
+            match scribe {
+                None => Store::Files(files),
+                Some((scribe, calls)) => {
+                    Store::Mirror(Box::new(MirrorDisk::new(files, scribe, calls).map_err(cannot)?))
+                }
+            }
+        }
     };
     let settings = LogConfig {
         log_id,
@@ -152,6 +161,10 @@ pub fn open_log(
     };
     let (mut log, recovery) = Log::open(&settings, store, replay)
         .map_err(|error| explain(&error, config.data_path().as_deref()))?;
+    let ends: Vec<(u64, u64)> = log.segment_ends().collect();
+    if let Store::Mirror(mirror) = log.disk_mut() {
+        mirror.give_existing(ends.into_iter());
+    }
     if recovery.records > 0 {
         // Here files may take their time. On a full disk it is asked for again. What never had a job takes none.
         log.make_room(settings.reserve_bytes);

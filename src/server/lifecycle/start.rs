@@ -6,6 +6,7 @@ use super::clock;
 use super::data_dir_watch::DataDirWatch;
 use super::descriptors::Descriptors;
 use super::error::{StartError, other};
+use super::fleet::{self, Owned};
 use super::http_settings::{http_settings, rules, wrong_tokens_rule};
 use super::listeners::{BoundListener, Listeners, once_free};
 use super::live_settings::{FollowedSettings, LiveSettings};
@@ -45,11 +46,10 @@ use corq_io::batch_post::{self, BatchPoster};
 use corq_io::cgroup;
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host};
-use corq_io::log::{DataDir, Leftover, LockError, Presence, user_of_shards};
+use corq_io::log::{DataDir, Leftover, LockError, Presence};
 use corq_io::memory::SpareMemory;
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Permits, Reactor};
-use corq_io::privileges::User;
 use corq_io::runtime::{self, Shards};
 use corq_io::service_manager::ServiceManager;
 use corq_io::signal::{self, Signal, Signals};
@@ -59,10 +59,9 @@ use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the start looks whether a shard has failed.
@@ -114,6 +113,8 @@ struct Common {
     certificates: Option<Arc<CertificateStore>>,
     /// Tells this life of the server from all others, for clients that come back.
     epoch: u64,
+    /// The logs of the fleet that this node owns.
+    fleet: Option<Mutex<Owned>>,
 }
 
 /// A shard that has ended by itself, and has said why.
@@ -173,15 +174,24 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
         audit: Arc::clone(&audit),
     };
     let signal_handler = SignalHandler::new(signals, reloads);
+    let mut fleet = None;
     let mut data = match config.data_path() {
         None => None,
         Some(path) => {
-            must_not_be_roots(&path)?;
+            warnings::must_not_be_roots(&path)?;
+            fleet = fleet::prepare(&config, &path)?;
             let open = || DataDir::open(&path, shards as u16);
             let is_held = |error: &LockError| matches!(error, LockError::Held { .. });
             Some(once_free(open, is_held).map_err(|error| other("data path", error))?)
         }
     };
+    let mut owned = None;
+    if let (Some(fleet), Some(data)) = (fleet, &data) {
+        owned = fleet::own(fleet, &config, data, shards, &signal_handler)?;
+        if owned.is_none() {
+            return Ok(());
+        }
+    }
     let inherited = net::inherited().map_err(|error| other("inherited sockets", error))?;
     let ports = Listeners::bind(&config, shards, certificates.as_ref(), inherited)?;
     let open = |https| StartupHttp::open(https, rules(&config), permits.clone());
@@ -200,7 +210,8 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
     open_audit(&config, data.as_ref(), &guard, &audit)?;
     let mesh = Mesh::<Batch>::new(shards).map_err(|error| other("cannot make the mesh", error))?;
     let wakers: Vec<Waker> = mesh.iter().map(Endpoint::waker).collect();
-    let ending = Arc::new(Ending::default());
+    let lease = owned.as_ref().map(|owned| Arc::clone(&owned.lease));
+    let ending = Arc::new(Ending { lease, ..Ending::default() });
     let pool = delivery::start(&config, shares.posters)
         .map_err(|e| other("cannot start the webhooks", e))?;
     let poster = spans::delivery::start(&config).map_err(|e| other("OTLP_ENDPOINT", e))?;
@@ -227,6 +238,7 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
         recovery: RecoveryProgress::new(data.as_ref().map(DataDir::path), shards),
         certificates,
         epoch: uuid::Uuid::new_v4().as_u64_pair().1,
+        fleet: owned.map(Mutex::new),
         config,
         live: Arc::clone(&live),
     });
@@ -304,6 +316,9 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
             (limit + HELD_MAX).as_millis()
         ))),
     };
+    if let Some(Ok(mut owned)) = common.fleet.as_ref().map(Mutex::lock) {
+        owned.release();
+    }
     let outcome = outcome.and(data_watch.map_or(Ok(()), DataDirWatch::end));
     drop(files);
     drop(data);
@@ -404,20 +419,6 @@ fn fit(
     Ok(())
 }
 
-/// Refuses to root a directory with the shards of another user: links in it would lead root anywhere, and that user's server
-/// could not use what root makes there.
-fn must_not_be_roots(directory: &Path) -> Result<(), StartError> {
-    let owner = user_of_shards(directory).filter(|owner| User::own().is_root() && !owner.is_root());
-    owner.map_or(Ok(()), |owner| {
-        let (path, user) = (directory.display(), owner.for_sudo());
-        let why = format!(
-            "the shards in {path} belong to {owner}, and this is root: run the server as that user, with 'sudo -u {user} \
-             corq ...', or make all in {path} root's"
-        );
-        Err(other("data path", why))
-    })
-}
-
 fn spawn(
     host: &Host,
     choice: PlacementChoice,
@@ -504,6 +505,7 @@ fn announce(common: &Common, shown: &str, http: Option<SocketAddr>, hosts: &[IpA
             format!("written, synced every {} ms", config.fsync_interval_ms)
         }
         (Some(_), Durability::Synced) => "synced".to_string(),
+        (Some(_), Durability::Replicated) => "replicated".to_string(),
     };
     if let Some(certificates) = &common.certificates {
         tracing::info!(
@@ -539,7 +541,12 @@ fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
     let mut clock = Clock::new();
     let mut shard = Shard::new(shard_config(config, shards, seed.chance));
     let kept = (common.log_id, common.is_begun);
-    let log = match open_log(config, kept, common.log_files, index, &common.recovery, &mut shard) {
+    let mirrored = common.fleet.as_ref().zip(config.data_path());
+    let scribe = mirrored
+        .and_then(|(owned, data)| owned.lock().ok()?.scribe(index, &data, seed.endpoint.waker()));
+    let opened =
+        open_log(config, kept, common.log_files, index, scribe, &common.recovery, &mut shard);
+    let log = match opened {
         Err(_) if common.recovery.is_given_up() => return Ok(()),
         opened => opened?,
     };

@@ -1,8 +1,10 @@
 //! Warns at the start of settings and file rights that let others reach jobs. Knows settings, no sockets.
 
+use super::error::{StartError, other};
 use crate::config::Config;
 use crate::server::http::Rules;
-use corq_io::log::shard_path;
+use corq_io::log::{shard_path, user_of_shards};
+use corq_io::privileges::User;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -58,6 +60,20 @@ pub fn of_tokens(path: &Path) -> Option<String> {
             "every user of this machine can read the tokens in {0}: chmod o= {0}",
             path.display()
         )
+    })
+}
+
+/// Refuses to root a directory with the shards of another user: links in it would lead root anywhere, and that user's server
+/// could not use what root makes there.
+pub fn must_not_be_roots(directory: &Path) -> Result<(), StartError> {
+    let owner = user_of_shards(directory).filter(|owner| User::own().is_root() && !owner.is_root());
+    owner.map_or(Ok(()), |owner| {
+        let (path, user) = (directory.display(), owner.for_sudo());
+        let why = format!(
+            "the shards in {path} belong to {owner}, and this is root: run the server as that user, with 'sudo -u {user} \
+             corq ...', or make all in {path} root's"
+        );
+        Err(other("data path", why))
     })
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn open_direct(
     name: &str,
     mode: Mode,
 ) -> io::Result<Option<File>> {
-    if mode == Mode::Written {
+    if !mode.is_durable_when_written() {
         return Ok(None);
     }
     match directory.open_file(name, libc::O_WRONLY | libc::O_DIRECT) {

@@ -216,10 +216,10 @@ impl Slots {
         self.turn = 1 - self.turn;
         // As little as the way it is written permits.
         let bytes = match self.mode {
-            Mode::Written => at..at + SLOT_BYTES,
+            Mode::Written | Mode::Replicated => at..at + SLOT_BYTES,
             Mode::Synced => 0..PAGE_BYTES,
         };
-        let (offset, durable) = (bytes.start as u64, self.mode == Mode::Synced);
+        let (offset, durable) = (bytes.start as u64, self.mode.is_durable_when_written());
         for _ in 0..RETRIES_MAX {
             self.in_flight = Some(bytes.len());
             (self.claimed, self.clean, self.behind_since_ms) = (synced, clean, None);
@@ -252,7 +252,7 @@ impl Slots {
             // Nothing depends on it: next time, with whatever is synced then.
             (self.claimed, self.clean) = (Position(0), false);
             self.behind_since_ms = Some(0);
-        } else if self.mode == Mode::Written {
+        } else if !self.mode.is_durable_when_written() {
             self.unsynced = true;
         }
         Ok(())

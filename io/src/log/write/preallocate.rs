@@ -59,7 +59,7 @@ impl Preparation {
         let (before, segment) = (mark.segment, mark.next);
         let step = match mode {
             Mode::Synced if !recycled => Step::Zeroing(SEGMENT_HEADER_BYTES),
-            Mode::Written | Mode::Synced => Step::SyncingFile,
+            Mode::Written | Mode::Synced | Mode::Replicated => Step::SyncingFile,
         };
         let mut page = Buffer::new(PAGE_BYTES);
         page[PAGE_BYTES - SUCCESSOR_MARK_BYTES..].copy_from_slice(&mark.encode());
@@ -87,7 +87,7 @@ impl Preparation {
     /// Whether blocks may be written to the segment.
     pub(crate) fn is_writable(&self) -> bool {
         // In `written` mode the syncs that count a block as durable wait for the directory.
-        self.mode == Mode::Written || self.step == Step::Done
+        !self.mode.is_durable_when_written() || self.step == Step::Done
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -147,7 +147,7 @@ impl Preparation {
                 Step::Marking => {
                     let mark = &self.mark[PAGE_BYTES - self.mark_bytes()..];
                     let offset = self.segment_bytes - mark.len() as u64;
-                    disk.write(self.before, offset, mark, self.mode == Mode::Synced, TAG)
+                    disk.write(self.before, offset, mark, self.mode.is_durable_when_written(), TAG)
                 }
                 Step::SyncingMark => disk.sync(SyncTarget::Segment(self.before), TAG),
                 Step::Done => return Ok(()),
@@ -225,14 +225,14 @@ impl Preparation {
     /// Bytes of the last page to write: as few as the mode permits.
     fn mark_bytes(&self) -> usize {
         match self.mode {
-            Mode::Written => SUCCESSOR_MARK_BYTES,
+            Mode::Written | Mode::Replicated => SUCCESSOR_MARK_BYTES,
             Mode::Synced => PAGE_BYTES,
         }
     }
 
     fn after_mark(&self) -> Step {
         match self.mode {
-            Mode::Written => Step::SyncingMark,
+            Mode::Written | Mode::Replicated => Step::SyncingMark,
             // The write was durable.
             Mode::Synced => Step::Done,
         }

@@ -187,7 +187,7 @@ impl WriteBuffer {
             self.flags |= FLAG_SYNC;
             return false;
         }
-        let notes = mode == Mode::Written && synced < self.end;
+        let notes = !mode.is_durable_when_written() && synced < self.end;
         if notes {
             self.note(FLAG_SYNC);
         }

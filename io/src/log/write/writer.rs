@@ -162,6 +162,9 @@ impl Writer {
     }
 
     pub(crate) fn released(&self) -> Position {
+        if self.mode == Mode::Replicated {
+            return self.synced;
+        }
         let released = self.barriers.front().map_or(self.written, |&(start, _)| start);
         assert!(released <= self.written, "nothing is released that is not written");
         released
@@ -412,7 +415,7 @@ impl Writer {
         let offset = self.geometry.offset_of(start);
         assert!(start < end, "a write has bytes");
         assert!(self.geometry.segment_of(start) == self.segment, "a block goes into its own file");
-        let durable = self.mode == Mode::Synced;
+        let durable = self.mode.is_durable_when_written();
         counters.writes += 1;
         let bytes = buffer.bytes(start, end);
         let started = disk.write(self.segment, offset, bytes, durable, TAG_WRITE);
@@ -434,7 +437,8 @@ impl Writer {
                 panic!("a write ended that was not in flight")
             };
             // A short direct write goes on at a whole page; the same bytes again do no harm.
-            let unit = if self.mode == Mode::Synced { self.geometry.align_bytes } else { 1 };
+            let unit =
+                if self.mode.is_durable_when_written() { self.geometry.align_bytes } else { 1 };
             let bytes = result.max(0) as u64 & !(unit - 1);
             write.retries = if bytes > 0 { 0 } else { write.retries + 1 };
             let hopeless = result <= 0 && !is_passing(result);
@@ -482,7 +486,7 @@ impl Writer {
         if batch.records > 0 {
             self.records_end = batch.end;
         }
-        if self.mode == Mode::Synced {
+        if self.mode.is_durable_when_written() {
             self.set_synced(batch.end, buffer);
         } else {
             self.barriers.extend(batch.barrier);
@@ -531,7 +535,7 @@ impl Writer {
     }
 
     fn wants_sync(&self) -> bool {
-        if self.mode == Mode::Synced || self.awaits_name() || self.is_mark_syncing() {
+        if self.mode.is_durable_when_written() || self.awaits_name() || self.is_mark_syncing() {
             return false;
         }
         if self.slots.wants_sync(self.unsynced().segment) {
@@ -540,7 +544,7 @@ impl Writer {
         if self.synced == self.written {
             return false;
         }
-        let barrier = !self.barriers.is_empty();
+        let barrier = self.mode == Mode::Replicated || !self.barriers.is_empty();
         let since = self.dirty_since_ms;
         let due = since.is_some_and(|since| self.now_ms >= since + self.fsync_interval_ms);
         let draining = self.closing != Closing::No;

@@ -1,0 +1,186 @@
+//! Nodes that keep their logs in a database. The machine of one is lost with its disk, a node stands still, the database goes
+//! away: what was answered is there.
+
+use super::ledger::Ledger;
+use super::load::Style;
+use super::{compare, drain, load_and_kill, prove_the_count, under_load};
+use crate::support::database::Database;
+use crate::support::tool::Tool;
+use crate::support::{Dice, Start, until};
+use rustix::process::Signal;
+use serde_json::json;
+use std::fs;
+use std::sync::Mutex;
+
+const LEASE_MS: u64 = 2000;
+
+fn node(database: &Database, name: &str) -> Start {
+    Start::new()
+        .env("DURABILITY", "replicated")
+        .env("FLEET_DATABASE", database.url())
+        .env("FLEET_NODE", name)
+        .env("FLEET_LEASE_MS", LEASE_MS)
+        .env("COMPLETED_MAX", 1_000_000)
+}
+
+/// A database with a fleet of two logs, where there is one.
+fn fleet() -> Option<Database> {
+    let database = Database::start()?;
+    let url = database.url();
+    let said = Tool::at(1).run(&["fleet", "found", "--database", &url, "--segment-mb", "16"]);
+    assert_eq!(said.code, Some(0), "{} {}", said.out, said.err);
+    Some(database)
+}
+
+#[test]
+fn a_node_that_loses_its_disk_with_each_kill_loses_no_job() {
+    let Some(database) = fleet() else { return };
+    let mut dice = Dice::new(11);
+    let ledger = Mutex::new(Ledger::default());
+    let mut server = node(&database, "a").start();
+    for round in 0..3 {
+        load_and_kill(&mut server, &ledger, &mut dice, 1000);
+        // The second time it has its files, and what lies behind the last commit in them.
+        if round != 1 {
+            fs::remove_dir_all(&server.data).unwrap();
+        }
+        server.start();
+        compare(&server, &ledger, &format!("round {round}"));
+    }
+    drain(&server, &ledger, &mut dice, Style::KEPT);
+    assert!(server.terminate().success(), "{}", server.output());
+    fs::remove_dir_all(&server.data).unwrap();
+    server.start();
+    compare(&server, &ledger, "stopped, and started on another disk");
+    prove_the_count(&server, &ledger);
+}
+
+#[test]
+fn a_database_that_is_killed_under_load_delays_answers_and_takes_none_back() {
+    let Some(mut database) = fleet() else { return };
+    let mut dice = Dice::new(12);
+    let ledger = Mutex::new(Ledger::default());
+    let mut server = node(&database, "a").start();
+    under_load(&mut server, &ledger, &mut dice, Style::KEPT, |server, load| {
+        for _ in 0..3 {
+            load.wait_for_answers(300);
+            database.kill_backends();
+            load.wait_for_answers(300);
+            database.kill();
+            database.run();
+        }
+        load.wait_for_answers(300);
+        server.kill();
+    });
+    fs::remove_dir_all(&server.data).unwrap();
+    server.start();
+    compare(&server, &ledger, "after all of that, on another disk");
+    drain(&server, &ledger, &mut dice, Style::KEPT);
+    prove_the_count(&server, &ledger);
+}
+
+#[test]
+fn a_node_that_stands_by_takes_over_and_the_other_then_stands_by() {
+    let Some(database) = fleet() else { return };
+    let mut dice = Dice::new(13);
+    let ledger = Mutex::new(Ledger::default());
+    let mut active = node(&database, "a").start();
+    let mut other = node(&database, "b").stand_by();
+    until("b stands by", || other.output().contains("standing by, node a").then_some(()));
+    for round in 0..2 {
+        load_and_kill(&mut active, &ledger, &mut dice, 500);
+        until("the other node serves", || other.serves().then_some(()));
+        compare(&other, &ledger, &format!("taken over, round {round}"));
+        active.launch();
+        until("the node that was killed stands by", || {
+            let said = active.output();
+            (said.matches("standing by, node").count() > round).then_some(())
+        });
+        std::mem::swap(&mut active, &mut other);
+    }
+    drain(&active, &ledger, &mut dice, Style::KEPT);
+    // Who ends gives the logs back: the other one does not wait for the lease.
+    assert!(active.terminate().success(), "{}", active.output());
+    until("the other node serves", || other.serves().then_some(()));
+    assert!(!other.output().rsplit("standing by").next().unwrap().contains("counts as dead"));
+    compare(&other, &ledger, "after a stop");
+    prove_the_count(&other, &ledger);
+}
+
+#[test]
+fn a_node_that_stood_still_for_longer_than_the_lease_says_nothing_more() {
+    let Some(database) = fleet() else { return };
+    let mut active = node(&database, "a").start();
+    let other = node(&database, "b").stand_by();
+    let mut client = active.client();
+    let id = client.ok("PUSH", json!({"queue": "q", "data": 1}))["id"].clone();
+    until("b stands by", || other.output().contains("standing by, node a").then_some(()));
+    active.freeze();
+    until("the other node serves", || other.serves().then_some(()));
+    let mut late = active.client();
+    late.send("GetJob", json!({"id": id})).unwrap();
+    active.signal(Signal::CONT);
+    let status = active.wait_for_end();
+    assert_eq!(status.code(), Some(1), "{}", active.output());
+    assert!(
+        active.output().contains("this process ends without another word"),
+        "{}",
+        active.output()
+    );
+    assert!(late.recv().is_err(), "a node that is fenced has answered");
+    assert_eq!(other.client().ok("GetJob", json!({"id": id}))["job"]["data"], json!(1));
+}
+
+#[test]
+fn a_single_server_becomes_a_fleet_and_one_again() {
+    let Some(database) = Database::start() else { return };
+    let single = || Start::new().env("SHARDS", 2);
+    let mut before = single().start();
+    let mut client = before.client();
+    for number in 0..500 {
+        client.ok("PUSH", json!({"queue": format!("q{}", number % 7), "data": "x".repeat(number)}));
+    }
+    assert!(before.terminate().success());
+    let (url, data) = (database.url(), before.data.to_str().unwrap().to_owned());
+    let tool = |words: &[&str]| {
+        let said = Tool::at(1).run(words);
+        assert_eq!(said.code, Some(0), "{words:?}: {} {}", said.out, said.err);
+        said.out
+    };
+    tool(&["fleet", "found", "--database", &url, "--data-path", &data, "--segment-mb", "16"]);
+    let mut server = node(&database, "a").start_at(&before.data);
+    assert_eq!(server.client().ok("PUSH", json!({"queue": "q0", "data": 1}))["ok"], json!(true));
+    assert!(tool(&["fleet", "status", "--database", &url]).contains("active"));
+    server.kill();
+    tool(&["fleet", "bury", "a", "--database", &url]);
+    let to = server.data.parent().unwrap().join("single");
+    tool(&["fleet", "export", to.to_str().unwrap(), "--database", &url]);
+    let after = single().start_at(&to);
+    let mut client = after.client();
+    let waiting: u64 = (0..7).map(|queue| client.counted(&format!("q{queue}"), "waiting")).sum();
+    assert_eq!(waiting, 501);
+}
+
+#[test]
+fn settings_that_do_not_fit_the_fleet_are_refused_by_name() {
+    let Some(database) = fleet() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (name, value, said) in [
+        ("SHARDS", "3", "SHARDS: it is 3, and the fleet was founded with 2"),
+        ("SEGMENT_MB", "32", "SEGMENT_MB: it is 32, and the fleet was founded with 16"),
+        (
+            "FLEET_REQUIRE_SYNC",
+            "true",
+            "FLEET_REQUIRE_SYNC: the database has no synchronous standby",
+        ),
+        ("DURABILITY", "synced", "DURABILITY: it must be replicated, as FLEET_DATABASE is set"),
+        ("FLEET_DATABASE", "", "FLEET_DATABASE: it is missing, and DURABILITY is replicated"),
+    ] {
+        let (status, output) =
+            node(&database, "a").env(name, value).run_to_its_end(&dir.path().join(name));
+        assert!(!status.success() && output.contains(said), "{name}: {output}");
+    }
+    let url = database.url();
+    let again = Tool::at(1).run(&["fleet", "found", "--database", &url]);
+    assert!(again.code == Some(1) && again.err.contains("has a fleet already"), "{}", again.err);
+}
