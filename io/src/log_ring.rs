@@ -1,7 +1,7 @@
 //! Where a shard's log lies, and how its disk operations get onto the shard's ring.
 #![allow(unsafe_code)] // Submitting an operation promises that its memory stays.
 
-use crate::chronicle::MirrorDisk;
+use crate::chronicle::Mirror;
 use crate::log::{Disk, DiskOp, FileDisk, Log, LogError, MemoryDisk, Started, SyncTarget};
 use crate::net::Reactor;
 use std::io;
@@ -9,12 +9,20 @@ use std::io;
 /// The disk of a shard: files, or memory for a server without a data path.
 #[derive(Debug)]
 pub enum Store {
-    /// A directory of segments.
-    Files(FileDisk),
+    /// A directory of segments; of a node of a fleet with the rows of them, whose commits are its syncs.
+    Files(FileDisk, Option<Box<Mirror>>),
     /// Nothing survives the process.
     Memory(MemoryDisk),
-    /// A directory of segments, and rows of a database.
-    Mirror(Box<MirrorDisk>),
+}
+
+impl Store {
+    /// The rows of the log, if it has any.
+    pub fn mirror(&mut self) -> Option<&mut Mirror> {
+        match self {
+            Self::Files(_, mirror) => mirror.as_deref_mut(),
+            Self::Memory(_) => None,
+        }
+    }
 }
 
 /// Carries a log's disk operations to the ring of its shard.
@@ -27,11 +35,8 @@ impl Pump {
     /// Submits what `log` has queued. To be called after each of its methods that may start
     /// something, before the reactor sleeps.
     pub fn submit(&mut self, log: &mut Log<Store>, reactor: &mut Reactor) {
-        match log.disk_mut() {
-            Store::Files(files) => files.take_ops(&mut self.ops),
-            Store::Mirror(mirror) => mirror.take_ops(&mut self.ops),
-            Store::Memory(_) => return,
-        }
+        let Store::Files(files, _) = log.disk_mut() else { return };
+        files.take_ops(&mut self.ops);
         for DiskOp { kind, tag } in self.ops.drain(..) {
             // SAFETY: the log keeps memory and descriptor as `DiskOp` promises, until the completion
             // that comes back through `complete`.
@@ -57,9 +62,7 @@ impl Pump {
     /// Hands commits of a database back to the log. True if there was one.
     pub fn complete_commits(log: &mut Log<Store>) -> Result<bool, LogError> {
         let mut any = false;
-        while let Store::Mirror(mirror) = log.disk_mut()
-            && let Some(tag) = mirror.take_done()
-        {
+        while let Some(tag) = log.disk_mut().mirror().and_then(Mirror::take_done) {
             log.complete(tag, 0)?;
             any = true;
         }
@@ -67,88 +70,92 @@ impl Pump {
     }
 }
 
-macro_rules! each {
+macro_rules! both {
     ($self:ident, $disk:ident => $call:expr) => {
         match $self {
-            Self::Files($disk) => $call,
+            Self::Files($disk, _) => $call,
             Self::Memory($disk) => $call,
-            Self::Mirror($disk) => $call,
         }
     };
 }
 
 impl Disk for Store {
     fn list(&mut self) -> io::Result<Vec<String>> {
-        each!(self, disk => disk.list())
+        both!(self, disk => disk.list())
     }
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
-        each!(self, disk => disk.create(segment, bytes, header, spare))
+        both!(self, disk => disk.create(segment, bytes, header, spare))
     }
     fn begin(&mut self, segment: u64, bytes: u64, taken: u64, header: &[u8]) -> io::Result<()> {
-        each!(self, disk => disk.begin(segment, bytes, taken, header))
+        both!(self, disk => disk.begin(segment, bytes, taken, header))
     }
     fn take_room(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
-        each!(self, disk => disk.take_room(segment, bytes))
+        both!(self, disk => disk.take_room(segment, bytes))
     }
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
-        each!(self, disk => disk.spares(bytes))
+        both!(self, disk => disk.spares(bytes))
     }
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
-        each!(self, disk => disk.set_aside(bytes))
+        both!(self, disk => disk.set_aside(bytes))
     }
     fn begin_aside(&mut self, bytes: u64, tag: u64) -> Started {
-        each!(self, disk => disk.begin_aside(bytes, tag))
+        both!(self, disk => disk.begin_aside(bytes, tag))
     }
     fn end_aside(&mut self, result: i32) -> io::Result<bool> {
-        each!(self, disk => disk.end_aside(result))
+        both!(self, disk => disk.end_aside(result))
     }
     fn drop_spare(&mut self) -> io::Result<()> {
-        each!(self, disk => disk.drop_spare())
+        both!(self, disk => disk.drop_spare())
     }
     fn ready(&mut self) -> u64 {
-        each!(self, disk => disk.ready())
+        both!(self, disk => disk.ready())
     }
     fn free_bytes(&mut self) -> u64 {
-        each!(self, disk => disk.free_bytes())
+        both!(self, disk => disk.free_bytes())
     }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
-        each!(self, disk => disk.retire(segment, keep))
+        let retired = both!(self, disk => disk.retire(segment, keep))?;
+        self.mirror().into_iter().for_each(|mirror| mirror.forget(segment));
+        Ok(retired)
     }
     fn unlink(&mut self, segment: u64, tag: u64) -> Started {
-        each!(self, disk => disk.unlink(segment, tag))
+        both!(self, disk => disk.unlink(segment, tag))
     }
     fn retired(&mut self) {
-        each!(self, disk => disk.retired());
+        both!(self, disk => disk.retired());
     }
     fn ended(&mut self, tag: u64) {
-        each!(self, disk => disk.ended(tag));
+        both!(self, disk => disk.ended(tag));
+        self.mirror().into_iter().for_each(|mirror| mirror.ended(tag));
     }
     fn len(&mut self, segment: u64) -> io::Result<u64> {
-        each!(self, disk => disk.len(segment))
+        both!(self, disk => disk.len(segment))
     }
     fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        each!(self, disk => disk.read_at(segment, offset, into))
+        both!(self, disk => disk.read_at(segment, offset, into))
     }
     fn settle(&mut self, segment: u64) -> io::Result<()> {
-        each!(self, disk => disk.settle(segment))
+        both!(self, disk => disk.settle(segment))
     }
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
-        each!(self, disk => disk.truncate(segment, bytes))
+        both!(self, disk => disk.truncate(segment, bytes))
     }
     fn rewrite(&mut self, segment: u64, from: u64, to: u64) -> io::Result<()> {
-        each!(self, disk => disk.rewrite(segment, from, to))
+        both!(self, disk => disk.rewrite(segment, from, to))
     }
     fn secret(&mut self) -> io::Result<[u64; 2]> {
-        each!(self, disk => disk.secret())
+        both!(self, disk => disk.secret())
     }
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
-        each!(self, disk => disk.erase(segment, offset, bytes))
+        both!(self, disk => disk.erase(segment, offset, bytes))
     }
     fn reopen(&mut self, segment: u64) -> io::Result<()> {
-        each!(self, disk => disk.reopen(segment))
+        both!(self, disk => disk.reopen(segment))
     }
     fn remove(&mut self, segment: u64) -> io::Result<()> {
-        each!(self, disk => disk.remove(segment))
+        both!(self, disk => disk.remove(segment))?;
+        self.mirror().into_iter().for_each(|mirror| mirror.forget(segment));
+        Ok(())
     }
     fn write(
         &mut self,
@@ -158,15 +165,22 @@ impl Disk for Store {
         durable: bool,
         tag: u64,
     ) -> Started {
-        each!(self, disk => disk.write(segment, offset, bytes, durable, tag))
+        let started = both!(self, disk => disk.write(segment, offset, bytes, durable, tag));
+        if let Some(mirror) = self.mirror() {
+            mirror.wrote(segment, offset, bytes.len(), tag, started);
+        }
+        started
     }
     fn sync(&mut self, target: SyncTarget, tag: u64) -> Started {
-        each!(self, disk => disk.sync(target, tag))
+        if let Some(mirror) = self.mirror() {
+            return mirror.sync(target, tag);
+        }
+        both!(self, disk => disk.sync(target, tag))
     }
     fn read(&mut self, segment: u64, offset: u64, into: &mut [u8], tag: u64) -> Started {
-        each!(self, disk => disk.read(segment, offset, into, tag))
+        both!(self, disk => disk.read(segment, offset, into, tag))
     }
     fn seal(&mut self, segment: u64) {
-        each!(self, disk => disk.seal(segment));
+        both!(self, disk => disk.seal(segment));
     }
 }

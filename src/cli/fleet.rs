@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use corq_io::chronicle::{Database, DatabaseError, Fleet as Founded, restore};
+use corq_io::chronicle::{Database, DatabaseError, Fleet as Founded, mark, restore};
 use corq_io::log::{About, DataDir, make_directory};
 
 use super::context::Context;
@@ -116,6 +116,9 @@ fn found(context: &mut Context, args: &Found) -> Result<(), Failure> {
     let fleet = Founded { log_id, shards, segment_bytes: args.segment_mb << 20 };
     let database = args.place.database()?;
     fleet.found(&database)?;
+    if let Some(path) = &args.data_path {
+        mark(path, &database.shown()).map_err(|error| failed(&error))?;
+    }
     done(
         context,
         &format!(

@@ -26,6 +26,8 @@ fn node(database: &Database, name: &str) -> Start {
 /// A database with a fleet of two logs, where there is one.
 fn fleet() -> Option<Database> {
     let database = Database::start()?;
+    // As after an upgrade of the system: the database warns at each connection.
+    database.ask("update pg_database set datcollversion = '1'").unwrap();
     let url = database.url();
     let said = Tool::at(1).run(&["fleet", "found", "--database", &url, "--segment-mb", "16"]);
     assert_eq!(said.code, Some(0), "{} {}", said.out, said.err);
@@ -150,8 +152,16 @@ fn a_single_server_becomes_a_fleet_and_one_again() {
     tool(&["fleet", "found", "--database", &url, "--data-path", &data, "--segment-mb", "16"]);
     let mut server = node(&database, "a").start_at(&before.data);
     assert_eq!(server.client().ok("PUSH", json!({"queue": "q0", "data": 1}))["ok"], json!(true));
+    // Longer than a row.
+    let large: String = (0..9 << 20)
+        .map(|at: u32| char::from(b'a' + (at.wrapping_mul(at) >> 9) as u8 % 26))
+        .collect();
+    server.client().push("large", large.as_str());
     assert!(tool(&["fleet", "status", "--database", &url]).contains("active"));
     server.kill();
+    // Started as before by mistake, it would go on beside the fleet.
+    let (status, output) = single().run_to_its_end(&server.data);
+    assert!(!status.success() && output.contains("is of a node of the fleet in"), "{output}");
     tool(&["fleet", "bury", "a", "--database", &url]);
     let to = server.data.parent().unwrap().join("single");
     tool(&["fleet", "export", to.to_str().unwrap(), "--database", &url]);
@@ -159,6 +169,7 @@ fn a_single_server_becomes_a_fleet_and_one_again() {
     let mut client = after.client();
     let waiting: u64 = (0..7).map(|queue| client.counted(&format!("q{queue}"), "waiting")).sum();
     assert_eq!(waiting, 501);
+    assert!(client.pull("large")["data"] == json!(large), "the large job is what it was");
 }
 
 #[test]

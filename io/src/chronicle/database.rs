@@ -12,8 +12,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// How long a connection is tried at one host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Settings of each connection: a commit is at least on the disk, and no wait for the standby is cut short.
+const SETTINGS: &str = "set client_min_messages = warning; set synchronous_commit = on; set statement_timeout = 0; set lock_timeout = 0";
+
 /// How long a connection stays without an answer before the system gives it up: a cut network says nothing.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// A database that cannot be used, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +71,7 @@ impl Database {
             .application_name("corq")
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_user_timeout(SILENCE_MAX)
-            .keepalives_idle(SILENCE_MAX / 2)
+            .keepalives_idle(Duration::from_secs(1))
             .target_session_attrs(postgres::config::TargetSessionAttrs::ReadWrite);
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -99,6 +102,10 @@ impl Database {
                 note.store(true, Ordering::Release);
             }
         });
-        Ok(Connection { client: config.connect(self.tls.clone())?, warned })
+        let mut connection = Connection { client: config.connect(self.tls.clone())?, warned };
+        connection.client.batch_execute(SETTINGS)?;
+        // A database may warn at each connection, as of another version of its collations.
+        connection.take_warning();
+        Ok(connection)
     }
 }

@@ -57,13 +57,6 @@ pub enum Standing {
     Of(Member),
 }
 
-/// All logs of a fleet, claimed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The right to append to each, in the order of the shards.
-    pub fences: Vec<Fence>,
-}
-
 impl Fleet {
     /// Makes the tables for a fleet that is fixed so.
     pub fn found(self, database: &Database) -> Result<(), DatabaseError> {
@@ -191,9 +184,13 @@ impl Node {
             }
         };
         let answer = ask(&mut connection, &self.name, self.incarnation)?;
-        if !connection.take_warning() {
-            self.connection = Some(connection);
+        if connection.take_warning() {
+            // As a wait for the standby that was cancelled: what was answered may not last.
+            return Err(DatabaseError(
+                "the database has warned, so the outcome is not certain".into(),
+            ));
         }
+        self.connection = Some(connection);
         Ok(answer)
     }
 
@@ -235,8 +232,9 @@ impl Node {
         })
     }
 
-    /// Claims all logs, those that are free and those that the node owned in an earlier life. None if another node owns one.
-    pub fn claim(&mut self, nonce: i64) -> Result<Option<Held>, DatabaseError> {
+    /// Claims all logs, those that are free and those that the node owned in an earlier life: the right to append to each, in
+    /// the order of the shards. None if another node owns one.
+    pub fn claim(&mut self, nonce: i64) -> Result<Option<Vec<Fence>>, DatabaseError> {
         self.with(|connection, name, incarnation| {
             let mut transaction = connection.client.transaction()?;
             let claimed = transaction.query(
@@ -254,7 +252,7 @@ impl Node {
                 .map(|row| (row.get(0), Fence { epoch: row.get(1), nonce }))
                 .collect();
             fences.sort_unstable_by_key(|(id, _)| *id);
-            Ok(Some(Held { fences: fences.into_iter().map(|(_, fence)| fence).collect() }))
+            Ok(Some(fences.into_iter().map(|(_, fence)| fence).collect()))
         })
     }
 
@@ -272,11 +270,9 @@ impl Node {
     /// Whether a standby of the database has what it commits.
     pub fn is_synchronous(&mut self) -> Result<bool, DatabaseError> {
         self.with(|connection, _, _| {
-            let found = connection.client.query_one(
-                "select current_setting('synchronous_standby_names') <> '' \
-                 and current_setting('synchronous_commit') in ('on', 'remote_apply')",
-                &[],
-            )?;
+            let found = connection
+                .client
+                .query_one("select current_setting('synchronous_standby_names') <> ''", &[])?;
             Ok(found.get(0))
         })
     }

@@ -8,24 +8,27 @@
 //! |---|---|
 //! | `database` | connections |
 //! | `lease` | how long this node may speak for its logs |
+//! | `mark` | data directories that are of a fleet |
 //! | `membership` | the nodes of a fleet, and which one owns the logs |
-//! | `mirror_disk` | the disk of a log whose syncs are commits |
+//! | `mirror` | what of a log is written and not given to its scribe |
 //! | `restore` | local files made equal to the rows |
 //! | `rows` | rows of one log |
 //! | `scribe` | the thread that writes the rows of one log |
 
 mod database;
 mod lease;
+mod mark;
 mod membership;
-mod mirror_disk;
+mod mirror;
 mod restore;
 mod rows;
 mod scribe;
 
 pub use database::{Database, DatabaseError};
 pub use lease::Lease;
-pub use membership::{Fleet, Held, Member, Node, Standing};
-pub use mirror_disk::MirrorDisk;
+pub use mark::{mark, marked};
+pub use membership::{Fleet, Member, Node, Standing};
+pub use mirror::Mirror;
 pub use restore::{Restored, restore};
 pub use rows::Rows;
 pub use scribe::{Calls, Scribe};

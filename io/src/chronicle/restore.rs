@@ -1,21 +1,18 @@
 //! Local files of a log made equal to its rows: what they have of the same content stays, all else is copied.
 //!
-//! Files that have all rows and go on behind them keep that: it was written by this node before it ended, and either the
-//! database had not committed it yet, or it has gone back since. No other node has written in its place, and it goes to the
-//! database once the log is opened.
+//! Files that have the last row, which is chained to all before it, keep what they have behind it: it was written by this node
+//! before it ended, and either the database had not committed it yet, or it has gone back since. No other node has written in
+//! its place, and it goes to the database once the log is opened.
 
-use super::Row;
 use super::database::{Database, DatabaseError};
 use super::rows::{segments_of, stored, table};
+use super::{HEADER_BYTES, ROW_BYTES_MAX, Row};
 use crate::log::{SEGMENT_HEADER_BYTES, segment_file, shard_path};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-/// Rows that are asked for at a time.
-const ROWS_AT_A_TIME: i64 = 16;
 
 /// Contents of the files of a log once they are equal to the rows.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +42,7 @@ pub fn restore(
     let directory = shard_path(data, shard);
     fs::create_dir_all(&directory).map_err(on_disk(&directory))?;
     let mut restored = Restored::default();
-    let mut intact = true;
+    let mut has_last = true;
     for segment in segments_of(&mut connection, shard)? {
         let table = table(shard, segment);
         let found = connection
@@ -59,38 +56,33 @@ pub fn restore(
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(on_disk(&path))?;
         let start = segment * segment_bytes;
-        let kept = if intact { kept_of(&file, &rows, start) } else { 0 };
-        restored.kept_bytes += rows[..kept].iter().map(|row| row.until - row.at).sum::<u64>();
-        if kept < rows.len() {
-            // Bytes behind the last row that is the same are of no log.
-            intact = false;
-            let end = rows[..kept].last().map_or(0, |row| row.until - start);
-            let cut = file.set_len(end).and_then(|()| file.set_len(segment_bytes));
-            cut.map_err(on_disk(&path))?;
-            let mut from = rows[kept].at as i64;
-            loop {
-                let blocks = connection.client.query(
-                    &format!(
-                        "select at, until, sum, block from {table} where at >= $1 order by at limit {ROWS_AT_A_TIME}"
-                    ),
-                    &[&from],
-                )?;
-                for found in &blocks {
-                    let row = stored(found.get(0), found.get(1), found.get(2));
-                    let bytes = unpacked(row, found.get(3))?;
-                    file.write_all_at(&bytes, row.at - start).map_err(on_disk(&path))?;
-                    restored.copied_bytes += bytes.len() as u64;
-                    from = row.until as i64;
-                }
-                if (blocks.len() as i64) < ROWS_AT_A_TIME {
-                    break;
-                }
+        let kept = kept_of(&file, &rows, start);
+        let bytes = |rows: &[Row]| rows.iter().map(|row| row.until - row.at).sum::<u64>();
+        restored.kept_bytes += bytes(&rows[..kept]);
+        restored.copied_bytes += bytes(&rows[kept..]);
+        has_last = kept == rows.len();
+        if !has_last {
+            file.set_len(segment_bytes).map_err(on_disk(&path))?;
+        }
+        let mut rest = &rows[kept..];
+        while let [first, ..] = rest {
+            let fits = |row: &&Row| row.until - first.at <= ROW_BYTES_MAX;
+            let (some, others) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            rest = others;
+            let (from, to) = (first.at as i64, some[some.len() - 1].at as i64);
+            let query = format!(
+                "select at, until, sum, block from {table} where at between $1 and $2 order by at"
+            );
+            for found in connection.client.query(&query, &[&from, &to])? {
+                let row = stored(found.get(0), found.get(1), found.get(2));
+                let bytes = unpacked(row, found.get(3))?;
+                file.write_all_at(&bytes, row.at - start).map_err(on_disk(&path))?;
             }
         }
         restored.ends.insert(segment, last.until - start);
         restored.last = Some(last);
     }
-    if !intact {
+    if !has_last {
         end_files(&directory, segment_bytes, &restored)?;
     }
     Ok(restored)
@@ -136,8 +128,12 @@ fn end_files(
     for (&segment, &end) in &restored.ends {
         let path = directory.join(segment_file(segment));
         let file = OpenOptions::new().write(true).open(&path).map_err(on_disk(&path))?;
-        let end = end.max(SEGMENT_HEADER_BYTES);
-        let cut = file.set_len(end).and_then(|()| file.set_len(segment_bytes));
+        // Marks of the file may speak of what it had, as well.
+        let marks = [0; (SEGMENT_HEADER_BYTES - HEADER_BYTES) as usize];
+        let cut = file
+            .write_all_at(&marks, HEADER_BYTES)
+            .and_then(|()| file.set_len(end.max(SEGMENT_HEADER_BYTES)))
+            .and_then(|()| file.set_len(segment_bytes));
         cut.and_then(|()| file.sync_all()).map_err(on_disk(&path))?;
     }
     File::open(directory).and_then(|it| it.sync_all()).map_err(on_disk(directory))

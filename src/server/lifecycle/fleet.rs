@@ -4,8 +4,8 @@ use super::error::{StartError, other};
 use super::signals::SignalHandler;
 use crate::config::Config;
 use corq_io::chronicle::{
-    Calls, Database, DatabaseError, Fleet, Held, Lease, Member, Node, Restored, Rows, Scribe,
-    Standing, restore,
+    Calls, Database, DatabaseError, Fence, Fleet, Lease, Member, Node, Restored, Rows, Scribe,
+    Standing, mark, marked, restore,
 };
 use corq_io::log::{About, DataDir, shard_path};
 use corq_io::mesh::Waker;
@@ -28,7 +28,7 @@ const BEATS: u32 = 5;
 pub struct Owned {
     database: Database,
     fleet: Fleet,
-    held: Held,
+    fences: Vec<Fence>,
     restored: Vec<Restored>,
     /// How long it may speak for them.
     pub lease: Arc<Lease>,
@@ -43,9 +43,17 @@ fn end_at_once(reason: &str) -> ! {
     std::process::exit(1)
 }
 
-/// Gives a data directory that is none yet the name of the fleet's.
+/// Gives a data directory that is none yet the name of the fleet's. Without a fleet, refuses one that is of a fleet.
 pub fn prepare(config: &Config, path: &Path) -> Result<Option<(Database, Fleet)>, StartError> {
-    let Some(url) = config.fleet_database() else { return Ok(None) };
+    let Some(url) = config.fleet_database() else {
+        return marked(path).map_or(Ok(None), |of| {
+            Err(StartError::Other(format!(
+                "data path: {} is of a node of the fleet in {of}, which may go on elsewhere: set DURABILITY=replicated and \
+                 FLEET_DATABASE, or make a directory for a single server with 'corq fleet export'",
+                path.display()
+            )))
+        });
+    };
     let database = Database::parse(url).map_err(|e| other("FLEET_DATABASE", e))?;
     let fleet = Fleet::of(&database).map_err(|e| other("FLEET_DATABASE", e))?;
     let is_new = std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
@@ -68,13 +76,14 @@ pub fn own(
     signal_handler: &SignalHandler,
 ) -> Result<Option<Owned>, StartError> {
     fit(fleet, config, data, shards)?;
+    mark(data.path(), &database.shown()).map_err(|e| other("data path", e))?;
     let name = config.fleet_node();
     let address = format!("{}:{}:{}", config.fleet_address(), config.tcp_port, config.http_port);
     let born = Node::born(database.clone(), &name, &address);
     let mut node = born.map_err(|e| other("FLEET_DATABASE", e))?;
     let nonce = uuid::Uuid::new_v4().as_u64_pair().1 as i64;
     let lease = Arc::new(Lease::new(config.fleet_lease_ms));
-    let Some(held) = stand_by(&mut node, &lease, nonce, signal_handler) else { return Ok(None) };
+    let Some(fences) = stand_by(&mut node, &lease, nonce, signal_handler) else { return Ok(None) };
     let is_synchronous = node.is_synchronous().map_err(|e| other("FLEET_DATABASE", e))?;
     if config.fleet_require_sync && !is_synchronous {
         node.release(nonce).map_err(|e| other("FLEET_DATABASE", e))?;
@@ -92,7 +101,7 @@ pub fn own(
     tracing::info!(
         "fleet: node {name} owns the logs of {} since epoch {}; {} MB copied, {} MB were here, in {} ms",
         database.shown(),
-        held.fences.first().map_or(0, |fence| fence.epoch),
+        fences.first().map_or(0, |fence| fence.epoch),
         sum(|it| it.copied_bytes),
         sum(|it| it.kept_bytes),
         began.elapsed().as_millis(),
@@ -103,7 +112,7 @@ pub fn own(
         );
     }
     let beats = Some(beats);
-    Ok(Some(Owned { database, fleet, held, restored, lease, nonce, ends, beats }))
+    Ok(Some(Owned { database, fleet, fences, restored, lease, nonce, ends, beats }))
 }
 
 fn fit(fleet: Fleet, config: &Config, data: &DataDir, shards: usize) -> Result<(), StartError> {
@@ -136,7 +145,7 @@ fn stand_by(
     lease: &Lease,
     nonce: i64,
     signal_handler: &SignalHandler,
-) -> Option<Held> {
+) -> Option<Vec<Fence>> {
     let lease_time = Duration::from_millis(lease.ms());
     // The owner as it was seen first, since when, and over which connection.
     let mut seen: Option<(Member, Instant, u64)> = None;
@@ -145,7 +154,7 @@ fn stand_by(
     loop {
         let looked = step(node, nonce, lease_time, &mut seen);
         match looked {
-            Ok(Some(held)) => return Some(held),
+            Ok(Some(fences)) => return Some(fences),
             Ok(None) => is_away = false,
             Err(error) => {
                 seen = None;
@@ -171,7 +180,7 @@ fn step(
     nonce: i64,
     lease_time: Duration,
     seen: &mut Option<(Member, Instant, u64)>,
-) -> Result<Option<Held>, DatabaseError> {
+) -> Result<Option<Vec<Fence>>, DatabaseError> {
     let now = Instant::now();
     match node.standing()? {
         Standing::Free | Standing::Own => node.claim(nonce),
@@ -224,7 +233,7 @@ fn begin_beats(
             match node.beat() {
                 Ok(true) => {
                     lease.beaten(sent_ms);
-                    next += every;
+                    next = Instant::now() + every;
                 }
                 Ok(false) => end_at_once("this node was declared dead"),
                 Err(_) => next = Instant::now() + BEAT_AGAIN,
@@ -262,7 +271,7 @@ impl Owned {
             ),
         };
         let place = (shard as u16, self.fleet.segment_bytes);
-        let (fence, restored) = (*self.held.fences.get(shard)?, self.restored.get(shard)?);
+        let (fence, restored) = (*self.fences.get(shard)?, self.restored.get(shard)?);
         let rows = Rows::new(self.database.clone(), place, fence, Box::new(tell));
         let directory = shard_path(data, shard as u16);
         let scribe = Scribe::new(Box::new(rows), directory, self.fleet.segment_bytes, restored);

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Durability};
 use crate::secret;
-use corq_io::chronicle::{Calls, MirrorDisk, Scribe};
+use corq_io::chronicle::{Calls, Mirror, Scribe};
 use corq_io::log::{
     FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery, repair_of,
     shard_path,
@@ -124,12 +124,8 @@ pub fn open_log(
         Some(path) => {
             let files = FileDisk::open(&path, index as u16, mode).map_err(cannot)?;
             let files = files.with_files_open(files_open);
-            match scribe {
-                None => Store::Files(files),
-                Some((scribe, calls)) => {
-                    Store::Mirror(Box::new(MirrorDisk::new(files, scribe, calls).map_err(cannot)?))
-                }
-            }
+            let mirror = scribe.map(|(scribe, calls)| Mirror::new(scribe, calls).map(Box::new));
+            Store::Files(files, mirror.transpose().map_err(cannot)?)
         }
     };
     let settings = LogConfig {
@@ -162,7 +158,7 @@ pub fn open_log(
     let (mut log, recovery) = Log::open(&settings, store, replay)
         .map_err(|error| explain(&error, config.data_path().as_deref()))?;
     let ends: Vec<(u64, u64)> = log.segment_ends().collect();
-    if let Store::Mirror(mirror) = log.disk_mut() {
+    if let Some(mirror) = log.disk_mut().mirror() {
         mirror.give_existing(ends.into_iter());
     }
     if recovery.records > 0 {
