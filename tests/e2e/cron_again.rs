@@ -176,6 +176,21 @@ fn a_repeated_job_with_an_id_is_one_series_however_often_it_is_pushed() {
     assert_eq!(client.counted("ticks", "waiting"), 1, "the id is free");
 }
 
+/// The server hears both in one piece: the push wants the id before the keeper of ids has read which run bears it now.
+#[test]
+fn a_push_right_behind_the_end_of_a_run_makes_no_second_job_of_its_id() {
+    let server = Start::new().env("SHARDS", 1).start();
+    let mut client = server.client();
+    let push = json!({"queue": "ticks", "data": 1, "jobId": "tick", "removeOnComplete": true,
+        "repeat": {"every": 3_600_000}});
+    client.ok("PUSH", push.clone());
+    assert_eq!(client.pull("ticks")["id"], "tick");
+    let replies = client.at_once([("ACK", json!({"id": "tick"})), ("PUSH", push)]);
+    assert_eq!((&replies[0]["ok"], &replies[1]["id"]), (&json!(true), &json!("tick")));
+    let counts = client.ok("GetJobCounts", json!({"queue": "ticks"}))["counts"].clone();
+    assert_eq!((&counts["delayed"], &counts["waiting"]), (&json!(1), &json!(0)), "{replies:?}");
+}
+
 /// A file of a zone that is so many hours from UTC and always was, as `zic` writes it.
 fn zone_file(hours: u8) -> Vec<u8> {
     let header = |counts: [u8; 6]| {

@@ -335,6 +335,12 @@ impl Server {
         fs::read_to_string(self.log()).unwrap_or_default()
     }
 
+    /// Leaves its data on the disk when it goes out of scope.
+    pub(crate) fn keep_data(&mut self) -> PathBuf {
+        self.dir.disable_cleanup(true);
+        self.data.clone()
+    }
+
     fn log(&self) -> PathBuf {
         self.dir.path().join("server.log")
     }
@@ -347,9 +353,13 @@ impl Server {
     /// That it has said so, which is the last line of a start, and answers. It is not ready on a
     /// full disk, and yet it serves.
     pub(crate) fn serves(&self) -> bool {
-        let says_so = self.output().get(self.said_before..).is_some_and(|it| it.contains(SERVES));
         let asked = || get_within(Duration::from_secs(5), self.http, "/ready");
-        says_so && asked().is_some_and(|answer| answer.starts_with("HTTP/1.1"))
+        self.says(SERVES) && asked().is_some_and(|answer| answer.starts_with("HTTP/1.1"))
+    }
+
+    /// Whether the program has said this since its last launch.
+    pub(crate) fn says(&self, text: &str) -> bool {
+        self.output().get(self.said_before..).is_some_and(|said| said.contains(text))
     }
 
     fn call_off_watchdog(&mut self) {

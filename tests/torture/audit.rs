@@ -1,6 +1,6 @@
 //! Compares a server at rest with itself: every figure that counts jobs against every list that names them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value as Json, json};
 
@@ -172,11 +172,22 @@ fn same_groups(client: &mut Client, queue: &str, jobs: &[Json]) -> Result<(), St
 }
 
 fn no_job_twice(jobs: &[Json]) -> Result<(), String> {
-    let mut seen = HashSet::new();
-    match jobs.iter().find(|job| !seen.insert(job["id"].to_string())) {
-        Some(job) => Err(format!("listed twice: {job}")),
+    let mut seen = HashMap::new();
+    match jobs.iter().find_map(|job| Some((seen.insert(job["id"].to_string(), job)?, job))) {
+        Some((first, second)) => Err(format!(
+            "{} is listed twice: {}; {}: {first} {second}",
+            second["id"],
+            brief(first),
+            brief(second)
+        )),
         None => Ok(()),
     }
+}
+
+/// Tells jobs of one id apart.
+fn brief(job: &Json) -> String {
+    let (number, queue, state) = (&job["data"]["number"], &job["queue"], &job["state"]);
+    format!("number {number} in {queue}, {state}, created at {}", job["createdAt"])
 }
 
 fn same_sums(client: &mut Client, sums: &BTreeMap<String, u64>) -> Result<(), String> {

@@ -320,12 +320,15 @@ impl Life {
         self.shared.ledger.lock().unwrap().bounded = bounded;
     }
 
-    fn write_down(&self, finding: &str) -> String {
+    /// Leaves a file, which it names, and the data.
+    fn write_down(&mut self, finding: &str) -> String {
+        let data = self.server.keep_data();
         let dir = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
         let file = dir.join(format!("torture-{}.txt", self.plan.seed));
         let text = format!(
-            "CORQ_TORTURE_SEED={}\n{finding}\n\nThe server said:\n{}\n\nThe last commands:\n{}",
+            "CORQ_TORTURE_SEED={}\n{finding}\n\nThe data: {}\n\nThe server said:\n{}\n\nThe last commands:\n{}",
             self.plan.seed,
+            data.display(),
             self.server.output(),
             self.shared.trace.text()
         );

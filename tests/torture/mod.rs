@@ -8,7 +8,7 @@
 //! long; `CORQ_TORTURE_SEED` says with which to begin (each life has a seed of its own, which a finding
 //! names); `CORQ_TORTURE_COMMANDS` how many commands a round has; `CORQ_TORTURE_SKIP` names commands, fields
 //! and `odd` payloads to leave out; `CORQ_TORTURE_BIN` another build of the server, such as one with a
-//! sanitizer. A finding leaves the last commands and the server's log in a file that it names.
+//! sanitizer. A finding leaves the last commands and the server's log in a file that it names, and the data.
 
 mod audit;
 mod canary;

@@ -27,9 +27,9 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::Journal as _;
 use std::collections::BTreeMap;
 
-/// Claims of names that jobs of other shards bear. Such a job may be gone, and its client know that, while
-/// the news is on its way here; so each of those shards is sounded first: what it has said before its
-/// answer has come by then.
+/// Claims of names that jobs of other shards bear, or jobs that are gone from this one. Such a job may be gone, and its
+/// client know that, while the news is on its way here; so each of those shards is sounded first: what it has said
+/// before its answer has come by then.
 #[derive(Debug, Default)]
 pub struct ClaimProbes {
     waiting: BTreeMap<u64, (usize, WaitingClaim)>,
@@ -178,10 +178,10 @@ impl ShardServer {
             let Some(job) = self.directory.find(name).or_else(|| self.jobs_id(name)) else {
                 continue;
             };
-            let owner = self.slots.of_job(job);
-            if owner == self.me && self.engine.shard.find(job).is_none() {
-                self.directory.forget(name, job);
-            } else if owner != self.me || claim.durable || self.engine.shard.is_obliterated(job) {
+            let (owner, shard) = (self.slots.of_job(job), &self.engine.shard);
+            // The news of a job that is gone from here has yet to be read: another run may bear its name.
+            let is_settled = owner == self.me && shard.find(job).is_some();
+            if !is_settled || claim.durable || shard.is_obliterated(job) {
                 owners.entry(owner).or_default().push(job);
             }
         }
