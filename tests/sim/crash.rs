@@ -100,7 +100,7 @@ impl World {
             node.listen(!self.dice.one_in(4));
             self.nodes.push(node);
         }
-        let all = way != Way::Power || self.settings.mode == Mode::Synced;
+        let all = way != Way::Power || self.settings.mode != Mode::Written;
         self.ledger.check(self.checks, &self.nodes, all);
         self.forget_flows(all);
         self.rebuild_directories(all);

@@ -4,8 +4,11 @@
 //! CORQ_SIM_SEEDS=n     so many seeds            CORQ_SIM_FIRST=k   beginning with seed k
 //! CORQ_SIM_SECONDS=s   until the time is up     CORQ_SIM_SEED=n    one seed, printing all that happens
 //! ```
+//!
+//! Beside them `fleet` searches a model of the logs in a database, which needs no seeds.
 
 mod canaries;
+mod fleet;
 
 use corq_sim::check::{Check, Checks};
 use corq_sim::played::{ALL, NOT_PLAYED, Played};

@@ -175,7 +175,7 @@ impl Settings {
         Self {
             seed,
             shards: dice.pick(&[1, 2, 2, 3]),
-            mode: dice.pick(&[Mode::Written, Mode::Synced]),
+            mode: dice.pick(&[Mode::Written, Mode::Synced, Mode::Replicated]),
             faults,
             clients: 2 + dice.below(4),
             steps: 350 + dice.below(350),
