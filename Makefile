@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench pairs release flat http backlog reclaim recovery many fair viewers dashboard floors fanout rivals page crash soak hang turns hostile sim torture mutants fuzz judges reference libraries web dist packages image manifests dist-twice package-test image-test
+.PHONY: help run test lint fmt docs man ci bench pairs release flat http backlog reclaim recovery many fair viewers dashboard floors fanout rivals page crash fleet fleet-bench soak hang turns hostile sim torture mutants fuzz judges reference libraries web dist packages image manifests dist-twice package-test image-test
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +125,13 @@ page: ## Measure everything and write docs/benchmarks.md (ROUNDS, default 3; an 
 
 crash: ## Kill the server 20 times per setting under load and reconcile every job
 	CORQ_CRASH_ROUNDS=20 cargo test --profile quick -p corq-tests --test system crash::
+
+fleet: ## Play each fault of a fleet and its database FLEET_ROUNDS times (default 20) under load; reconcile every job (needs PostgreSQL)
+	CORQ_FLEET_ROUNDS=$${FLEET_ROUNDS:-20} cargo test --profile quick -p corq-tests --test system crash::fleet -- --nocapture
+
+fleet-bench: ## Measure a fleet: lives, latency, failover, replay, beside one server and a row per job (PARTS, FLEET_BENCH_ROUNDS, default 3; ten minutes)
+	@scripts/setup.sh
+	scripts/fleet.sh $(PARTS)
 
 soak: ## An hour (SOAK_SECONDS) of load, kills, stops, full disks and a million connections; reconcile every job
 	CORQ_SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --profile quick -p corq-tests --test system faults_of_every_kind -- --nocapture

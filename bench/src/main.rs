@@ -299,6 +299,7 @@ fn engine(options: &Options, queues: &[String], producers: usize) -> Result<Engi
     let templates = Templates::new(&Shape {
         queues,
         payload_bytes: options.payload_bytes as usize,
+        noise_bytes: options.noise_bytes as usize,
         durable: options.durable,
         priorities: options.priorities,
         delay_ms: options.delay_ms,

@@ -163,6 +163,9 @@ pub(crate) struct Options {
     /// Bytes of a job's encoded payload.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(24..=10_000_000))]
     pub(crate) payload_bytes: u32,
+    /// Bytes of the payload that differ from job to job, for a server that compresses.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000_000))]
+    pub(crate) noise_bytes: u32,
     /// Jobs pushed per second.
     #[arg(long, default_value_t = 10_000.0)]
     pub(crate) rate: f64,

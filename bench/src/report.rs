@@ -46,6 +46,7 @@ impl Report {
             ("window", json!(window)),
             ("batch", json!(workload.batch())),
             ("payload_bytes", json!(options.payload_bytes)),
+            ("noise_bytes", json!(options.noise_bytes)),
             ("durable", json!(options.durable)),
             ("owner", json!(options.owner)),
             ("spread", json!(options.spread)),

@@ -4,12 +4,16 @@
 //! Every number that changes has a fixed width (`uint32`, `float64`), which is what makes the
 //! offsets constant. Ids and tokens come from the server and go back as the bytes they came in.
 
+use std::ops::Range;
+
 use rmp::encode as mp;
 
 /// Settings that the requests of a run are built from.
 pub(crate) struct Shape<'a> {
     pub(crate) queues: &'a [String],
     pub(crate) payload_bytes: usize,
+    /// Bytes of a payload's filler that differ from job to job.
+    pub(crate) noise_bytes: usize,
     pub(crate) durable: bool,
     /// Priorities are at random below this.
     pub(crate) priorities: Option<u32>,
@@ -46,6 +50,7 @@ struct Template {
     request: usize,
     sequence: usize,
     sent: usize,
+    noise: Range<usize>,
     priority: Option<Chance>,
     delay: Option<Chance>,
     count: usize,
@@ -207,7 +212,7 @@ impl Template {
     }
 
     /// `data: {s: sequence, t: intended send time, p: filler}`, `payload_bytes` long in all.
-    fn payload(&mut self, payload_bytes: usize) {
+    fn payload(&mut self, payload_bytes: usize, noise_bytes: usize) {
         self.text_key("data");
         self.map(3);
         self.text_key("s");
@@ -227,6 +232,8 @@ impl Template {
         });
         let filler = left.saturating_sub(header - 1);
         self.text_key(&"x".repeat(filler));
+        let end = self.bytes.len();
+        self.noise = end - filler.min(noise_bytes)..end;
     }
 
     /// The options of a job that were asked for.
@@ -249,6 +256,7 @@ impl Template {
     fn fill(&self, out: &mut [u8], base: usize, sequence: u32, sent: f64) {
         put_u32(out, base + self.sequence, sequence);
         put_f64(out, base + self.sent, sent);
+        put_noise(&mut out[base + self.noise.start..base + self.noise.end], sequence);
         for chance in [self.priority, self.delay].into_iter().flatten() {
             put_u32(out, base + chance.at, chance.of(sequence));
         }
@@ -269,7 +277,7 @@ impl Template {
 fn push(shape: &Shape, queue: &str) -> Template {
     let mut template = Template::start(4 + shape.options(), "PUSH");
     template.text("queue", queue);
-    template.payload(shape.payload_bytes);
+    template.payload(shape.payload_bytes, shape.noise_bytes);
     template.options(shape);
     template.finish()
 }
@@ -286,7 +294,7 @@ fn batch_head(queue: &str) -> Template {
 fn batch_job(shape: &Shape) -> Template {
     let mut template = Template::default();
     template.map(1 + shape.options());
-    template.payload(shape.payload_bytes);
+    template.payload(shape.payload_bytes, shape.noise_bytes);
     template.options(shape);
     template
 }
@@ -325,6 +333,20 @@ fn put_f64(out: &mut [u8], at: usize, value: f64) {
     out[at..at + 8].copy_from_slice(&value.to_be_bytes());
 }
 
+/// Fills a part of a text with characters that look like chance, and are the same in every run: a server that compresses
+/// finds none of them again.
+fn put_noise(out: &mut [u8], sequence: u32) {
+    let mut state = u64::from(sequence) << 32;
+    for part in out.chunks_mut(10) {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        for (place, byte) in part.iter_mut().enumerate() {
+            *byte = b'0' + (mixed >> (4 + 6 * place)) as u8 % 64;
+        }
+    }
+}
+
 /// Writes the length of the frame that began at `base` into its first four bytes.
 fn close(out: &mut [u8], base: usize) {
     let length = out.len() - base - 4;
@@ -339,6 +361,7 @@ mod tests {
         Shape {
             queues,
             payload_bytes: 100,
+            noise_bytes: 64,
             durable: true,
             priorities: Some(10),
             delay_ms: Some(50),
@@ -351,10 +374,25 @@ mod tests {
     fn a_payload_has_the_size_that_was_asked_for() {
         for bytes in [24, 40, 55, 60, 100, 290, 1000, 70_000] {
             let mut template = Template::default();
-            template.payload(bytes);
+            template.payload(bytes, 64);
             let data = template.bytes.len() - "\u{4}data".len();
             assert!(bytes - data <= 4, "{bytes} asked, {data} made");
         }
+    }
+
+    #[test]
+    fn the_noise_of_a_payload_differs_from_job_to_job_and_stays_within_its_text() {
+        let queues = vec!["q".to_owned()];
+        let template = push(&shape(&queues), "q");
+        let mut frames = [1, 2].map(|_| template.bytes.clone());
+        for (frame, sequence) in frames.iter_mut().zip([1, 2]) {
+            template.fill(frame, 0, sequence, 1.5);
+        }
+        let [first, second] = frames.each_ref().map(|frame| &frame[template.noise.clone()]);
+        assert!(first.len() == 64 && first.is_ascii());
+        let same = first.iter().zip(second).filter(|(one, other)| one == other).count();
+        assert!(same < 16, "{same} of 64");
+        assert_eq!(frames[0][template.noise.end..], frames[1][template.noise.end..]);
     }
 
     #[test]
