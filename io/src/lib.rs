@@ -16,6 +16,7 @@
 //! | `memory` | how much memory the process has, and giving it back |
 //! | `mesh` | messages between shards |
 //! | `net` | sockets: the reactor, connections, TLS |
+//! | `pass_on` | connections of clients that are passed on to another server |
 //! | `placement` | whether shards are pinned to CPUs |
 //! | `privileges` | whose a directory is, and whose this process |
 //! | `ring` | one io_uring, and how to wait for it |
@@ -42,6 +43,7 @@ pub mod machine_facts;
 pub mod memory;
 pub mod mesh;
 pub mod net;
+pub mod pass_on;
 pub mod placement;
 pub mod privileges;
 mod ring;

@@ -112,7 +112,9 @@ impl ServiceManager {
             return;
         }
         *last = Some((text.to_owned(), Instant::now()));
-        self.send(&format!("STATUS={text}\nEXTEND_TIMEOUT_USEC={}", EXTENSION.as_micros()));
+        // A server that stood by counts as ready, and is watched while it starts.
+        let alive = if self.watchdog.is_some() { "\nWATCHDOG=1" } else { "" };
+        self.send(&format!("STATUS={text}\nEXTEND_TIMEOUT_USEC={}{alive}", EXTENSION.as_micros()));
     }
 }
 

@@ -62,6 +62,27 @@ pub fn backups(number: impl Fn(&str) -> Option<f64>, now_s: f64) -> Option<Findi
     })
 }
 
+/// How far what a node of a fleet acknowledges is in other hands.
+pub fn fleet(number: impl Fn(&str) -> Option<f64>) -> Option<Finding> {
+    number("fleet_logs").filter(|logs| *logs > 0.0)?;
+    let waiting = number("fleet_logs_waiting").unwrap_or(0.0);
+    Some(if waiting > 0.0 {
+        let found = format!("{waiting:.0} logs wait for the database, which is not to be reached");
+        let advice = "see the server's log, and whether the database takes writes; no answer is lost meanwhile";
+        Finding::wrong("fleet", found, advice)
+    } else if number("fleet_asynchronous").is_some_and(|it| it > 0.0) {
+        let advice =
+            "set synchronous_standby_names in the database, and FLEET_REQUIRE_SYNC for corq";
+        Finding::warning("fleet", REPLICATED[1], advice)
+    } else {
+        Finding::good("fleet", REPLICATED[0])
+    })
+}
+
+/// Names of the states of a fleet's database: with a synchronous standby, and without.
+pub const REPLICATED: [&str; 2] =
+    ["replicated to a standby", "asynchronous: a failover may lose what was acknowledged"];
+
 /// Counters that stand at zero on a server that is well.
 const COMPLAINTS: [(&str, &str, &str); 8] = [
     (
@@ -139,6 +160,23 @@ mod tests {
         for (days, failures, verdict) in expected {
             assert_eq!(told(days, failures), verdict, "{days} {failures}");
         }
+    }
+
+    #[test]
+    fn a_database_that_is_away_or_asynchronous_is_told() {
+        let verdict = |logs: f64, waiting: f64, asynchronous: f64| {
+            let number = |family: &str| match family {
+                "fleet_logs" => Some(logs),
+                "fleet_logs_waiting" => Some(waiting),
+                "fleet_asynchronous" => Some(asynchronous),
+                _ => None,
+            };
+            fleet(number).map(|it| it.verdict)
+        };
+        assert_eq!(verdict(0.0, 0.0, 0.0), None);
+        assert_eq!(verdict(2.0, 0.0, 0.0), Some(Verdict::Good));
+        assert_eq!(verdict(2.0, 0.0, 1.0), Some(Verdict::Warning));
+        assert_eq!(verdict(2.0, 1.0, 1.0), Some(Verdict::Wrong));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod data_place;
 mod data_state;
+mod fleet_database;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -47,6 +48,9 @@ pub struct Doctor {
     /// Look at this machine only, as before a first start
     #[arg(long)]
     no_server: bool,
+    /// Database of a fleet, as a URL: whether its commits last, and how long they take
+    #[arg(long, env = "FLEET_DATABASE", value_name = "URL", hide_env_values = true)]
+    fleet_database: Option<String>,
 }
 
 impl Doctor {
@@ -68,6 +72,8 @@ pub fn run(context: &mut Context, doctor: &Doctor) -> Result<(), Failure> {
     findings.extend(path.iter().flat_map(|path| leftover_findings(path)));
     findings.extend(machine::clock());
     findings.extend(server.findings);
+    let database = doctor.fleet_database.as_deref().filter(|url| !url.is_empty());
+    findings.extend(database.into_iter().flat_map(fleet_database::findings));
     if context.target.json {
         context.out.json(&as_value(&findings))?;
     } else {
@@ -250,6 +256,7 @@ fn ask(client: &mut Client, address: &str, side: &mut ServerSide) -> Result<(), 
     findings.extend(checks::server::data(number));
     let now_s = Output::now_ms() as f64 / 1000.0;
     findings.extend(checks::server::backups(number, now_s));
+    findings.extend(checks::server::fleet(number));
     findings.extend(checks::server::complaints(number));
     findings.extend(certificate(number));
     *data = Told::of(&client.call(Request::new(Op::BackupPoint))?);

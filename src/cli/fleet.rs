@@ -1,12 +1,15 @@
 //! `fleet`: the nodes that keep their logs in a database. Speaks to the database, and to no server.
 
-use std::path::PathBuf;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use corq_io::chronicle::{Database, DatabaseError, Fleet as Founded, mark, restore};
-use corq_io::log::{About, DataDir, make_directory};
+use corq_io::chronicle::{
+    Calls, Copier, Database, DatabaseError, Fence, Fleet as Founded, Restored, Rows, Scribe, mark,
+};
+use corq_io::log::{About, DataDir, Segment, Subject, inspect, make_directory, shard_path};
 
 use super::context::Context;
 use super::failure::Failure;
@@ -102,23 +105,70 @@ fn done(context: &mut Context, line: &str) -> Result<(), Failure> {
     Ok(context.out.line(line)?)
 }
 
+/// Writes the log of a shard to the database, which has nothing of it.
+fn upload(
+    database: &Database,
+    fleet: Founded,
+    claim: Fence,
+    (path, shard, is_begun): (&Path, u16, bool),
+) -> Result<(), DatabaseError> {
+    let directory = shard_path(path, shard);
+    let subject =
+        Subject { directory: &directory, shard, log_id: fleet.log_id, is_begun, until: None };
+    let wrong = |text: String| DatabaseError(format!("{}: {text}", directory.display()));
+    let looked =
+        inspect(subject, |_| ControlFlow::Continue(())).map_err(|e| wrong(e.to_string()))?;
+    if let Some(damage) = looked.damages.first() {
+        return Err(wrong(format!("the log is damaged: {damage}")));
+    }
+    if looked.segment_bytes != fleet.segment_bytes && !looked.segments.is_empty() {
+        return Err(wrong(format!(
+            "its files have {} MB: use --segment-mb",
+            looked.segment_bytes >> 20
+        )));
+    }
+    let tell = |reached: Result<(), &DatabaseError>| {
+        if let Err(error) = reached {
+            eprintln!("the database is not to be reached, tried again: {error}");
+        }
+    };
+    let place = (shard, fleet.segment_bytes);
+    let rows = Rows::new(database.clone(), place, claim, Box::new(tell));
+    let restored = Restored::default();
+    let mut scribe = Scribe::new(Box::new(rows), directory.clone(), fleet.segment_bytes, &restored);
+    let calls = Calls {
+        wake: Box::new(|| ()),
+        stored: Box::new(|_| ()),
+        put_back: Box::new(|_| ()),
+        end: Box::new(|_| ()),
+    };
+    let end = |it: &Segment| (it.number, it.end.0 - it.number * fleet.segment_bytes);
+    scribe.write_all(looked.segments.iter().map(end), &calls).map_err(wrong)
+}
+
 fn found(context: &mut Context, args: &Found) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
-    let (log_id, shards) = match &args.data_path {
+    // A server that runs would write on beside the fleet.
+    let kept_out = args.data_path.as_deref().map(DataDir::keep_out).transpose();
+    let _kept_out = kept_out.map_err(|error| failed(&error))?;
+    let (log_id, shards, is_begun) = match &args.data_path {
         Some(path) => {
-            // A server that runs would write on beside the fleet.
-            let _kept_out = DataDir::keep_out(path).map_err(|error| failed(&error))?;
             let about = DataDir::about(path).map_err(|error| failed(&error))?;
-            (about.id, about.shards)
+            (about.id, about.shards, about.is_begun)
         }
-        None => (DataDir::fresh_id().map_err(|error| failed(&error))?, args.shards),
+        None => (DataDir::fresh_id().map_err(|error| failed(&error))?, args.shards, false),
     };
     let fleet = Founded { log_id, shards, segment_bytes: args.segment_mb << 20 };
     let database = args.place.database()?;
-    fleet.found(&database)?;
-    if let Some(path) = &args.data_path {
-        mark(path, &database.shown()).map_err(|error| failed(&error))?;
-    }
+    let claim = Fence { epoch: 0, nonce: uuid::Uuid::new_v4().as_u64_pair().1 as i64 };
+    fleet.found(&database, claim, || {
+        let Some(path) = &args.data_path else { return Ok(()) };
+        for shard in 0..shards {
+            upload(&database, fleet, claim, (path, shard, is_begun))?;
+        }
+        // From now on no single server may go on with it.
+        mark(path, &database.shown()).map_err(|error| DatabaseError(error.to_string()))
+    })?;
     done(
         context,
         &format!(
@@ -208,7 +258,8 @@ fn export(context: &mut Context, args: &Export) -> Result<(), Failure> {
     DataDir::describe_copy(&args.to, about).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut bytes = 0;
     for shard in 0..fleet.shards {
-        bytes += restore(&database, &args.to, shard, fleet.segment_bytes)?.copied_bytes;
+        let mut copier = Copier::new(database.clone(), &args.to, shard, fleet.segment_bytes);
+        bytes += copier.restore()?.copied_bytes;
     }
     let to = args.to.display();
     done(

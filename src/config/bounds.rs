@@ -142,11 +142,6 @@ impl Config {
         self.fleet_node.clone().unwrap_or_else(|| machine().trim().to_owned())
     }
 
-    /// Where others reach this node.
-    pub fn fleet_address(&self) -> String {
-        self.fleet_address.clone().unwrap_or_else(|| self.fleet_node())
-    }
-
     /// Whether the settings of a fleet fit each other.
     fn check_fleet(&self) -> Result<(), String> {
         match (self.durability, self.fleet_database()) {

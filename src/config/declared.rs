@@ -134,7 +134,7 @@ pub struct Config {
     #[arg(long, env = "FLEET_NODE", value_name = "NAME")]
     pub fleet_node: Option<String>,
 
-    /// Address at which others reach this node [default: its name]
+    /// Host at which other nodes reach this one, to pass clients on [default: as the database sees it]
     #[arg(long, env = "FLEET_ADDRESS", value_name = "HOST")]
     pub fleet_address: Option<String>,
 
@@ -145,6 +145,10 @@ pub struct Config {
     /// Whether to serve only while the database has a synchronous standby
     #[arg(long, env = "FLEET_REQUIRE_SYNC", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub fleet_require_sync: bool,
+
+    /// Whether a node that stands by copies the logs as they grow, so that it takes them over sooner
+    #[arg(long, env = "FLEET_FOLLOW", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
+    pub fleet_follow: bool,
 
     /// Longest time written data may wait for its fsync, in milliseconds
     #[arg(long, env = "FSYNC_INTERVAL_MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60_000))]

@@ -6,15 +6,17 @@ use super::load::Style;
 use super::{compare, drain, load_and_kill, prove_the_count, under_load};
 use crate::support::database::Database;
 use crate::support::tool::Tool;
-use crate::support::{Dice, Start, until};
+use crate::support::{Dice, Start, get, until};
 use rustix::process::Signal;
 use serde_json::json;
 use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 const LEASE_MS: u64 = 2000;
 
-fn node(database: &Database, name: &str) -> Start {
+pub(super) fn node(database: &Database, name: &str) -> Start {
     Start::new()
         .env("DURABILITY", "replicated")
         .env("FLEET_DATABASE", database.url())
@@ -24,14 +26,18 @@ fn node(database: &Database, name: &str) -> Start {
 }
 
 /// A database with a fleet of two logs, where there is one.
-fn fleet() -> Option<Database> {
-    let database = Database::start()?;
+pub(super) fn fleet() -> Option<Database> {
+    Some(founded(Database::start()?))
+}
+
+/// A database that has a fleet of two logs from now on.
+pub(super) fn founded(database: Database) -> Database {
     // As after an upgrade of the system: the database warns at each connection.
     database.ask("update pg_database set datcollversion = '1'").unwrap();
     let url = database.url();
     let said = Tool::at(1).run(&["fleet", "found", "--database", &url, "--segment-mb", "16"]);
     assert_eq!(said.code, Some(0), "{} {}", said.out, said.err);
-    Some(database)
+    database
 }
 
 #[test]
@@ -194,4 +200,56 @@ fn settings_that_do_not_fit_the_fleet_are_refused_by_name() {
     let url = database.url();
     let again = Tool::at(1).run(&["fleet", "found", "--database", &url]);
     assert!(again.code == Some(1) && again.err.contains("has a fleet already"), "{}", again.err);
+}
+
+#[test]
+fn clients_of_a_node_that_stands_by_are_served_by_the_active_one() {
+    let Some(database) = fleet() else { return };
+    let mut active = node(&database, "a").start();
+    let other = node(&database, "b").env("FLEET_FOLLOW", "true").stand_by();
+    until("b stands by", || other.output().contains("standing by, node a").then_some(()));
+    let mut client = other.client();
+    let id = client.ok("PUSH", json!({"queue": "q", "data": "needle"}))["id"].clone();
+    assert_eq!(active.client().ok("GetJob", json!({"id": id}))["job"]["data"], json!("needle"));
+    let health = get(other.http, "/health").unwrap();
+    assert!(health.contains("asynchronous: a failover may lose what was acknowledged"), "{health}");
+    // Before it takes over, its files have what the log of the other one has.
+    let files = ["shard-0000", "shard-0001"]
+        .map(|shard| other.data.join(shard).join("0000000000000000.seg"));
+    until("the row is copied ahead", || {
+        let has = |path: &PathBuf| {
+            fs::read(path).is_ok_and(|bytes| bytes.windows(6).any(|it| it == b"needle"))
+        };
+        files.iter().any(has).then_some(())
+    });
+    client.ok("PULL", json!({"queue": "q"}));
+    active.kill();
+    assert!(client.recv().is_err(), "the connection ends with the node that served it");
+    until("the other node serves", || other.serves().then_some(()));
+    assert_eq!(other.client().ok("GetJob", json!({"id": id}))["job"]["data"], json!("needle"));
+    assert!(other.output().contains("0 MB copied"), "{}", other.output());
+}
+
+#[test]
+fn a_node_that_stands_by_counts_as_ready_and_alive_for_its_service_manager() {
+    let Some(database) = fleet() else { return };
+    let _active = node(&database, "a").start();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let other = node(&database, "b")
+        .env("NOTIFY_SOCKET", path.display())
+        .env("WATCHDOG_USEC", 60_000_000)
+        .stand_by();
+    until("b stands by", || other.output().contains("standing by, node a").then_some(()));
+    let mut bytes = [0; 512];
+    let mut heard = |what: &str| loop {
+        let length = socket.recv(&mut bytes).unwrap();
+        if String::from_utf8_lossy(&bytes[..length]).contains(what) {
+            return;
+        }
+    };
+    heard("READY=1\nSTATUS=stands by, node a at ");
+    heard("WATCHDOG=1");
+    heard("WATCHDOG=1");
 }

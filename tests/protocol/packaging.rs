@@ -138,6 +138,10 @@ fn containers_and_manifests_set_settings_that_the_server_has() {
     for name in environment.keys() {
         known(name, "compose.yaml");
     }
+    let fleet = &documents(&read("container/fleet.yaml"))[0];
+    for name in fleet["x-settings"].as_object().unwrap().keys() {
+        known(name, "fleet.yaml");
+    }
 
     let workload = documents(&read("kubernetes/corq.yaml"))
         .into_iter()

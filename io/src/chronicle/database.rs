@@ -12,8 +12,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// How long a connection is tried at one host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Settings of each connection: a commit is at least on the disk, and no wait for the standby is cut short.
-const SETTINGS: &str = "set client_min_messages = warning; set synchronous_commit = on; set statement_timeout = 0; set lock_timeout = 0";
+/// Settings of each connection: a commit is at least on the disk, no wait for the standby is cut short, and a node that is gone
+/// in the middle of a transaction holds its locks no longer than others need to find it dead.
+const SETTINGS: &str = "set client_min_messages = warning; set synchronous_commit = on; set statement_timeout = 0; \
+    set lock_timeout = 0; set idle_in_transaction_session_timeout = 3000";
 
 /// How long a connection stays without an answer before the system gives it up: a cut network says nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
@@ -72,6 +74,7 @@ impl Database {
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_user_timeout(SILENCE_MAX)
             .keepalives_idle(Duration::from_secs(1))
+            .keepalives_interval(Duration::from_secs(1))
             .target_session_attrs(postgres::config::TargetSessionAttrs::ReadWrite);
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -42,6 +42,11 @@ impl Lease {
         self.good_until_ms.store(sent_ms + self.lease_ms * 7 / 10, Ordering::Release);
     }
 
+    /// The node may not speak, though it is alive.
+    pub fn withdraw(&self) {
+        self.good_until_ms.store(0, Ordering::Release);
+    }
+
     /// Whether the node may speak.
     pub fn is_good(&self) -> bool {
         boot_ms() < self.good_until_ms.load(Ordering::Acquire)
@@ -59,6 +64,9 @@ mod tests {
         lease.beaten(boot_ms());
         assert!(lease.is_good());
         lease.beaten(boot_ms() - 7_000);
+        assert!(!lease.is_good());
+        lease.beaten(boot_ms());
+        lease.withdraw();
         assert!(!lease.is_good());
     }
 }

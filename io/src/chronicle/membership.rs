@@ -6,6 +6,7 @@
 
 use super::Fence;
 use super::database::{Connection, Database, DatabaseError};
+use super::rows::{segments_of, table};
 use postgres::Row as Found;
 
 /// The format of tables and rows that this build knows.
@@ -46,6 +47,18 @@ pub struct Member {
     pub logs: i64,
 }
 
+/// The database's answer to a sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// The node counts as alive, and owns what it has claimed.
+    Alive {
+        /// Whether commits wait for a standby.
+        is_synchronous: bool,
+    },
+    /// Another node has declared this one dead, or its claim is gone.
+    Dead,
+}
+
 /// Who owns the logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -57,29 +70,59 @@ pub enum Standing {
     Of(Member),
 }
 
+impl Member {
+    /// Where it serves clients: host, port of MessagePack and port of HTTP.
+    pub fn place(&self) -> Option<(&str, u16, u16)> {
+        let (rest, http) = self.address.rsplit_once(':')?;
+        let (host, tcp) = rest.rsplit_once(':')?;
+        Some((host, tcp.parse().ok()?, http.parse().ok()?))
+    }
+}
+
 impl Fleet {
-    /// Makes the tables for a fleet that is fixed so.
-    pub fn found(self, database: &Database) -> Result<(), DatabaseError> {
+    /// Makes a fleet that is fixed so: its tables, then what `fill` writes to its logs under this claim.
+    pub fn found(
+        self,
+        database: &Database,
+        claim: Fence,
+        fill: impl FnOnce() -> Result<(), DatabaseError>,
+    ) -> Result<(), DatabaseError> {
         let mut connection = database.connect()?;
         if fleet(&mut connection)?.is_some() {
             return Err(DatabaseError(format!("{} has a fleet already", database.shown())));
         }
         let mut transaction = connection.client.transaction()?;
+        // An attempt that has broken off left tables.
+        transaction.batch_execute("drop table if exists corq_fleet, corq_node, corq_part")?;
         transaction.batch_execute(TABLES)?;
         for shard in 0..self.shards {
             transaction.execute(
-                "insert into corq_part values ($1, 0, 0, null, 0)",
-                &[&i32::from(shard)],
+                "insert into corq_part values ($1, $2, $3, null, 0)",
+                &[&i32::from(shard), &claim.epoch, &claim.nonce],
             )?;
         }
-        // The row of the fleet is what makes it one.
+        transaction.commit()?;
+        for shard in 0..self.shards {
+            for segment in segments_of(&mut connection, shard)? {
+                connection
+                    .client
+                    .batch_execute(&format!("drop table {}", table(shard, segment)))?;
+            }
+        }
+        fill()?;
+        // The row of the fleet is what makes it one, unless another attempt has begun since.
+        let mut connection = database.connect()?;
         let id = format!("{:016x}", self.log_id);
         let (shards, segment_bytes) = (i32::from(self.shards), self.segment_bytes as i64);
-        transaction.execute(
-            "insert into corq_fleet values ($1, $2, $3, $4)",
-            &[&id, &FORMAT, &shards, &segment_bytes],
+        let founded = connection.client.execute(
+            "insert into corq_fleet select $1::text, $2::int, $3::int, $4::bigint where \
+             (select count(*) from corq_part where epoch = $5 and nonce = $6) = $3::int and not exists (select 1 from corq_fleet)",
+            &[&id, &FORMAT, &shards, &segment_bytes, &claim.epoch, &claim.nonce],
         )?;
-        Ok(transaction.commit()?)
+        if founded == 1 {
+            return Ok(());
+        }
+        Err(DatabaseError(format!("another fleet is being founded in {}", database.shown())))
     }
 
     /// The fleet of a database.
@@ -110,7 +153,7 @@ impl Fleet {
             &[&name],
         )?;
         transaction.execute(
-            "update corq_part set epoch = epoch + 1, owner = null where owner = $1",
+            "update corq_part set epoch = epoch + 1, nonce = 0, owner = null where owner = $1",
             &[&name],
         )?;
         transaction.commit()?;
@@ -154,22 +197,32 @@ pub struct Node {
     connection: Option<Connection>,
     name: String,
     incarnation: i64,
+    /// Nonce of the claim, once the node owns the logs.
+    claim: Option<i64>,
     /// Breaks with each connection: what was watched before counts no longer.
     pub connections: u64,
 }
 
 impl Node {
-    /// Begins a life of the node with this name.
-    pub fn born(database: Database, name: &str, address: &str) -> Result<Self, DatabaseError> {
+    /// Begins a life of the node with this name, which serves at these ports of its host. Without a host it is the address
+    /// from which the database sees this machine.
+    pub fn born(
+        database: Database,
+        name: &str,
+        host: Option<&str>,
+        (tcp, http): (u16, u16),
+    ) -> Result<Self, DatabaseError> {
         let mut connection = database.connect()?;
+        let ports = format!(":{tcp}:{http}");
         let found = connection.client.query_one(
-            "insert into corq_node values ($1, 1, 0, $2) on conflict (name) do update \
-             set incarnation = corq_node.incarnation + 1, beat = corq_node.beat + 1, address = $2 returning incarnation",
-            &[&name, &address],
+            "insert into corq_node values ($1, 1, 0, coalesce($2, host(inet_client_addr()), 'localhost') || $3) \
+             on conflict (name) do update set incarnation = corq_node.incarnation + 1, beat = corq_node.beat + 1, \
+             address = excluded.address returning incarnation",
+            &[&name, &host, &ports],
         )?;
         let incarnation = found.get(0);
         let (connection, name) = (Some(connection), name.to_owned());
-        Ok(Self { database, connection, name, incarnation, connections: 0 })
+        Ok(Self { database, connection, name, incarnation, claim: None, connections: 0 })
     }
 
     fn with<T>(
@@ -194,14 +247,17 @@ impl Node {
         Ok(answer)
     }
 
-    /// Says that the node lives. False if it has been declared dead.
-    pub fn beat(&mut self) -> Result<bool, DatabaseError> {
+    /// Says that the node lives. A database that has gone back may have lost its claim, so the claim is asked for as well.
+    pub fn beat(&mut self) -> Result<Beat, DatabaseError> {
+        let claim = self.claim;
         self.with(|connection, name, incarnation| {
-            let beaten = connection.client.execute(
-                "update corq_node set beat = beat + 1 where name = $1 and incarnation = $2",
-                &[&name, &incarnation],
+            let beaten = connection.client.query_opt(
+                "update corq_node set beat = beat + 1 where name = $1 and incarnation = $2 and \
+                 ($3::bigint is null or not exists (select 1 from corq_part where nonce <> $3)) \
+                 returning current_setting('synchronous_standby_names') <> ''",
+                &[&name, &incarnation, &claim],
             )?;
-            Ok(beaten == 1)
+            Ok(beaten.map_or(Beat::Dead, |row| Beat::Alive { is_synchronous: row.get(0) }))
         })
     }
 
@@ -225,7 +281,7 @@ impl Node {
             let freed = connection.client.execute(
                 "with d as (update corq_node set incarnation = incarnation + 1 \
                  where name = $1 and incarnation = $2 and beat = $3 returning name) \
-                 update corq_part set epoch = epoch + 1, owner = null from d where owner = d.name",
+                 update corq_part set epoch = epoch + 1, nonce = 0, owner = null from d where owner = d.name",
                 &[&dead.name, &dead.incarnation, &dead.beat],
             )?;
             Ok(freed > 0)
@@ -235,7 +291,7 @@ impl Node {
     /// Claims all logs, those that are free and those that the node owned in an earlier life: the right to append to each, in
     /// the order of the shards. None if another node owns one.
     pub fn claim(&mut self, nonce: i64) -> Result<Option<Vec<Fence>>, DatabaseError> {
-        self.with(|connection, name, incarnation| {
+        let fences = self.with(|connection, name, incarnation| {
             let mut transaction = connection.client.transaction()?;
             let claimed = transaction.query(
                 "update corq_part set epoch = epoch + 1, nonce = $1, owner = $2, incarnation = $3 \
@@ -253,27 +309,19 @@ impl Node {
                 .collect();
             fences.sort_unstable_by_key(|(id, _)| *id);
             Ok(Some(fences.into_iter().map(|(_, fence)| fence).collect()))
-        })
+        })?;
+        self.claim = Some(nonce).filter(|_| fences.is_some());
+        Ok(fences)
     }
 
     /// Gives the logs back, so that no other node has to wait for the lease.
     pub fn release(&mut self, nonce: i64) -> Result<(), DatabaseError> {
         self.with(|connection, name, _| {
             connection.client.execute(
-                "update corq_part set epoch = epoch + 1, owner = null where owner = $1 and nonce = $2",
+                "update corq_part set epoch = epoch + 1, nonce = 0, owner = null where owner = $1 and nonce = $2",
                 &[&name, &nonce],
             )?;
             Ok(())
-        })
-    }
-
-    /// Whether a standby of the database has what it commits.
-    pub fn is_synchronous(&mut self) -> Result<bool, DatabaseError> {
-        self.with(|connection, _, _| {
-            let found = connection
-                .client
-                .query_one("select current_setting('synchronous_standby_names') <> ''", &[])?;
-            Ok(found.get(0))
         })
     }
 }

@@ -3,8 +3,9 @@
 
 use super::scribe::{Calls, Order, Scribe, Wire};
 use crate::log::{Started, SyncTarget, TAG_WRITE};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::time::Duration;
 
 /// The tag of what no sync waits for.
 const NOBODYS_TAG: u64 = u64::MAX;
@@ -25,6 +26,8 @@ pub struct Mirror {
     writing: Option<(u64, u64)>,
     /// Orders that are not committed yet.
     ordered: usize,
+    /// Tags of syncs that were committed while something else was waited for.
+    early: VecDeque<u64>,
 }
 
 impl Mirror {
@@ -33,7 +36,8 @@ impl Mirror {
         let spans =
             scribe.ends().map(|(segment, end)| (segment, Span { written: end, given: end }));
         let spans = spans.collect();
-        Ok(Self { wire: scribe.start(calls)?, spans, writing: None, ordered: 0 })
+        let (wire, early) = (scribe.start(calls)?, VecDeque::new());
+        Ok(Self { wire, spans, writing: None, ordered: 0, early })
     }
 
     /// Gives what the segments have beyond the rows to the scribe, up to these ends: all of a log that had no rows, or what
@@ -44,6 +48,16 @@ impl Mirror {
             span.written = span.written.max(end);
         }
         self.give(u64::MAX, NOBODYS_TAG);
+    }
+
+    /// Whether all that was given is committed, which is waited for so long.
+    pub fn is_committed(&mut self, limit: Duration) -> bool {
+        while self.ordered > 0 {
+            let Ok(done) = self.wire.done.recv_timeout(limit) else { return false };
+            self.ordered -= 1;
+            self.early.extend(Some(done).filter(|&done| done != NOBODYS_TAG));
+        }
+        true
     }
 
     /// Gives what was written up to a segment to the scribe. False if all of it is committed already.
@@ -115,6 +129,9 @@ impl Mirror {
 
     /// The tag of a sync that has been committed.
     pub(crate) fn take_done(&mut self) -> Option<u64> {
+        if let Some(done) = self.early.pop_front() {
+            return Some(done);
+        }
         loop {
             let done = self.wire.done.try_recv().ok()?;
             self.ordered -= 1;

@@ -6,30 +6,36 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `condition` | the settings and the standby of a database, for doctors |
 //! | `database` | connections |
 //! | `lease` | how long this node may speak for its logs |
 //! | `mark` | data directories that are of a fleet |
 //! | `membership` | the nodes of a fleet, and which one owns the logs |
 //! | `mirror` | what of a log is written and not given to its scribe |
+//! | `replication` | how far the logs are in other hands |
 //! | `restore` | local files made equal to the rows |
 //! | `rows` | rows of one log |
 //! | `scribe` | the thread that writes the rows of one log |
 
+mod condition;
 mod database;
 mod lease;
 mod mark;
 mod membership;
 mod mirror;
+mod replication;
 mod restore;
 mod rows;
 mod scribe;
 
+pub use condition::Condition;
 pub use database::{Database, DatabaseError};
 pub use lease::Lease;
 pub use mark::{mark, marked};
-pub use membership::{Fleet, Member, Node, Standing};
+pub use membership::{Beat, Fleet, Member, Node, Standing};
 pub use mirror::Mirror;
-pub use restore::{Restored, restore};
+pub use replication::Replication;
+pub use restore::{Copier, Restored};
 pub use rows::Rows;
 pub use scribe::{Calls, Scribe};
 
@@ -59,11 +65,13 @@ pub struct Fence {
     pub nonce: i64,
 }
 
-/// Why a row was not stored.
+/// Why a row was not stored, or rows were not forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Another node has claimed the log.
     Fenced,
+    /// Another session reads the rows, as a dump does.
+    InUse,
     /// The row before is not there: the database has gone back, and ends with this one.
     WentBack(Option<Row>),
 }
@@ -73,6 +81,6 @@ pub trait Chronicle: Send {
     /// Stores the row with these bytes behind the row before it, `after`; without one it is the first.
     fn append(&mut self, row: Row, after: Option<Row>, bytes: &[u8]) -> Result<(), Refused>;
 
-    /// Forgets the rows of a segment.
+    /// Forgets the rows of a segment, unless they are in use.
     fn trim(&mut self, segment: u64) -> Result<(), Refused>;
 }

@@ -190,9 +190,6 @@ impl Rows {
 
     /// Outcome for a row that may be there.
     fn look(&self, connection: &mut Connection, row: Row) -> Result<Attempt, postgres::Error> {
-        if !self.is_newest(connection)? {
-            return Ok(Attempt::Refused(Refused::Fenced));
-        }
         let segments = segments_of(connection, self.shard)?;
         let mut last = None;
         for &segment in segments.iter().rev() {
@@ -205,6 +202,10 @@ impl Rows {
             if last.is_some() {
                 break;
             }
+        }
+        // Rows that were read may not be on the standby yet. A write that is committed after them shows that they are.
+        if !self.is_newest(connection)? {
+            return Ok(Attempt::Refused(Refused::Fenced));
         }
         Ok(match last {
             Some(last) if last == row => Attempt::Done,
@@ -249,7 +250,18 @@ impl Chronicle for Rows {
     fn trim(&mut self, segment: u64) -> Result<(), Refused> {
         let drop_table = |this: &mut Self, connection: &mut Connection| {
             let Fence { epoch, nonce } = this.fence;
+            let table = table(this.shard, segment);
             let mut transaction = connection.client.transaction()?;
+            // Waiting would hold up all that comes behind.
+            let lock = format!("lock table {table} in access exclusive mode nowait");
+            match transaction.batch_execute(&lock).map_err(|error| error.code().cloned()) {
+                Err(Some(SqlState::LOCK_NOT_AVAILABLE)) => {
+                    return Ok(Attempt::Refused(Refused::InUse));
+                }
+                Err(Some(SqlState::UNDEFINED_TABLE)) => return Ok(Attempt::Done),
+                // A connection that is broken shows with the next statement.
+                Ok(()) | Err(_) => {}
+            }
             let held = transaction.query_opt(
                 "select 1 from corq_part where id = $1 and epoch = $2 and nonce = $3 for share",
                 &[&i32::from(this.shard), &epoch, &nonce],
@@ -257,8 +269,7 @@ impl Chronicle for Rows {
             if held.is_none() {
                 return Ok(Attempt::Refused(Refused::Fenced));
             }
-            let table = table(this.shard, segment);
-            transaction.batch_execute(&format!("drop table if exists {table}"))?;
+            transaction.batch_execute(&format!("drop table {table}"))?;
             transaction.commit()?;
             Ok(Attempt::Done)
         };

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Where the first block of a segment lies in its file.
 const BLOCKS_AT: u64 = crate::log::SEGMENT_HEADER_BYTES;
@@ -35,6 +36,8 @@ pub(super) struct Wire {
 pub struct Calls {
     /// An order is done: the shard is to be woken.
     pub wake: Box<dyn Fn() + Send>,
+    /// A row of so many bytes was committed.
+    pub stored: Box<dyn Fn(u64) + Send>,
     /// The database had gone back, and so many bytes were put back.
     pub put_back: Box<dyn Fn(u64) + Send>,
     /// The log belongs to another node, or its file cannot be read: nothing more may be said for it.
@@ -51,7 +54,12 @@ pub struct Scribe {
     /// Where the rows of each segment end, as offsets in its file.
     ends: BTreeMap<u64, u64>,
     open: Option<(u64, File)>,
+    /// Segments whose rows were in use when they were to be forgotten, and when that was tried last.
+    kept: (Vec<u64>, Instant),
 }
+
+/// How soon rows that were in use are tried to be forgotten again, with the next append.
+const TRIM_AGAIN: Duration = Duration::from_secs(1);
 
 impl Scribe {
     /// A writer that goes on behind what was restored in the directory of a shard.
@@ -62,7 +70,20 @@ impl Scribe {
         restored: &Restored,
     ) -> Self {
         let (last, ends) = (restored.last, restored.ends.clone());
-        Self { chronicle, directory, segment_bytes, last, ends, open: None }
+        let kept = (Vec::new(), Instant::now());
+        Self { chronicle, directory, segment_bytes, last, ends, open: None, kept }
+    }
+
+    /// Writes a log that has no rows yet, up to these ends in its segments: on this thread, until it is done.
+    pub fn write_all(
+        &mut self,
+        ends: impl Iterator<Item = (u64, u64)>,
+        calls: &Calls,
+    ) -> Result<(), String> {
+        for (segment, end) in ends {
+            self.append_part(segment, 0..end, calls)?;
+        }
+        Ok(())
     }
 
     /// Where the rows of each segment end, as offsets in its file.
@@ -100,17 +121,31 @@ impl Scribe {
                 for (segment, part) in parts {
                     self.append_part(segment, part, calls)?;
                 }
+                if !self.kept.0.is_empty() && self.kept.1.elapsed() >= TRIM_AGAIN {
+                    for segment in std::mem::take(&mut self.kept.0) {
+                        self.trim(segment)?;
+                    }
+                }
                 Ok(Some(tag))
             }
             Order::Trim { segment } => {
                 self.ends.remove(&segment);
                 self.open.take_if(|(number, _)| *number == segment);
-                match self.chronicle.trim(segment) {
-                    Err(Refused::Fenced) => Err(fenced()),
-                    _ => Ok(None),
-                }
+                self.trim(segment).map(|()| None)
             }
         }
+    }
+
+    fn trim(&mut self, segment: u64) -> Result<(), String> {
+        match self.chronicle.trim(segment) {
+            Err(Refused::Fenced) => return Err(fenced()),
+            Err(Refused::InUse) => {
+                self.kept.0.push(segment);
+                self.kept.1 = Instant::now();
+            }
+            Ok(()) | Err(Refused::WentBack(_)) => {}
+        }
+        Ok(())
     }
 
     /// Appends some bytes of a segment, of which those of the header are the first.
@@ -140,13 +175,22 @@ impl Scribe {
             let row = Row { at: range.start, until: range.end, sum: crc32c::crc32c(&bytes) };
             match self.chronicle.append(row, self.last, &bytes) {
                 Ok(()) => {
+                    (calls.stored)(row.until - row.at);
                     self.last = Some(row);
                     self.ends
                         .insert(range.start / self.segment_bytes, row.until % self.segment_bytes);
                     return Ok(());
                 }
                 Err(Refused::Fenced) => return Err(fenced()),
-                Err(Refused::WentBack(last)) => self.put_back(last, calls)?,
+                // Rows are appended whether those before are read or not.
+                Err(Refused::InUse) => {}
+                Err(Refused::WentBack(last)) => {
+                    self.put_back(last, calls)?;
+                    // Twice: these bytes were among those that were put back.
+                    if self.last.is_some_and(|last| last.until >= range.end) {
+                        return Ok(());
+                    }
+                }
             }
         }
     }
@@ -225,6 +269,7 @@ mod tests {
     fn calls() -> Calls {
         Calls {
             wake: Box::new(|| ()),
+            stored: Box::new(|_| ()),
             put_back: Box::new(|_| ()),
             end: Box::new(|reason| panic!("{reason}")),
         }

@@ -3,6 +3,7 @@
 //! A ground type: it imports nothing of the server.
 
 use crate::checks::Finding;
+use corq_io::chronicle::Replication;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,4 +14,6 @@ pub struct About {
     pub machine: Arc<[Finding]>,
     /// Where the log is; nothing in memory.
     pub data: Option<Arc<PathBuf>>,
+    /// How far the logs of a fleet are in other hands; none without one.
+    pub fleet: Option<Arc<Replication>>,
 }

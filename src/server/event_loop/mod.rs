@@ -58,6 +58,8 @@ pub enum Fatal {
     Log(LogError),
     /// The ring has failed.
     Ring(io::Error),
+    /// The end is wanted while the node may not speak for its logs.
+    Silenced,
     /// The disk has not ended what the log asked of it, although there was so much time.
     Unclosed {
         /// How long the log was waited for.
@@ -72,6 +74,9 @@ impl std::fmt::Display for Fatal {
                 write!(f, "the log has failed, nothing is acknowledged any more: {error}")
             }
             Self::Ring(error) => write!(f, "the ring has failed: {error}"),
+            Self::Silenced => f.write_str(
+                "the database of the fleet has not heard of this node for too long, so it ends without another answer",
+            ),
             Self::Unclosed { after_ms } => write!(
                 f,
                 "the log was not closed within {after_ms} ms: the disk does not answer. All that was acknowledged \
@@ -165,7 +170,7 @@ impl EventLoop {
         }
         let mut give_up = None;
         loop {
-            self.await_lease();
+            self.await_lease()?;
             let next_ms = self.turn()?;
             self.ending.pulse.answer(&mut self.answered);
             if self.server.closed_shards == 0 {
@@ -277,12 +282,17 @@ impl EventLoop {
     }
 
     /// Stands still while another node may speak for the logs, or could soon: nothing is said meanwhile, and nothing is lost.
-    fn await_lease(&mut self) {
-        let Some(lease) = &self.ending.lease else { return };
-        while !lease.is_good() && !self.ending.wanted.load(Ordering::Acquire) {
+    fn await_lease(&mut self) -> Result<(), Fatal> {
+        let Some(lease) = &self.ending.lease else { return Ok(()) };
+        while !lease.is_good() {
+            // An end would answer what has come.
+            if self.ending.wanted.load(Ordering::Acquire) {
+                return Err(Fatal::Silenced);
+            }
             self.ending.pulse.answer(&mut self.answered);
             thread::sleep(LEASE_PAUSE);
         }
+        Ok(())
     }
 
     fn take_events(&mut self) -> Result<(), Fatal> {

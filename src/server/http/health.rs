@@ -2,18 +2,21 @@
 //! its figures, the one that was asked writes the sum.
 
 use crate::api::error::ErrorKind;
+use crate::checks::server::REPLICATED;
 use crate::protocol::msgpack::writer::MapWriter;
 use crate::protocol::reply::{self, put_error};
 use crate::server::census::write_totals;
 use crate::server::commands::refusal::lack_error;
 use crate::server::lifecycle::certificate;
 use crate::server::shard_mail::scatter_query::ScatterQuery;
+use corq_io::chronicle::Replication;
 use corq_io::clock;
 use corq_io::log::Lack;
 use corq_io::memory::{self, Memory};
 use corq_io::tls::CertificateStatus;
 use corq_shards::cron::zones::zone_rules;
 use corq_shards::stats::Census;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The most types of objects that are listed.
 const TYPES_SHOWN_MAX: usize = 20;
@@ -108,6 +111,8 @@ pub struct OfServer<'a> {
     pub shards: usize,
     /// How TLS stands, where it is spoken.
     pub tls: Option<CertificateStatus>,
+    /// How far the logs are in other hands, on a node of a fleet.
+    pub fleet: Option<&'a Replication>,
     /// The client's name for the request.
     pub req_id: Option<&'a [u8]>,
 }
@@ -194,6 +199,12 @@ impl Figures {
         write_counts(&mut reply, "connections", &connections);
         if let Some(standing) = of_server.tls {
             certificate::write_health(&mut reply, standing);
+        }
+        if let Some(fleet) = of_server.fleet {
+            let is_synchronous = fleet.is_synchronous.load(Relaxed);
+            let mut map = reply.map("fleet");
+            map.key("state").str(REPLICATED[usize::from(!is_synchronous)]);
+            map.key("logsWaiting").uint(fleet.logs_waiting.load(Relaxed));
         }
         let zones = zone_rules();
         let mut rules = reply.map("timeZoneRules");

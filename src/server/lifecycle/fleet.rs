@@ -2,27 +2,26 @@
 
 use super::error::{StartError, other};
 use super::signals::SignalHandler;
+use super::stand_by::{BEATS, StandBy};
 use crate::config::Config;
 use corq_io::chronicle::{
-    Calls, Database, DatabaseError, Fence, Fleet, Lease, Member, Node, Restored, Rows, Scribe,
-    Standing, mark, marked, restore,
+    Beat, Calls, Copier, Database, DatabaseError, Fence, Fleet, Lease, Node, Replication, Restored,
+    Rows, Scribe, mark, marked,
 };
 use corq_io::log::{About, DataDir, shard_path};
 use corq_io::mesh::Waker;
+use corq_io::net::Inherited;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often a node that stands by looks at the one that owns the logs.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-
 /// Before another attempt to say that this node lives.
 const BEAT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Beats in a lease.
-const BEATS: u32 = 5;
+/// Between two looks whether all logs are copied.
+const COPY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The logs of a fleet, owned by this node.
 pub struct Owned {
@@ -32,6 +31,8 @@ pub struct Owned {
     restored: Vec<Restored>,
     /// How long it may speak for them.
     pub lease: Arc<Lease>,
+    /// How far they are in other hands.
+    pub replication: Arc<Replication>,
     nonce: i64,
     ends: Arc<AtomicBool>,
     beats: Option<JoinHandle<Node>>,
@@ -73,30 +74,42 @@ pub fn own(
     config: &Config,
     data: &DataDir,
     shards: usize,
-    signal_handler: &SignalHandler,
+    (inherited, signal_handler): (&[Inherited], &SignalHandler),
 ) -> Result<Option<Owned>, StartError> {
+    let of_database = |error: DatabaseError| other("FLEET_DATABASE", error);
     fit(fleet, config, data, shards)?;
     mark(data.path(), &database.shown()).map_err(|e| other("data path", e))?;
-    let name = config.fleet_node();
-    let address = format!("{}:{}:{}", config.fleet_address(), config.tcp_port, config.http_port);
-    let born = Node::born(database.clone(), &name, &address);
-    let mut node = born.map_err(|e| other("FLEET_DATABASE", e))?;
+    let (name, host) = (config.fleet_node(), config.fleet_address.as_deref());
+    let ports = (config.tcp_port, config.http_port);
+    let mut node = Node::born(database.clone(), &name, host, ports).map_err(of_database)?;
     let nonce = uuid::Uuid::new_v4().as_u64_pair().1 as i64;
-    let lease = Arc::new(Lease::new(config.fleet_lease_ms));
-    let Some(fences) = stand_by(&mut node, &lease, nonce, signal_handler) else { return Ok(None) };
-    let is_synchronous = node.is_synchronous().map_err(|e| other("FLEET_DATABASE", e))?;
+    let copier = |shard| Copier::new(database.clone(), data.path(), shard, fleet.segment_bytes);
+    let copiers = (0..fleet.shards).map(copier).collect();
+    let stand_by = StandBy { config, inherited, signal_handler, nonce };
+    let Some((fences, copiers)) = stand_by.claim(&mut node, copiers)? else { return Ok(None) };
+    let Beat::Alive { is_synchronous } = node.beat().map_err(of_database)? else {
+        return Err(other("fleet", "this node was declared dead"));
+    };
     if config.fleet_require_sync && !is_synchronous {
-        node.release(nonce).map_err(|e| other("FLEET_DATABASE", e))?;
+        node.release(nonce).map_err(of_database)?;
         return Err(StartError::Other(
             "FLEET_REQUIRE_SYNC: the database has no synchronous standby, so its failover may lose what was acknowledged"
                 .into(),
         ));
     }
-    let ends = Arc::new(AtomicBool::new(false));
-    let beats = begin_beats(node, Arc::clone(&lease), Arc::clone(&ends));
-    let beats = beats.map_err(|e| other("cannot start the beats", e))?;
+    let replication = Arc::new(Replication::default());
+    replication.is_synchronous.store(is_synchronous, Ordering::Release);
+    replication.logs.store(u64::from(fleet.shards), Ordering::Release);
+    let (ends, lease) = (Arc::default(), Arc::new(Lease::new(config.fleet_lease_ms)));
+    let beats = Beats {
+        lease: Arc::clone(&lease),
+        replication: Arc::clone(&replication),
+        require_sync: config.fleet_require_sync,
+        ends: Arc::clone(&ends),
+    };
+    let beats = beats.begin(node).map_err(|e| other("cannot start the beats", e))?;
     let began = Instant::now();
-    let restored = restore_all(&database, data.path(), fleet)?;
+    let restored = restore_all(copiers, signal_handler)?;
     let sum = |of: fn(&Restored) -> u64| restored.iter().map(of).sum::<u64>() >> 20;
     tracing::info!(
         "fleet: node {name} owns the logs of {} since epoch {}; {} MB copied, {} MB were here, in {} ms",
@@ -112,7 +125,7 @@ pub fn own(
         );
     }
     let beats = Some(beats);
-    Ok(Some(Owned { database, fleet, fences, restored, lease, nonce, ends, beats }))
+    Ok(Some(Owned { database, fleet, fences, restored, lease, replication, nonce, ends, beats }))
 }
 
 fn fit(fleet: Fleet, config: &Config, data: &DataDir, shards: usize) -> Result<(), StartError> {
@@ -139,145 +152,109 @@ fn fit(fleet: Fleet, config: &Config, data: &DataDir, shards: usize) -> Result<(
     Ok(())
 }
 
-/// Claims the logs once they are free, or their owner has been seen to stand still for a whole lease.
-fn stand_by(
-    node: &mut Node,
-    lease: &Lease,
-    nonce: i64,
-    signal_handler: &SignalHandler,
-) -> Option<Vec<Fence>> {
-    let lease_time = Duration::from_millis(lease.ms());
-    // The owner as it was seen first, since when, and over which connection.
-    let mut seen: Option<(Member, Instant, u64)> = None;
-    let mut is_away = false;
-    let mut beaten = Instant::now();
-    loop {
-        let looked = step(node, nonce, lease_time, &mut seen);
-        match looked {
-            Ok(Some(fences)) => return Some(fences),
-            Ok(None) => is_away = false,
-            Err(error) => {
-                seen = None;
-                if !std::mem::replace(&mut is_away, true) {
-                    tracing::warn!("fleet: the database is not to be reached: {error}");
-                }
-            }
-        }
-        if beaten.elapsed() >= lease_time / BEATS {
-            beaten = Instant::now();
-            let _ = node.beat();
-        }
-        if let Some(signal) = signal_handler.wants_end() {
-            tracing::info!("stopping on {signal:?}, while standing by");
-            return None;
-        }
-        thread::sleep(LOOK_EVERY.min(lease_time / 10));
-    }
-}
-
-fn step(
-    node: &mut Node,
-    nonce: i64,
-    lease_time: Duration,
-    seen: &mut Option<(Member, Instant, u64)>,
-) -> Result<Option<Vec<Fence>>, DatabaseError> {
-    let now = Instant::now();
-    match node.standing()? {
-        Standing::Free | Standing::Own => node.claim(nonce),
-        Standing::Of(owner) => {
-            match seen {
-                Some((before, since, connection))
-                    if before.name == owner.name
-                        && (before.incarnation, before.beat) == (owner.incarnation, owner.beat)
-                        && *connection == node.connections =>
-                {
-                    if since.elapsed() >= lease_time && node.declare_dead(&owner)? {
-                        tracing::warn!(
-                            "fleet: node {} has not been heard of for {} ms and counts as dead",
-                            owner.name,
-                            lease_time.as_millis()
-                        );
-                    }
-                }
-                _ => {
-                    if seen.as_ref().is_none_or(|(before, ..)| before.name != owner.name) {
-                        tracing::info!(
-                            "fleet: standing by, node {} at {} owns the logs",
-                            owner.name,
-                            owner.address
-                        );
-                    }
-                    *seen = Some((owner, now, node.connections));
-                }
-            }
-            Ok(None)
-        }
-    }
-}
-
-/// Starts the thread that says that this node lives.
-fn begin_beats(
-    mut node: Node,
+/// The thread that says that this node lives.
+struct Beats {
     lease: Arc<Lease>,
+    replication: Arc<Replication>,
+    require_sync: bool,
     ends: Arc<AtomicBool>,
-) -> std::io::Result<JoinHandle<Node>> {
-    let every = Duration::from_millis(lease.ms()) / BEATS;
-    thread::Builder::new().name("corq-beat".into()).spawn(move || {
-        let mut next = Instant::now();
-        while !ends.load(Ordering::Acquire) {
-            if next > Instant::now() {
-                thread::sleep(BEAT_AGAIN.min(next.saturating_duration_since(Instant::now())));
-                continue;
-            }
-            let sent_ms = Lease::now_ms();
-            match node.beat() {
-                Ok(true) => {
-                    lease.beaten(sent_ms);
-                    next = Instant::now() + every;
-                }
-                Ok(false) => end_at_once("this node was declared dead"),
-                Err(_) => next = Instant::now() + BEAT_AGAIN,
-            }
-        }
-        node
-    })
 }
 
+impl Beats {
+    fn begin(self, mut node: Node) -> std::io::Result<JoinHandle<Node>> {
+        let every = Duration::from_millis(self.lease.ms()) / BEATS;
+        thread::Builder::new().name("corq-beat".into()).spawn(move || {
+            let mut next = Instant::now();
+            while !self.ends.load(Ordering::Acquire) {
+                if next > Instant::now() {
+                    thread::sleep(BEAT_AGAIN.min(next.saturating_duration_since(Instant::now())));
+                    continue;
+                }
+                let sent_ms = Lease::now_ms();
+                match node.beat() {
+                    Ok(Beat::Alive { is_synchronous }) => {
+                        self.beaten(sent_ms, is_synchronous);
+                        next = Instant::now() + every;
+                    }
+                    Ok(Beat::Dead) => end_at_once("this node was declared dead"),
+                    Err(_) => next = Instant::now() + BEAT_AGAIN,
+                }
+            }
+            node
+        })
+    }
+
+    fn beaten(&self, sent_ms: u64, is_synchronous: bool) {
+        let was = self.replication.is_synchronous.swap(is_synchronous, Ordering::AcqRel);
+        let may_speak = is_synchronous || !self.require_sync;
+        if may_speak {
+            self.lease.beaten(sent_ms);
+        } else {
+            self.lease.withdraw();
+        }
+        match (was, is_synchronous) {
+            (false, true) => tracing::info!("fleet: the database has a synchronous standby"),
+            (true, false) if may_speak => tracing::warn!(
+                "fleet: the database has no synchronous standby any more, so its failover may lose what was acknowledged"
+            ),
+            (true, false) => tracing::error!(
+                "fleet: the database has no synchronous standby any more, so commands wait until it has one (FLEET_REQUIRE_SYNC)"
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// Makes the files of all shards equal to their rows, side by side.
 fn restore_all(
-    database: &Database,
-    data: &Path,
-    fleet: Fleet,
+    copiers: Vec<Copier>,
+    signal_handler: &SignalHandler,
 ) -> Result<Vec<Restored>, StartError> {
-    let one = |shard: u16| restore(database, data, shard, fleet.segment_bytes);
-    let all: Result<Vec<_>, DatabaseError> = thread::scope(|scope| {
-        let running: Vec<_> =
-            (0..fleet.shards).map(|shard| scope.spawn(move || one(shard))).collect();
-        let broken = || Err(DatabaseError("a thread has failed".into()));
-        running.into_iter().map(|it| it.join().unwrap_or_else(|_| broken())).collect()
-    });
+    let began = Instant::now();
+    let running: Vec<_> =
+        copiers.into_iter().map(|mut it| thread::spawn(move || it.restore())).collect();
+    while running.iter().any(|it| !it.is_finished()) {
+        let seconds = began.elapsed().as_secs();
+        signal_handler.progress(&format!("copying the logs from the database for {seconds} s"));
+        thread::sleep(COPY_PAUSE);
+    }
+    let broken = || Err(DatabaseError("a thread has failed".into()));
+    let all: Result<Vec<_>, _> =
+        running.into_iter().map(|it| it.join().unwrap_or_else(|_| broken())).collect();
     all.map_err(|error| other("cannot copy the logs from FLEET_DATABASE", error))
 }
 
 impl Owned {
     /// The writer of the rows of one shard, which wakes it.
     pub fn scribe(&self, shard: usize, data: &Path, waker: Waker) -> Option<(Scribe, Calls)> {
+        let replication = Arc::clone(&self.replication);
         let tell = move |reached: Result<(), &DatabaseError>| match reached {
             Ok(()) => {
+                replication.logs_waiting.fetch_sub(1, Ordering::Relaxed);
                 tracing::info!(shard, "fleet: the database is there again, shard {shard} goes on");
             }
-            Err(error) => tracing::warn!(
-                shard,
-                "fleet: the database is not to be reached, commands of shard {shard} wait: {error}"
-            ),
+            Err(error) => {
+                replication.logs_waiting.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(
+                    shard,
+                    "fleet: the database is not to be reached, commands of shard {shard} wait: {error}"
+                );
+            }
         };
         let place = (shard as u16, self.fleet.segment_bytes);
         let (fence, restored) = (*self.fences.get(shard)?, self.restored.get(shard)?);
         let rows = Rows::new(self.database.clone(), place, fence, Box::new(tell));
         let directory = shard_path(data, shard as u16);
         let scribe = Scribe::new(Box::new(rows), directory, self.fleet.segment_bytes, restored);
+        let (stored, put_back) = (Arc::clone(&self.replication), Arc::clone(&self.replication));
         let calls = Calls {
             wake: Box::new(move || waker.wake()),
+            stored: Box::new(move |bytes| {
+                stored.rows.fetch_add(1, Ordering::Relaxed);
+                stored.row_bytes.fetch_add(bytes, Ordering::Relaxed);
+            }),
             put_back: Box::new(move |bytes| {
+                put_back.put_back_bytes.fetch_add(bytes, Ordering::Relaxed);
                 tracing::warn!(
                     shard,
                     "fleet: the database had gone back, {bytes} bytes of shard {shard} were put back"
@@ -290,6 +267,8 @@ impl Owned {
 
     /// Gives the logs back after the last commit.
     pub fn release(&mut self) {
+        // A shard that is held somewhere says nothing when it goes on.
+        self.lease.withdraw();
         self.ends.store(true, Ordering::Release);
         let Some(Ok(mut node)) = self.beats.take().map(JoinHandle::join) else { return };
         if let Err(error) = node.release(self.nonce) {

@@ -8,7 +8,7 @@
 //! | `data_dir_watch` | looks once a second whether the data directory is still there |
 //! | `descriptors` | shares the file descriptors out: log, shards, connections |
 //! | `error` | why the server did not start |
-//! | `fleet` | owns the logs of a fleet, or stands by |
+//! | `fleet` | owns the logs of a fleet |
 //! | `follow_settings` | a shard takes over settings that were read again |
 //! | `http_settings` | what the settings say to the HTTP port and to the dashboard |
 //! | `listeners` | TCP ports and unix sockets, and which protocol each speaks |
@@ -18,6 +18,7 @@
 //! | `recovery` | opens the log and replays it into the shard |
 //! | `reshard` | rewrites a data directory for another number of shards |
 //! | `signals` | SIGTERM, SIGINT, SIGHUP |
+//! | `stand_by` | a node of a fleet that does not own the logs |
 //! | `start` | settings to running shards to the end of the process |
 //! | `start_report` | how far a start is |
 //! | `startup_http` | answers `/health` and `/ready` while the log is recovered |
@@ -41,6 +42,7 @@ pub(super) mod progress;
 pub(super) mod recovery;
 pub(super) mod reshard;
 pub(super) mod signals;
+mod stand_by;
 pub(super) mod start;
 mod start_report;
 pub(super) mod startup_http;

@@ -14,7 +14,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of the first log file of a shard that has none yet: an empty server takes no whole segment of disk per shard.
 const FIRST_BYTES: u64 = 1 << 20;
@@ -78,6 +78,9 @@ impl fmt::Display for RecoveryProgress {
 /// another number.
 const COMPLETED_MAX_BEFORE: u32 = 50_000;
 
+/// How often a start that waits for the database looks whether it is given up.
+const COMMIT_LOOK: Duration = Duration::from_millis(100);
+
 /// The settings of the state machine of one of so many shards.
 pub fn shard_config(config: &Config, shards: usize, seed: u64) -> corq_shards::Config {
     corq_shards::Config {
@@ -109,10 +112,10 @@ pub fn open_log(
     files_open: usize,
     index: usize,
     scribe: Option<(Scribe, Calls)>,
-    recovery: &RecoveryProgress,
+    progress: &RecoveryProgress,
     shard: &mut Shard,
 ) -> Result<Log<Store>, String> {
-    let shards = recovery.shards.len();
+    let shards = progress.shards.len();
     let mode = match config.durability {
         Durability::Written => Mode::Written,
         Durability::Synced => Mode::Synced,
@@ -141,7 +144,7 @@ pub fn open_log(
         ..LogConfig::new(index as u16, mode)
     };
     let began = Instant::now();
-    let own = &recovery.shards[index];
+    let own = &progress.shards[index];
     let (mut records, mut bytes) = (0_u64, 0_u64);
     let replay = |position: Position, record: &[u8]| {
         records += 1;
@@ -149,7 +152,7 @@ pub fn open_log(
         if records.is_multiple_of(RECORDS_PER_LOOK) {
             own.bytes.store(bytes, Ordering::Relaxed);
             own.jobs.store(shard.holdings().jobs as u64, Ordering::Relaxed);
-            if recovery.is_given_up() {
+            if progress.is_given_up() {
                 return Err(Malformed("the start was given up"));
             }
         }
@@ -160,6 +163,12 @@ pub fn open_log(
     let ends: Vec<(u64, u64)> = log.segment_ends().collect();
     if let Some(mirror) = log.disk_mut().mirror() {
         mirror.give_existing(ends.into_iter());
+        // The log takes what it has for acknowledged: replies may tell of it.
+        while !mirror.is_committed(COMMIT_LOOK) {
+            if progress.is_given_up() {
+                return Err("the start was given up".into());
+            }
+        }
     }
     if recovery.records > 0 {
         // Here files may take their time. On a full disk it is asked for again. What never had a job takes none.

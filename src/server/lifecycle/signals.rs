@@ -75,6 +75,18 @@ impl SignalHandler {
         *self.status.borrow_mut() = Some(status.to_owned());
     }
 
+    /// How far a start is that no shard can report yet: a line for the service manager.
+    pub fn progress(&self, text: &str) {
+        self.reloads.manager.progress(text);
+    }
+
+    /// Tells the service manager that the process lives. Shards do not yet.
+    pub fn is_alive(&self) {
+        if self.reloads.manager.watchdog().is_some() {
+            self.reloads.manager.alive();
+        }
+    }
+
     /// Sleeps until the end is wanted. Does `meanwhile` once in each `pause`.
     pub fn wait(&self, pause: Duration, mut meanwhile: impl FnMut()) -> io::Result<Signal> {
         loop {

@@ -185,14 +185,15 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
             Some(once_free(open, is_held).map_err(|error| other("data path", error))?)
         }
     };
+    let inherited = net::inherited().map_err(|error| other("inherited sockets", error))?;
     let mut owned = None;
     if let (Some(fleet), Some(data)) = (fleet, &data) {
-        owned = fleet::own(fleet, &config, data, shards, &signal_handler)?;
+        let outside = (&inherited[..], &signal_handler);
+        owned = fleet::own(fleet, &config, data, shards, outside)?;
         if owned.is_none() {
             return Ok(());
         }
     }
-    let inherited = net::inherited().map_err(|error| other("inherited sockets", error))?;
     let ports = Listeners::bind(&config, shards, certificates.as_ref(), inherited)?;
     let open = |https| StartupHttp::open(https, rules(&config), permits.clone());
     let startup_http = ports.https().and_then(open);
@@ -207,7 +208,7 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
             Halt::Failed(reason) => Err(StartError::Other(reason)),
         };
     }
-    open_audit(&config, data.as_ref(), &guard, &audit)?;
+    audit.open(&config, data.as_ref().map(DataDir::path), &guard)?;
     let mesh = Mesh::<Batch>::new(shards).map_err(|error| other("cannot make the mesh", error))?;
     let wakers: Vec<Waker> = mesh.iter().map(Endpoint::waker).collect();
     let lease = owned.as_ref().map(|owned| Arc::clone(&owned.lease));
@@ -224,6 +225,7 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
         about: About {
             machine: machine::of_host(&host).into(),
             data: data.as_ref().map(|data| Arc::new(data.path().to_path_buf())),
+            fleet: owned.as_ref().map(|owned| Arc::clone(&owned.replication)),
         },
         home: home.map(Arc::new),
         slots,
@@ -346,16 +348,6 @@ fn begin_backups(
         data: data.path().to_path_buf(),
     });
     scheduler.map(Some).map_err(|error| other("cannot start the backups", error))
-}
-
-/// Opens the audit log.
-fn open_audit(
-    config: &Config,
-    data: Option<&DataDir>,
-    guard: &Guard,
-    audit: &Audit,
-) -> Result<(), StartError> {
-    audit.open(config, data.map(DataDir::path), guard)
 }
 
 /// From the root on, whatever the settings say and whatever becomes of the directory later.

@@ -263,6 +263,28 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ),
     ("backup_last_duration_seconds", Kind::Gauge, "How long the last backup took"),
     ("backup_last_bytes", Kind::Gauge, "Bytes of the files of the last backup"),
+    ("fleet_logs", Kind::Gauge, "Logs of a fleet that this node owns; 0 without a fleet"),
+    (
+        "fleet_logs_waiting",
+        Kind::Gauge,
+        "Logs whose commits wait for the database of the fleet, which is not to be reached",
+    ),
+    (
+        "fleet_asynchronous",
+        Kind::Gauge,
+        "1 if the database of the fleet has no synchronous standby: a failover may lose what was acknowledged",
+    ),
+    (
+        "fleet_rows_total",
+        Kind::Counter,
+        "Rows of logs that the database of the fleet has committed",
+    ),
+    ("fleet_row_bytes_total", Kind::Counter, "Bytes of logs in committed rows, before compression"),
+    (
+        "fleet_put_back_bytes_total",
+        Kind::Counter,
+        "Bytes of logs that the database of the fleet had lost by a failover and has again",
+    ),
     (
         "frames_timeouts_total",
         Kind::Counter,

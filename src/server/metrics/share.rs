@@ -5,6 +5,7 @@ use crate::server::connection::protocol::Protocol;
 use crate::server::http::Limiter;
 use crate::server::shard_mail::message::GatheredPart;
 use crate::server::shard_server::ShardServer;
+use corq_io::chronicle::Replication;
 use corq_io::net::Connections;
 use corq_shards::stats::Census;
 use corq_shards::stats::latency::Timing;
@@ -26,6 +27,8 @@ impl ShardServer {
         let subscribers = self.subscribers.counts();
         let audit = self.audit.written();
         let backups = &self.backup_points.own().counters;
+        let fleet = self.about.fleet.as_deref();
+        let of_fleet = |of: fn(&Replication) -> u64| of_process(fleet.map_or(0, of));
         let numbers = [
             totals.pushed,
             totals.pulled,
@@ -127,6 +130,12 @@ impl ShardServer {
             of_process(backups.due_s.load(Relaxed)),
             of_process(backups.last_duration_ms.load(Relaxed).div_ceil(1000)),
             of_process(backups.last_bytes.load(Relaxed)),
+            of_fleet(|it| it.logs.load(Relaxed)),
+            of_fleet(|it| it.logs_waiting.load(Relaxed)),
+            of_fleet(|it| u64::from(!it.is_synchronous.load(Relaxed))),
+            of_fleet(|it| it.rows.load(Relaxed)),
+            of_fleet(|it| it.row_bytes.load(Relaxed)),
+            of_fleet(|it| it.put_back_bytes.load(Relaxed)),
             self.deadlines.frames,
             self.long_refused,
             conns.output_bytes() as u64,

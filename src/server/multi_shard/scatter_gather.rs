@@ -173,7 +173,9 @@ impl ShardServer {
             return;
         }
         if all.figures.are_there() {
-            let of_server = OfServer { census: &all.census, uptime_ms, shards, tls, req_id };
+            let replication = self.about.fleet.clone();
+            let fleet = replication.as_deref();
+            let of_server = OfServer { census: &all.census, uptime_ms, shards, tls, fleet, req_id };
             self.respond(conns, all.origin, |_, sink| {
                 framed(sink, req_id, |sink| all.figures.write(sink.out, all.question, &of_server));
             });
