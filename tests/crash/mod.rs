@@ -6,6 +6,7 @@
 //! The moments are chosen by the number of answers, never by the clock.
 
 mod fleet;
+mod fleet_faults;
 mod ledger;
 mod load;
 mod power;

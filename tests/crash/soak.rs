@@ -122,7 +122,7 @@ fn suffer(
                 load.wait_for_answers(answers);
             }
             Fault::Full | Fault::FullAndKill => {
-                let other = fill_up(place);
+                let other = fill_up(place.parent().unwrap());
                 // The room that was there may be enough, as completions make room for pushes.
                 let (refusals, goal) = {
                     let ledger = ledger.lock().unwrap();
@@ -150,13 +150,13 @@ fn suffer(
     client.ok("Drain", json!({"queue": "probe"}));
 }
 
-/// Takes all that is left of the file system, bit by bit: the server gives some back meanwhile.
-fn fill_up(place: &Path) -> PathBuf {
-    let other = place.with_file_name("other");
-    let file = fs::File::create(&other).unwrap();
-    let mut taken = 0;
+/// Takes all that is left of a file system, bit by bit: the server gives some back meanwhile. Answers the file that has it.
+pub(super) fn fill_up(disk: &Path) -> PathBuf {
+    let other = disk.join("other");
+    let file = fs::File::options().create(true).append(true).open(&other).unwrap();
+    let mut taken = file.metadata().unwrap().len();
     until("the disk to be full", || {
-        let stat = statvfs(place).unwrap();
+        let stat = statvfs(disk).unwrap();
         let free = stat.f_bavail * stat.f_frsize;
         if free > 0 && fallocate(&file, FallocateFlags::empty(), taken, free).is_ok() {
             taken += free;

@@ -8,9 +8,9 @@ use corq_client::{ActiveJob, BatcherOptions, Client, Failure, JobOptions, Worker
 use rustix::process::Signal;
 
 use super::ledger::Ledger;
-use super::proxy::Proxy;
 use super::{address, client, run, server, until};
 use crate::support::DEADLINE;
+use crate::support::proxy::Proxy;
 
 /// A worker whose handlers take a moment, and note what they run.
 fn start(client: &Client, ledger: &Arc<Ledger>) -> Worker {

@@ -7,7 +7,6 @@ mod families;
 mod faults;
 mod ledger;
 mod looks;
-mod proxy;
 mod ways;
 mod worker;
 

@@ -20,7 +20,7 @@ const PRODUCT: [&str; 4] = ["src", "shards/src", "io/src", "clients/rust/src"];
 const TESTS: [&str; 5] = ["tests", "shards/tests", "io/tests", "clients/rust/tests", "bench/tests"];
 
 /// Lines of the product and of tests, in thousands.
-const LINES_MAX: (usize, usize) = (147, 101);
+const LINES_MAX: (usize, usize) = (148, 103);
 
 fn sources(places: &[&str]) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();

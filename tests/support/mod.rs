@@ -11,6 +11,7 @@ pub(crate) mod database;
 mod http;
 mod mount;
 mod port;
+pub(crate) mod proxy;
 mod receiver;
 mod server;
 pub(crate) mod stream;
