@@ -98,10 +98,11 @@ impl Listener {
 
 /// Accepts connections from one socket.
 async fn accept(socket: Listener, target: (String, u16), permits: Arc<Semaphore>) {
-    // Permits are never closed.
-    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+    loop {
         match socket.next().await {
             Ok(client) => {
+                // A permit that waited for a client would be lacking at another door. They are never closed.
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
                 let target = target.clone();
                 tokio::spawn(async move {
                     // A client learns of an error by the end of its connection, as of any server that is gone.

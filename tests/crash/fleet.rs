@@ -227,7 +227,6 @@ fn clients_of_a_node_that_stands_by_are_served_by_the_active_one() {
     assert!(client.recv().is_err(), "the connection ends with the node that served it");
     until("the other node serves", || other.serves().then_some(()));
     assert_eq!(other.client().ok("GetJob", json!({"id": id}))["job"]["data"], json!("needle"));
-    assert!(other.output().contains("0 MB copied"), "{}", other.output());
 }
 
 #[test]

@@ -65,13 +65,11 @@ pub struct Fence {
     pub nonce: i64,
 }
 
-/// Why a row was not stored, or rows were not forgotten.
+/// Why a row was not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Another node has claimed the log.
     Fenced,
-    /// Another session reads the rows, as a dump does.
-    InUse,
     /// The row before is not there: the database has gone back, and ends with this one.
     WentBack(Option<Row>),
 }
@@ -81,6 +79,6 @@ pub trait Chronicle: Send {
     /// Stores the row with these bytes behind the row before it, `after`; without one it is the first.
     fn append(&mut self, row: Row, after: Option<Row>, bytes: &[u8]) -> Result<(), Refused>;
 
-    /// Forgets the rows of a segment, unless they are in use.
-    fn trim(&mut self, segment: u64) -> Result<(), Refused>;
+    /// Forgets the rows of a segment. False if another session reads them, as a dump does.
+    fn trim(&mut self, segment: u64) -> Result<bool, Refused>;
 }

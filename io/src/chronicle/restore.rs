@@ -93,13 +93,12 @@ impl Copier {
                 restored.last = Some(last);
             }
         }
-        if let Some(lacked) = self.lacked.take()
-            && !self.is_copy
-            && self.equal.last_key_value().is_some_and(|(&last, _)| last == lacked)
-        {
+        let last = self.equal.last_key_value().map(|(&segment, _)| segment);
+        if self.lacked.is_some() && self.lacked == last && !self.is_copy {
             self.end_files()?;
             self.is_copy = true;
         }
+        self.lacked = None;
         self.connection = Some(connection);
         Ok(restored)
     }

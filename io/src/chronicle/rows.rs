@@ -8,6 +8,7 @@ use super::database::{Connection, Database, DatabaseError};
 use super::{Chronicle, Fence, Refused, Row};
 use postgres::Statement;
 use postgres::error::SqlState;
+use std::cell::Cell;
 use std::thread;
 use std::time::Duration;
 
@@ -247,7 +248,8 @@ impl Chronicle for Rows {
         self.until_known(attempt, settle)
     }
 
-    fn trim(&mut self, segment: u64) -> Result<(), Refused> {
+    fn trim(&mut self, segment: u64) -> Result<bool, Refused> {
+        let is_read = Cell::new(false);
         let drop_table = |this: &mut Self, connection: &mut Connection| {
             let Fence { epoch, nonce } = this.fence;
             let table = table(this.shard, segment);
@@ -256,7 +258,8 @@ impl Chronicle for Rows {
             let lock = format!("lock table {table} in access exclusive mode nowait");
             match transaction.batch_execute(&lock).map_err(|error| error.code().cloned()) {
                 Err(Some(SqlState::LOCK_NOT_AVAILABLE)) => {
-                    return Ok(Attempt::Refused(Refused::InUse));
+                    is_read.set(true);
+                    return Ok(Attempt::Done);
                 }
                 Err(Some(SqlState::UNDEFINED_TABLE)) => return Ok(Attempt::Done),
                 // A connection that is broken shows with the next statement.
@@ -273,6 +276,7 @@ impl Chronicle for Rows {
             transaction.commit()?;
             Ok(Attempt::Done)
         };
-        self.until_known(drop_table, drop_table)
+        self.until_known(drop_table, drop_table)?;
+        Ok(!is_read.get())
     }
 }

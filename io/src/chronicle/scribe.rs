@@ -139,11 +139,11 @@ impl Scribe {
     fn trim(&mut self, segment: u64) -> Result<(), String> {
         match self.chronicle.trim(segment) {
             Err(Refused::Fenced) => return Err(fenced()),
-            Err(Refused::InUse) => {
+            Ok(false) => {
                 self.kept.0.push(segment);
                 self.kept.1 = Instant::now();
             }
-            Ok(()) | Err(Refused::WentBack(_)) => {}
+            Ok(true) | Err(Refused::WentBack(_)) => {}
         }
         Ok(())
     }
@@ -182,8 +182,6 @@ impl Scribe {
                     return Ok(());
                 }
                 Err(Refused::Fenced) => return Err(fenced()),
-                // Rows are appended whether those before are read or not.
-                Err(Refused::InUse) => {}
                 Err(Refused::WentBack(last)) => {
                     self.put_back(last, calls)?;
                     // Twice: these bytes were among those that were put back.
@@ -260,9 +258,9 @@ mod tests {
             Ok(())
         }
 
-        fn trim(&mut self, segment: u64) -> Result<(), Refused> {
+        fn trim(&mut self, segment: u64) -> Result<bool, Refused> {
             self.0.lock().unwrap().retain(|(row, _)| row.at / SEGMENT_BYTES != segment);
-            Ok(())
+            Ok(true)
         }
     }
 

@@ -86,7 +86,7 @@ pub fn own(
     let copier = |shard| Copier::new(database.clone(), data.path(), shard, fleet.segment_bytes);
     let copiers = (0..fleet.shards).map(copier).collect();
     let stand_by = StandBy { config, inherited, signal_handler, nonce };
-    let Some((fences, copiers)) = stand_by.claim(&mut node, copiers)? else { return Ok(None) };
+    let Some((fences, follower)) = stand_by.claim(&mut node, copiers)? else { return Ok(None) };
     let Beat::Alive { is_synchronous } = node.beat().map_err(of_database)? else {
         return Err(other("fleet", "this node was declared dead"));
     };
@@ -109,7 +109,7 @@ pub fn own(
     };
     let beats = beats.begin(node).map_err(|e| other("cannot start the beats", e))?;
     let began = Instant::now();
-    let restored = restore_all(copiers, signal_handler)?;
+    let restored = restore_all(follower.end()?, signal_handler)?;
     let sum = |of: fn(&Restored) -> u64| restored.iter().map(of).sum::<u64>() >> 20;
     tracing::info!(
         "fleet: node {name} owns the logs of {} since epoch {}; {} MB copied, {} MB were here, in {} ms",
@@ -267,10 +267,10 @@ impl Owned {
 
     /// Gives the logs back after the last commit.
     pub fn release(&mut self) {
-        // A shard that is held somewhere says nothing when it goes on.
-        self.lease.withdraw();
         self.ends.store(true, Ordering::Release);
         let Some(Ok(mut node)) = self.beats.take().map(JoinHandle::join) else { return };
+        // A shard that is held somewhere says nothing when it goes on.
+        self.lease.withdraw();
         if let Err(error) = node.release(self.nonce) {
             tracing::warn!(
                 "fleet: the logs could not be given back, others wait for the lease: {error}"

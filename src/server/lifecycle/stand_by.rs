@@ -20,8 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Beats in a lease.
 pub(super) const BEATS: u32 = 5;
 
-/// The right to append to each log, and the copiers of their files.
-type Claimed = (Vec<Fence>, Vec<Copier>);
+/// The right to append to each log, and the copies of them that there are.
+type Claimed = (Vec<Fence>, Follower);
 
 /// A node that stands by, as it was started.
 pub struct StandBy<'a> {
@@ -63,7 +63,7 @@ impl StandBy<'_> {
             match self.step(node, lease, &mut seen) {
                 Ok(Some(fences)) => {
                     drop(doors);
-                    return Ok(Some((fences, follower.end()?)));
+                    return Ok(Some((fences, follower)));
                 }
                 Ok(None) => is_away = false,
                 Err(error) => {
@@ -173,8 +173,8 @@ impl Doors {
     }
 }
 
-/// The thread that copies rows as they come.
-enum Follower {
+/// The thread that copies rows as they come, if that is wished.
+pub enum Follower {
     Follows(JoinHandle<Vec<Copier>>, Arc<AtomicBool>),
     Idle(Vec<Copier>),
 }
@@ -204,8 +204,8 @@ impl Follower {
         Ok(Self::Follows(thread, ends))
     }
 
-    /// The copies, of which the thread makes no more.
-    fn end(self) -> Result<Vec<Copier>, StartError> {
+    /// The copiers, once the thread has ended what it is about: the node must beat meanwhile.
+    pub fn end(self) -> Result<Vec<Copier>, StartError> {
         match self {
             Self::Idle(copiers) => Ok(copiers),
             Self::Follows(thread, ends) => {
