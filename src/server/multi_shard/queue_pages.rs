@@ -2,7 +2,7 @@
 //! number of queues holds a turn.
 
 use super::messages::LIST_RESERVE_BYTES;
-use super::queue_rows::{QueueMessage, QueueRows, QueueSpec, QueueTask};
+use super::queue_rows::{QueueMessage, QueueRows, QueueSpec, QueueTask, RowKey};
 use super::row_lists::Kind as Rows;
 use super::task::Task;
 use crate::api::error::ErrorKind;
@@ -43,20 +43,28 @@ impl ShardServer {
         self.large_replies.reserve(LIST_RESERVE_BYTES);
         let step = self.tasks.start(self.me, Task::Queues(task));
         for dest in 0..shards {
-            self.ask_queues(step, dest, &spec, 0);
+            self.ask_queues(step, dest, &spec, (0, None));
         }
     }
 
-    fn ask_queues(&mut self, step: Step, dest: usize, spec: &Arc<QueueSpec>, from: u32) {
-        let message = QueueMessage::Ask { step, spec: Arc::clone(spec), from };
+    fn ask_queues(
+        &mut self,
+        step: Step,
+        dest: usize,
+        spec: &Arc<QueueSpec>,
+        (from, below): (u32, Option<RowKey>),
+    ) {
+        let (spec, below) = (Arc::clone(spec), below.map(Box::new));
+        let message = QueueMessage::Ask { step, spec, from, below };
         self.outbox.immediate(dest).messages.push(Message::Queues(message));
     }
 
     /// Messages about it.
     pub(crate) fn read_queue_message(&mut self, conns: &mut Connections, message: &QueueMessage) {
         match message {
-            QueueMessage::Ask { step, spec, from } => {
-                let (mut rows, mut looks, mut next) = (QueueRows::default(), 0, None);
+            QueueMessage::Ask { step, spec, from, below } => {
+                let mut rows = QueueRows::before(below.as_deref().cloned());
+                let (mut looks, mut next) = (0, None);
                 let shard = &self.engine.shard;
                 for (index, queue) in shard.queues_from(*from) {
                     if looks == PAGE_LOOKS {
@@ -82,7 +90,8 @@ impl ShardServer {
                 }
                 if let Some(next) = next {
                     let spec = Arc::clone(&task.spec);
-                    self.ask_queues(*step, usize::from(*from), &spec, *next);
+                    let below = task.rows.full_from(spec.limit + 1);
+                    self.ask_queues(*step, usize::from(*from), &spec, (*next, below));
                     return;
                 }
                 task.left -= 1;

@@ -41,14 +41,21 @@ pub struct RowKey {
     descending: bool,
 }
 
-impl Ord for RowKey {
-    fn cmp(&self, other: &Self) -> Ordering {
+impl RowKey {
+    /// How the place compares with that of a queue, whose name stays where it is: most queues are looked at for nothing.
+    fn cmp_with(&self, figure: u64, name: &str) -> Ordering {
         let directed = |order: Ordering| if self.descending { order.reverse() } else { order };
         if self.by_name {
-            return directed(self.name.cmp(&other.name));
+            return directed((*self.name).cmp(name));
         }
         // Equal figures go by their names, whatever comes first.
-        directed(self.figure.cmp(&other.figure)).then_with(|| self.name.cmp(&other.name))
+        directed(self.figure.cmp(&figure)).then_with(|| (*self.name).cmp(name))
+    }
+}
+
+impl Ord for RowKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.cmp_with(other.figure, &other.name)
     }
 }
 
@@ -60,30 +67,47 @@ impl PartialOrd for RowKey {
 
 /// Rows by their places, as many as are wanted at most.
 #[derive(Debug, Default)]
-pub struct QueueRows(BTreeMap<RowKey, Vec<u8>>);
+pub struct QueueRows {
+    best: BTreeMap<RowKey, Vec<u8>>,
+    /// The place from which on no row is wanted, as the page is full without.
+    below: Option<RowKey>,
+}
 
 impl QueueRows {
+    /// No rows yet, and only those before a place are wanted.
+    pub fn before(below: Option<RowKey>) -> Self {
+        Self { below, ..Self::default() }
+    }
+
+    /// The place of the last row, if there are as many as are wanted.
+    pub fn full_from(&self, most: usize) -> Option<RowKey> {
+        let last = self.best.last_key_value().filter(|_| self.best.len() >= most);
+        last.map(|(last, _)| last.clone())
+    }
+
     /// Adds a row, unless there are `most` before it.
     pub fn add(&mut self, key: RowKey, row: Vec<u8>, most: usize) {
-        self.0.insert(key, row);
-        if self.0.len() > most {
-            self.0.pop_last();
+        self.best.insert(key, row);
+        if self.best.len() > most {
+            self.best.pop_last();
         }
     }
 
     /// Whether a row there would be among the first `most`.
-    fn has_room(&self, key: &RowKey, most: usize) -> bool {
-        self.0.len() < most || self.0.last_key_value().is_some_and(|(last, _)| key < last)
+    fn has_room(&self, (figure, name): (u64, &str), most: usize) -> bool {
+        let last = self.best.last_key_value().filter(|_| self.best.len() >= most);
+        let bounds = [self.below.as_ref(), last.map(|(last, _)| last)];
+        bounds.into_iter().flatten().all(|bound| bound.cmp_with(figure, name).is_gt())
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.best.len()
     }
 
     /// All of them.
     pub fn into_rows(self) -> impl Iterator<Item = (RowKey, Vec<u8>)> {
-        self.0.into_iter()
+        self.best.into_iter()
     }
 }
 
@@ -107,6 +131,8 @@ pub enum QueueMessage {
         step: Step,
         spec: Arc<QueueSpec>,
         from: u32,
+        /// The place from which on rows are not wanted.
+        below: Option<Box<RowKey>>,
     },
     /// The answer, and where the next begins if there are more.
     Page {
@@ -165,12 +191,13 @@ impl QueueSpec {
         if !is_there || !queue.name.starts_with(&*self.prefix) {
             return;
         }
-        let key = self.key(self.figure(shard, queue, now_ms), &queue.name);
-        let is_behind = self.after.as_ref().is_none_or(|after| key > *after);
-        if is_behind && rows.has_room(&key, self.limit + 1) {
+        let place = (self.figure(shard, queue, now_ms), &*queue.name);
+        let after = self.after.as_ref();
+        let is_behind = after.is_none_or(|after| after.cmp_with(place.0, place.1).is_lt());
+        if is_behind && rows.has_room(place, self.limit + 1) {
             let mut row = Vec::new();
             self.write(&mut row, shard, queue, now_ms);
-            rows.add(key, row, self.limit + 1);
+            rows.add(self.key(place.0, place.1), row, self.limit + 1);
         }
     }
 
@@ -267,10 +294,14 @@ mod tests {
         let mut rows = QueueRows::default();
         for (figure, name) in [(5, "b"), (9, "c"), (5, "a"), (1, "d")] {
             let key = by.key(figure, name);
-            if rows.has_room(&key, 3) {
+            if rows.has_room((figure, name), 3) {
                 rows.add(key, Vec::new(), 3);
             }
         }
+        let last = rows.full_from(3);
+        assert_eq!((&last, rows.full_from(4)), (&Some(by.key(5, "b")), None));
+        let others = QueueRows::before(last);
+        assert!(others.has_room((5, "a"), 3) && !others.has_room((5, "b"), 3));
         let names: Vec<_> = rows.into_rows().map(|(key, _)| key.name).collect();
         assert_eq!(names, ["c".into(), "a".into(), "b".into()] as [Box<str>; 3]);
         let back = spec(QueueSort::Name, true);
