@@ -398,6 +398,7 @@ fn the_dashboard_is_used_by_keys_alone() {
     let Some(driver) = Driver::find() else { return };
     let server = Server::start_default();
     with_work(&server);
+    server.client().push("bills", 1);
     driver.play(&base(&server), "keys", json!({}), nothing);
 }
 
