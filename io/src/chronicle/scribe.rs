@@ -170,27 +170,24 @@ impl Scribe {
     }
 
     fn append_bytes(&mut self, range: std::ops::Range<u64>, calls: &Calls) -> Result<(), String> {
-        loop {
+        // Bytes that the database has lost while others were put back were put back with those.
+        while self.last.is_none_or(|last| last.until < range.end) {
             let bytes = self.read(&range)?;
             let row = Row { at: range.start, until: range.end, sum: crc32c::crc32c(&bytes) };
             match self.chronicle.append(row, self.last, &bytes) {
                 Ok(()) => {
                     (calls.stored)(row.until - row.at);
                     self.last = Some(row);
-                    self.ends
-                        .insert(range.start / self.segment_bytes, row.until % self.segment_bytes);
-                    return Ok(());
+                    let segment = range.start / self.segment_bytes;
+                    // A row that is put back is not the end of what may have to be put back again.
+                    let end = self.ends.entry(segment).or_default();
+                    *end = (*end).max(row.until - segment * self.segment_bytes);
                 }
                 Err(Refused::Fenced) => return Err(fenced()),
-                Err(Refused::WentBack(last)) => {
-                    self.put_back(last, calls)?;
-                    // Twice: these bytes were among those that were put back.
-                    if self.last.is_some_and(|last| last.until >= range.end) {
-                        return Ok(());
-                    }
-                }
+                Err(Refused::WentBack(last)) => self.put_back(last, calls)?,
             }
         }
+        Ok(())
     }
 
     /// Puts the rows back that the database has lost: this node has them all in its files.
@@ -264,6 +261,33 @@ mod tests {
         }
     }
 
+    /// Loses its last rows every now and then, and keeps some that are read when they are to be forgotten.
+    struct Forgetful(InMemory, Dice);
+
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, sides: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) % sides
+        }
+    }
+
+    impl Chronicle for Forgetful {
+        fn append(&mut self, row: Row, after: Option<Row>, bytes: &[u8]) -> Result<(), Refused> {
+            if self.1.below(4) == 0 {
+                let mut rows = self.0.0.lock().unwrap();
+                let kept = rows.len().saturating_sub(self.1.below(6) as usize);
+                rows.truncate(kept);
+            }
+            self.0.append(row, after, bytes)
+        }
+
+        fn trim(&mut self, segment: u64) -> Result<bool, Refused> {
+            if self.1.below(2) == 0 { Ok(false) } else { self.0.trim(segment) }
+        }
+    }
+
     fn calls() -> Calls {
         Calls {
             wake: Box::new(|| ()),
@@ -327,6 +351,57 @@ mod tests {
                 "{kept}"
             );
             assert!(after.windows(2).all(|two| two[0].1 <= two[1].0), "{after:?}");
+        }
+    }
+
+    /// Guards against a row beside those that were put back: another node would have been taken for its writer.
+    #[test]
+    fn a_database_that_goes_back_again_and_again_has_all_that_is_said_to_be_done_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..SEGMENT_BYTES).map(|at| ((at * at) >> 5) as u8).collect();
+        for segment in 0..5 {
+            std::fs::write(dir.path().join(segment_file(segment)), &bytes).unwrap();
+        }
+        for seed in 0..2000 {
+            let (rows, mut dice) = (InMemory::default(), Dice(seed));
+            let forgetful = Forgetful(rows.clone(), Dice(seed ^ 0xd1ce));
+            let place = (dir.path().into(), SEGMENT_BYTES, &Restored::default());
+            let scribe = Scribe::new(Box::new(forgetful), place.0, place.1, place.2);
+            let wire = scribe.start(calls()).unwrap();
+            let (mut first, mut ends) = (0, vec![0_u64]);
+            for tag in 0..20 {
+                let mut parts = Vec::new();
+                for _ in 0..=dice.below(2) {
+                    let last = ends.len() as u64 - 1;
+                    let end = ends[last as usize].max(BLOCKS_AT) + 1 + dice.below(1500);
+                    parts.push((last, ends[last as usize]..end));
+                    ends[last as usize] = end;
+                    if dice.below(6) == 0 && ends.len() < 5 {
+                        ends.push(0);
+                        break;
+                    }
+                }
+                order(&wire, &parts, tag);
+                let stored = rows.0.lock().unwrap();
+                let live = stored.iter().filter(|(row, _)| row.at >= first * SEGMENT_BYTES);
+                let live: Vec<_> = live.collect();
+                for (row, stored) in &live {
+                    assert_eq!(
+                        bytes[(row.at % SEGMENT_BYTES) as usize..][..stored.len()],
+                        stored[..]
+                    );
+                }
+                assert!(live.windows(2).all(|two| two[0].0.until <= two[1].0.at), "seed {seed}");
+                let all: u64 = live.iter().map(|(row, _)| row.until - row.at).sum();
+                let given = ends[first as usize..].iter().filter(|end| **end > 0);
+                let given: u64 = given.map(|end| HEADER_BYTES + end - BLOCKS_AT).sum();
+                assert_eq!(all, given, "seed {seed}, order {tag}");
+                drop(stored);
+                if first + 1 < ends.len() as u64 && dice.below(3) == 0 {
+                    wire.orders.send(Order::Trim { segment: first }).unwrap();
+                    first += 1;
+                }
+            }
         }
     }
 }
