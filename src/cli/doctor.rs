@@ -72,8 +72,9 @@ pub fn run(context: &mut Context, doctor: &Doctor) -> Result<(), Failure> {
     findings.extend(path.iter().flat_map(|path| leftover_findings(path)));
     findings.extend(machine::clock());
     findings.extend(server.findings);
-    let database = doctor.fleet_database.as_deref().filter(|url| !url.is_empty());
-    findings.extend(database.into_iter().flat_map(fleet_database::findings));
+    let database = doctor.fleet_database.clone().filter(|url| !url.is_empty());
+    let database = database.or_else(|| Environment::of_process().fleet_database());
+    findings.extend(database.iter().flat_map(|url| fleet_database::findings(url)));
     if context.target.json {
         context.out.json(&as_value(&findings))?;
     } else {

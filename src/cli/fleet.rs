@@ -16,6 +16,7 @@ use super::failure::Failure;
 use super::log::count;
 use super::output::{Cell, Table};
 use super::words;
+use crate::config::Environment;
 use crate::protocol::msgpack::writer::Writer;
 
 /// How long `status` watches, to see who is heard of.
@@ -39,12 +40,14 @@ pub enum Fleet {
 pub struct Where {
     /// Database of the fleet, as a URL
     #[arg(long, env = "FLEET_DATABASE", value_name = "URL", hide_env_values = true)]
-    database: String,
+    database: Option<String>,
 }
 
 impl Where {
     fn database(&self) -> Result<Database, Failure> {
-        Ok(Database::parse(&self.database)?)
+        let url = self.database.clone().or_else(|| Environment::of_process().fleet_database());
+        let missing = || Failure::Usage("--database <URL> is required, or FLEET_DATABASE".into());
+        Ok(Database::parse(&url.ok_or_else(missing)?)?)
     }
 }
 

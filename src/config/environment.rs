@@ -79,6 +79,12 @@ impl Environment {
         self.setting("data_path").map(PathBuf::from)
     }
 
+    /// The database of a fleet that a variable names.
+    pub fn fleet_database(&self) -> Option<String> {
+        let url = self.setting("fleet_database").filter(|url| !url.is_empty())?;
+        Some(url.to_string_lossy().into_owned())
+    }
+
     /// The value of a setting, by its name in lower case.
     pub fn setting(&self, id: &str) -> Option<OsString> {
         Some(self.find(id, &mut Vec::new())?.text)
