@@ -35,7 +35,8 @@ pub(super) fn founded(database: Database) -> Database {
     // As after an upgrade of the system: the database warns at each connection.
     database.ask("update pg_database set datcollversion = '1'").unwrap();
     let url = database.url();
-    let said = Tool::at(1).run(&["fleet", "found", "--database", &url, "--segment-mb", "16"]);
+    let tool = Tool::at(1).env("FLEET_DATABASE", url);
+    let said = tool.run(&["fleet", "found", "--segment-mb", "16"]);
     assert_eq!(said.code, Some(0), "{} {}", said.out, said.err);
     database
 }
@@ -113,6 +114,26 @@ fn a_node_that_stands_by_takes_over_and_the_other_then_stands_by() {
     assert!(!other.output().rsplit("standing by").next().unwrap().contains("counts as dead"));
     compare(&other, &ledger, "after a stop");
     prove_the_count(&other, &ledger);
+}
+
+#[test]
+fn a_stop_within_the_copy_of_a_takeover_ends_at_once_and_gives_the_logs_back() {
+    let Some(database) = fleet() else { return };
+    let mut active = node(&database, "a").start();
+    let id = active.client().push("q", 1);
+    until("the log has a table", || database.ask("select count(*) from corq_log_0_0").ok());
+    let mut other = node(&database, "b").stand_by();
+    until("b stands by", || other.output().contains("standing by, node a").then_some(()));
+    let mut held = database.stays_in("begin; lock table corq_log_0_0");
+    active.kill();
+    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+    until("the copy waits for a table", || database.says(waits, "1").then_some(()));
+    assert!(other.terminate().success(), "{}", other.output());
+    drop(held.stdin.take());
+    held.wait().unwrap();
+    let third = node(&database, "c").start();
+    assert!(!third.output().contains("standing by, node"), "{}", third.output());
+    assert_eq!(third.client().ok("GetJob", json!({"id": id}))["job"]["data"], json!(1));
 }
 
 #[test]

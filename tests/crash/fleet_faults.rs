@@ -419,7 +419,8 @@ fn an_old_snapshot_and_a_dump_that_stands_still_hold_no_answer_back() {
                 let is_there = |log| database.ask(&format!("select count(*) from {log}")).is_ok();
                 logs.into_iter().all(is_there).then_some(())
             });
-            let mut snapshot = database.old_snapshot();
+            let reads = "begin isolation level repeatable read; select count(*) from corq_part";
+            let mut snapshot = database.stays_in(reads);
             let dump = database.dump();
             let held = until("the dump holds tables", || {
                 database.ask(HELD).ok().filter(|held| !held.is_empty())

@@ -249,18 +249,16 @@ impl Database {
         cancelled.unwrap().parse().unwrap()
     }
 
-    /// A session that has read a table and stays in its transaction until its input ends.
-    pub(crate) fn old_snapshot(&self) -> Child {
+    /// A session that has begun a transaction by these statements, and stays in it until its input ends.
+    pub(crate) fn stays_in(&self, statements: &str) -> Child {
         let mut command = self.client("psql");
         command.args(["-XAtq", "-d", "postgres"]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut session = command.spawn().unwrap();
         let input = session.stdin.as_mut().expect("it was piped");
-        input
-            .write_all(b"begin isolation level repeatable read; select count(*) from corq_part;\n")
-            .unwrap();
+        input.write_all(format!("{statements};\n").as_bytes()).unwrap();
         let idle = "select count(*) from pg_stat_activity \
                     where application_name = 'psql' and state = 'idle in transaction'";
-        until("the snapshot is taken", || self.says(idle, "1").then_some(()));
+        until("the session is in its transaction", || self.says(idle, "1").then_some(()));
         session
     }
 

@@ -107,9 +107,19 @@ pub fn own(
         require_sync: config.fleet_require_sync,
         ends: Arc::clone(&ends),
     };
-    let beats = beats.begin(node).map_err(|e| other("cannot start the beats", e))?;
+    let beats = Some(beats.begin(node).map_err(|e| other("cannot start the beats", e))?);
     let began = Instant::now();
-    let restored = restore_all(follower.end()?, signal_handler)?;
+    let restored = Vec::new();
+    let mut owned =
+        Owned { database, fleet, fences, restored, lease, replication, nonce, ends, beats };
+    match restore_all(follower.end()?, signal_handler)? {
+        Some(restored) => owned.restored = restored,
+        None => {
+            owned.release();
+            return Ok(None);
+        }
+    }
+    let Owned { database, fences, restored, .. } = &owned;
     let sum = |of: fn(&Restored) -> u64| restored.iter().map(of).sum::<u64>() >> 20;
     tracing::info!(
         "fleet: node {name} owns the logs of {} since epoch {}; {} MB copied, {} MB were here, in {} ms",
@@ -124,8 +134,7 @@ pub fn own(
             "fleet: the database has no synchronous standby, so its failover may lose what was acknowledged"
         );
     }
-    let beats = Some(beats);
-    Ok(Some(Owned { database, fleet, fences, restored, lease, replication, nonce, ends, beats }))
+    Ok(Some(owned))
 }
 
 fn fit(fleet: Fleet, config: &Config, data: &DataDir, shards: usize) -> Result<(), StartError> {
@@ -205,15 +214,20 @@ impl Beats {
     }
 }
 
-/// Makes the files of all shards equal to their rows, side by side.
+/// Makes the files of all shards equal to their rows, side by side. None if the end is wanted before: what was begun ends with
+/// the process.
 fn restore_all(
     copiers: Vec<Copier>,
     signal_handler: &SignalHandler,
-) -> Result<Vec<Restored>, StartError> {
+) -> Result<Option<Vec<Restored>>, StartError> {
     let began = Instant::now();
     let running: Vec<_> =
         copiers.into_iter().map(|mut it| thread::spawn(move || it.restore())).collect();
     while running.iter().any(|it| !it.is_finished()) {
+        if let Some(signal) = signal_handler.wants_end() {
+            tracing::info!("stopping on {signal:?}, while the logs are copied");
+            return Ok(None);
+        }
         let seconds = began.elapsed().as_secs();
         signal_handler.progress(&format!("copying the logs from the database for {seconds} s"));
         thread::sleep(COPY_PAUSE);
@@ -221,7 +235,7 @@ fn restore_all(
     let broken = || Err(DatabaseError("a thread has failed".into()));
     let all: Result<Vec<_>, _> =
         running.into_iter().map(|it| it.join().unwrap_or_else(|_| broken())).collect();
-    all.map_err(|error| other("cannot copy the logs from FLEET_DATABASE", error))
+    all.map(Some).map_err(|error| other("cannot copy the logs from FLEET_DATABASE", error))
 }
 
 impl Owned {
