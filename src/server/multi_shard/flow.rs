@@ -446,10 +446,7 @@ impl ShardServer {
         let Ok(Request { req_id, body: Body::PushFlow { jobs }, .. }) = decoded else { return };
         if let Some(error) = error {
             for &place in &task.granted {
-                let name = jobs[place].id;
-                let batch = self.outbox.after_commit(self.slots.of_name(name));
-                let name = batch.keep(name.as_bytes());
-                batch.messages.push(Message::Unclaim { name });
+                self.release_name(jobs[place].id);
             }
             self.refuse(conns, task.origin, req_id, error);
         } else {
