@@ -81,8 +81,7 @@ impl Environment {
 
     /// The database of a fleet that a variable names.
     pub fn fleet_database(&self) -> Option<String> {
-        let url = self.setting("fleet_database").filter(|url| !url.is_empty())?;
-        Some(url.to_string_lossy().into_owned())
+        self.setting("fleet_database").map(|url| url.to_string_lossy().into_owned())
     }
 
     /// The value of a setting, by its name in lower case.

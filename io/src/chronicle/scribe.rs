@@ -170,18 +170,21 @@ impl Scribe {
     }
 
     fn append_bytes(&mut self, range: std::ops::Range<u64>, calls: &Calls) -> Result<(), String> {
+        let segment = range.start / self.segment_bytes;
+        let end = range.end - segment * self.segment_bytes;
         // Bytes that the database has lost while others were put back were put back with those.
-        while self.last.is_none_or(|last| last.until < range.end) {
+        while self.ends.get(&segment).is_none_or(|&stored| stored < end)
+            || self.last.is_none_or(|last| last.until < range.end)
+        {
             let bytes = self.read(&range)?;
             let row = Row { at: range.start, until: range.end, sum: crc32c::crc32c(&bytes) };
             match self.chronicle.append(row, self.last, &bytes) {
                 Ok(()) => {
                     (calls.stored)(row.until - row.at);
                     self.last = Some(row);
-                    let segment = range.start / self.segment_bytes;
                     // A row that is put back is not the end of what may have to be put back again.
-                    let end = self.ends.entry(segment).or_default();
-                    *end = (*end).max(row.until - segment * self.segment_bytes);
+                    let stored = self.ends.entry(segment).or_default();
+                    *stored = end.max(*stored);
                 }
                 Err(Refused::Fenced) => return Err(fenced()),
                 Err(Refused::WentBack(last)) => self.put_back(last, calls)?,
@@ -365,8 +368,12 @@ mod tests {
         for seed in 0..2000 {
             let (rows, mut dice) = (InMemory::default(), Dice(seed));
             let forgetful = Forgetful(rows.clone(), Dice(seed ^ 0xd1ce));
-            let place = (dir.path().into(), SEGMENT_BYTES, &Restored::default());
-            let scribe = Scribe::new(Box::new(forgetful), place.0, place.1, place.2);
+            let scribe = Scribe::new(
+                Box::new(forgetful),
+                dir.path().into(),
+                SEGMENT_BYTES,
+                &Restored::default(),
+            );
             let wire = scribe.start(calls()).unwrap();
             let (mut first, mut ends) = (0, vec![0_u64]);
             for tag in 0..20 {
