@@ -231,14 +231,6 @@ pub enum Command<'a> {
         /// The jobs, in order.
         jobs: &'a [NewJob<'a>],
     },
-    /// Pushes a piece of a longer push: room has been kept for it, and its groups were judged for all of that push.
-    /// Never refused.
-    PushJudged {
-        /// The queue.
-        queue: &'a str,
-        /// The jobs, in order.
-        jobs: &'a [NewJob<'a>],
-    },
     /// Takes jobs, now or when they come.
     Pull(Pull<'a>),
     /// Says whether [`Command::Ack`] would be carried out, and changes nothing.
@@ -248,12 +240,6 @@ pub enum Command<'a> {
     },
     /// Completes jobs: all of them or, if one is refused, none.
     Ack {
-        /// The completions.
-        acks: &'a [Ack<'a>],
-    },
-    /// Completes a piece of a longer command, all of which has been checked: jobs that are not held any more are passed
-    /// over and answered as too late.
-    AckHeld {
         /// The completions.
         acks: &'a [Ack<'a>],
     },
@@ -426,13 +412,6 @@ pub enum Command<'a> {
         /// Of each, in the same order, what [`NewJob::group_max`] says; zeros at the end may be left out.
         group_max: &'a [u32],
         /// Whether the reply waits for the disk, and so does the part when it comes.
-        durable: bool,
-    },
-    /// Takes some of a part, whose groups and the log have room for all of it.
-    StageJudged {
-        /// As in [`Command::Stage`].
-        records: &'a [&'a [u8]],
-        /// As there.
         durable: bool,
     },
     /// Says what becomes of a flow.

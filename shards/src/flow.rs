@@ -60,7 +60,7 @@ impl Slice {
 }
 
 /// Log bytes that a staged job may come to take.
-pub fn staged_bytes(record: &[u8]) -> u64 {
+fn staged_bytes(record: &[u8]) -> u64 {
     record.len() as u64 + JOB_BYTES
 }
 
@@ -229,17 +229,6 @@ impl Shard {
             out.effects.replies.push((caller.request, Reply::Refused { place: 0, refusal }));
             return;
         }
-        self.stage_judged(caller, records, durable, out);
-    }
-
-    /// Stages some jobs of a flow: whether there is room for them has been found out.
-    pub(crate) fn stage_judged<J: Journal>(
-        &mut self,
-        caller: Caller,
-        records: &[&[u8]],
-        durable: bool,
-        out: &mut Out<'_, J>,
-    ) {
         // Once each: one record may name as many jobs as a flow has.
         let decoded = records.iter().map(|bytes| (*bytes, Record::decode(bytes).ok()));
         let decoded: Vec<(&[u8], Option<Record<'_>>)> = decoded.collect();

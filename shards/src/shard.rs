@@ -29,7 +29,6 @@ use crate::family::unreported::AllUnreported;
 use crate::family::{Orphaned, Report};
 use crate::flow::Flows;
 use crate::group::Groups;
-use crate::group::push_plan::{Coming, Foresight};
 use crate::job::id::{IdMaker, JobId};
 use crate::job::new_job::NewJob;
 use crate::job::shared_payload::Shares;
@@ -125,7 +124,6 @@ pub struct Shard {
     pub(crate) waiter_timers: Timers,
     pub(crate) limit_timers: Timers,
     pub(crate) groups: Groups,
-    pub(crate) coming: Coming,
     /// Queues where pulls wait until all groups have been looked at.
     pub(crate) seeing: Seeing,
     /// Pulls that have come to wait.
@@ -228,7 +226,6 @@ impl Shard {
             waiter_timers: Timers::default(),
             limit_timers: Timers::default(),
             groups: Groups::new(key),
-            coming: Coming::default(),
             seeing: Seeing::default(),
             waits: 0,
             with_room: Vec::new(),
@@ -284,7 +281,6 @@ impl Shard {
         let delivered = out.effects.deliveries.len();
         match command {
             Command::Push { queue, jobs } => self.push(now_ms, caller, queue, jobs, out),
-            Command::PushJudged { queue, jobs } => self.push_all(now_ms, caller, queue, jobs, out),
             Command::Pull(pull) => self.pull(now_ms, caller, pull, out),
             Command::CheckAcks { acks } => {
                 let reply = match self.check_acks(now_ms, acks) {
@@ -295,7 +291,6 @@ impl Shard {
                 out.effects.replies.push((caller.request, reply));
             }
             Command::Ack { acks } => self.ack(now_ms, caller, acks, out),
-            Command::AckHeld { acks } => self.complete_held(now_ms, caller, acks, true, out),
             Command::Fail(fail) => self.fail(now_ms, caller, fail, out),
             Command::Heartbeat(beat) => {
                 let reply = match self.renew(now_ms, caller.client, *beat) {
@@ -372,9 +367,6 @@ impl Shard {
             Command::Stage { records, group_max, durable } => {
                 self.stage(caller, (records, group_max), *durable, out);
             }
-            Command::StageJudged { records, durable } => {
-                self.stage_judged(caller, records, *durable, out);
-            }
             Command::Decide { flow, fate, durable } => {
                 self.decide(now_ms, caller.request, (*flow, *fate, *durable), out);
             }
@@ -412,8 +404,7 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         if jobs.iter().any(|job| job.group_max > 0)
-            && let Some(place) =
-                self.find_overfull(now_ms, queue_name, jobs, &mut Foresight::default())
+            && let Some(place) = self.find_overfull(now_ms, queue_name, jobs)
         {
             let refused = Reply::Refused { place, refusal: Refusal::GroupFull };
             out.effects.replies.push((caller.request, refused));

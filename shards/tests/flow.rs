@@ -76,7 +76,7 @@ fn stage_many(bed: &mut Bed, count: usize, durable: bool) -> Vec<JobId> {
         let record = Record::Staged(Staged { flow: ids[0], pushed });
         let mut bytes = vec![0; record.encoded_len()];
         record.encode(&mut bytes);
-        bed.run(0, &Command::StageJudged { records: &[&bytes], durable });
+        bed.run(0, &Command::Stage { records: &[&bytes], group_max: &[], durable });
     }
     ids
 }

@@ -20,7 +20,6 @@ mod leaps;
 mod life;
 mod limits;
 mod newer;
-mod pieces;
 mod reclaim;
 mod repeat;
 mod replay;

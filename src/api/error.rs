@@ -217,7 +217,6 @@ fixed! {
     NotDelayable: WrongState, "Job not found or not waiting, delayed or active";
     Ended: WrongState, "Job not found or already completed or failed";
     NothingToWaitFor: WrongState, "Job is not active or has no children to wait for";
-    LongLinks: LimitReached, "a parentId of a job that exists is for pushes of at most 2000 jobs and 256 KB";
     GroupOfJobFull: LimitReached, "The group of a job is full";
     EventPatternsFull: LimitReached, "The choices of events of a shard have 5000 patterns together, which is the most";
     EventChoicesFull: LimitReached, "Too many different choices of events; those that others have made already are still open";
@@ -302,6 +301,8 @@ filled! {
     given_twice(field: &str): InvalidField, "{field} must be given only once";
     unknown_fields_too_large(most: impl fmt::Display): InvalidField, "unknown fields must have at most {most} bytes";
     options_too_large(most: impl fmt::Display): InvalidField, "job options must be at most {most} bytes together";
+    too_many_values(command: &str, most: impl fmt::Display): InvalidField, "{command} must have at most {most} keys and values beside payloads";
+    too_many_patterns(most: impl fmt::Display): InvalidField, "repeat.pattern must be in at most {most} jobs of a batch";
     too_many_dependencies(most: impl fmt::Display): InvalidField, "jobs must have at most {most} dependencies together";
     data_beside_children(most: impl fmt::Display): InvalidField, "data must be at most {most} bytes beside so many childrenIds";
     over_size_limit(most: impl fmt::Display): InvalidField, "data must be at most {most} bytes, as sizeLimit says";

@@ -21,11 +21,11 @@ pub const TAGS_MAX: u32 = 100;
 /// Most dependencies of one job. Chosen, for the same reason.
 pub const DEPENDS_ON_MAX: u32 = 1000;
 
-/// Most dependencies of all jobs of one batch. Chosen: the push waits until each is found.
-pub const BATCH_DEPENDENCIES_MAX: usize = 100_000;
+/// Most dependencies of all jobs of one batch. Chosen: each is looked up in the turn of the push.
+pub const BATCH_DEPENDENCIES_MAX: usize = 10_000;
 
-/// Most dependencies of all jobs of a flow. Chosen: each takes more memory than it has bytes in the command.
-pub const FLOW_DEPENDENCIES_MAX: usize = 1_000_000;
+/// Most dependencies of all jobs of a flow. Chosen: all of them are checked in one turn.
+pub const FLOW_DEPENDENCIES_MAX: usize = 50_000;
 
 /// Most children of one job.
 pub const CHILDREN_MAX: u32 = corq_shards::family::CHILDREN_MAX as u32;
@@ -48,9 +48,17 @@ pub const SEARCH_BUDGET_DEFAULT_MS: i64 = 1000;
 pub const FLOW_DEPTH_MAX: i64 = 100;
 pub const FLOW_DEPTH_DEFAULT: i64 = 10;
 
-/// Most entries of a batch (`jobs`, `ids`). Chosen: a frame of 64 MB could name millions of tiny
-/// jobs, and what the decoder sets aside for each is larger than the job on the wire.
-pub const BATCH_MAX: u32 = 100_000;
+/// Most entries of a batch (`jobs`, `ids`), and its most bytes. Chosen: all of it is done in one turn, or nothing.
+pub const BATCH_MAX: u32 = 10_000;
+pub const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// Most keys and values of a batch beside its payloads, which are checked before. Chosen: fifteen fields for each of ten
+/// thousand jobs with room to spare, and no more than a turn can decode.
+pub const BATCH_VALUES_MAX: usize = 600_000;
+
+/// Most cron expressions of the jobs of a batch; one of more than 64 bytes counts as several. Chosen: each takes as long to
+/// read and to search as several jobs take to come.
+pub const BATCH_PATTERNS_MAX: usize = 1000;
 
 /// Longest error text of a failed attempt. A longer one is cut, not refused: a failure must
 /// never fail for being talkative.

@@ -34,41 +34,17 @@ pub struct Request<'a> {
     pub body: Body<'a>,
     /// The first version of the protocol that has this command with these fields.
     pub needs: Version,
-    /// The cron expressions in it.
-    pub plans: Plans,
+    /// Cron expressions of its jobs; a long one counts as several.
+    pub patterns: usize,
 }
 
-/// How many cron expressions a request has, and how much of them has been read: a short one may have thousands, each of
-/// which takes as long to read and to search as several jobs take to come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Plans {
-    /// Expressions that have been read; a long one counts as several.
-    pub read: usize,
-    /// There are others, which have not: the request must be read in pieces.
-    pub are_left: bool,
-}
+/// Steps of a turn that a cron expression takes: it is read when it is judged and when it comes, and searched both times.
+const PATTERN_STEPS: usize = 8;
 
-impl Plans {
-    /// Most that are read of one frame, unless the first is longer by itself.
-    const MAX: usize = 64;
-
-    /// Bytes of an expression that are read in about the time of a short one.
-    const BYTES: usize = 64;
-
-    /// Steps of a turn that one takes: it is read when it is judged and when it comes, and searched both times.
-    const STEPS: usize = 8;
-
-    /// Whether the next one is to be read.
-    pub fn admit(&mut self, expression: &str) -> bool {
-        let cost = 1 + expression.len() / Self::BYTES;
-        self.are_left |= self.read > 0 && self.read + cost > Self::MAX;
-        self.read += if self.are_left { 0 } else { cost };
-        !self.are_left
-    }
-
-    /// In steps of a turn.
-    pub fn steps(self) -> usize {
-        self.read * Self::STEPS
+impl Request<'_> {
+    /// Steps of a turn beside those of its jobs.
+    pub fn steps(&self) -> usize {
+        self.patterns * PATTERN_STEPS
     }
 }
 

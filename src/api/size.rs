@@ -3,9 +3,9 @@
 
 use super::field::{FieldSpec, Kind};
 use super::limits::{
-    LINE_CHARS_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX, SEARCH_VALUE_BYTES_MAX,
+    BATCH_BYTES_MAX, LINE_CHARS_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX,
+    SEARCH_VALUE_BYTES_MAX,
 };
-use crate::protocol::frame::FRAME_BYTES_MAX;
 use corq_shards::job::trace::STATE_BYTES_MAX;
 
 /// For names of fields, a `reqId`, and fields that are not known.
@@ -71,7 +71,7 @@ const fn kind_bytes(kind: Kind) -> usize {
         | Kind::Integers { .. }
         | Kind::Jobs
         | Kind::Flow
-        | Kind::FlowJob => FRAME_BYTES_MAX,
+        | Kind::FlowJob => BATCH_BYTES_MAX,
     }
 }
 
@@ -82,5 +82,5 @@ pub const fn bytes_max(fields: &[FieldSpec]) -> usize {
         bytes += kind_bytes(fields[at].kind);
         at += 1;
     }
-    if bytes < FRAME_BYTES_MAX { bytes } else { FRAME_BYTES_MAX }
+    if bytes < BATCH_BYTES_MAX { bytes } else { BATCH_BYTES_MAX }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`frame`] finds a frame's edges, [`msgpack`] walks and writes values, [`decode`] turns a frame
 //! into a [`crate::api::request::Request`], [`reply`] writes what goes back, [`json`] is the other
-//! face of both; [`large`] holds frames with payloads of megabytes, [`large_piece`] items of batches that have some; [`http1`], [`sse`] and [`websocket`] carry it.
+//! face of both; [`large`] holds frames with payloads of megabytes, which [`large_scan`] has checked; [`http1`], [`sse`] and [`websocket`] carry it.
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | `frame` | finds the edges of frames |
 //! | `http1` | HTTP/1.1 |
 //! | `json` | JSON to MessagePack and back |
-//! | `large` | frames with a payload of megabytes, in slices |
-//! | `large_piece` | one item of megabytes of a batch |
+//! | `large` | frames whose payloads have been checked |
+//! | `large_scan` | the check of a long frame, a slice at a time |
 //! | `msgpack` | reads and writes values |
 //! | `reply` | replies |
 //! | `sse` | server-sent events |
@@ -25,7 +25,7 @@ pub mod frame;
 pub mod http1;
 pub mod json;
 pub mod large;
-pub mod large_piece;
+pub mod large_scan;
 pub mod msgpack;
 pub mod reply;
 pub mod sse;

@@ -28,7 +28,7 @@ use super::multi_shard::child_value_read::ChildValueReads;
 use super::multi_shard::cron_names::CronNames;
 use super::multi_shard::custom_ids::ClaimProbes;
 use super::multi_shard::flow::OpenFlows;
-use super::multi_shard::long_commands::LongCommands;
+use super::multi_shard::large_commands::LargeCommands;
 use super::multi_shard::task::Tasks;
 use super::multi_shard::waiting_claims::WaitingClaims;
 use super::numbered::Entries;
@@ -82,7 +82,7 @@ pub struct ShardServer {
     pub(super) parked: Entries<Parked>,
     pub(super) tasks: Tasks,
     pub(super) open_flows: OpenFlows,
-    pub(super) long_commands: LongCommands,
+    pub(super) large_commands: LargeCommands,
     pub(super) cold: ColdReplies,
     pub(super) job_listings: JobListings,
     pub(super) job_scans: JobScans,
@@ -249,7 +249,7 @@ impl ShardServer {
             parked: Entries::default(),
             tasks: Tasks::default(),
             open_flows: OpenFlows::default(),
-            long_commands: LongCommands::default(),
+            large_commands: LargeCommands::default(),
             cold: ColdReplies::default(),
             job_listings: JobListings::default(),
             job_scans: JobScans::default(),
@@ -343,7 +343,7 @@ impl ShardServer {
     pub fn has_left(&self) -> bool {
         self.outbox.has_left()
             || self.unread.is_some()
-            || self.long_commands.has_left() && !self.is_disk_behind()
+            || self.large_commands.has_left() && !self.is_disk_behind()
             || self.waiting_claims.has_free()
             || !self.touched.is_empty()
             || !self.unblocked.is_empty()

@@ -104,7 +104,7 @@ fn an_outcome_over_tcp_that_is_no_text_is_kept_repaired() {
     assert_eq!(result(&mut tcp, &id), REPAIRED);
 }
 
-/// In a batch that is done at once, and in one that is done in slices.
+/// In a short batch, and in one whose frame is checked in slices.
 #[test]
 fn one_result_of_a_batch_that_is_no_text_is_repaired_and_all_are_completed() {
     let (queue, mut tcp) = (queue("any-batch"), client());

@@ -1,14 +1,14 @@
-//! Long batches. The fear: one command of many jobs that holds its shard until the last of them is done, or one that is
-//! done in slices and therefore half done, answered twice, or mixed up with what comes behind it.
+//! Batches at their bounds. The fear: one command of many jobs that is half done, answered twice, or mixed up with what comes
+//! behind it; or one beyond the bounds that is taken, or refused without a word why.
 
+use corq::api::limits::{BATCH_BYTES_MAX, BATCH_MAX, BATCH_PATTERNS_MAX};
 use serde_json::{Value, json};
 
-use crate::e2e::turns::is_sliced;
 use crate::support::stream::WebSocket;
 use crate::support::{Client, Server, Start, until};
 
-/// As many jobs as each batch is about: many slices.
-const MANY: usize = 20_000;
+/// As many jobs as a batch may be about.
+const MANY: usize = BATCH_MAX as usize;
 
 fn server(shards: usize) -> Server {
     let start = Start::new().env("SHARDS", shards).env("CRON_MIN_INTERVAL_MS", 10);
@@ -55,7 +55,7 @@ fn pull_of_both(client: &mut Client) -> (Vec<Value>, Vec<Value>) {
 const QUEUES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 #[test]
-fn a_long_push_comes_in_slices_and_in_order_and_is_answered_once() {
+fn a_batch_comes_in_order_and_is_answered_once() {
     for shards in [1, 2] {
         let server = server(shards);
         let mut client = server.client();
@@ -70,12 +70,11 @@ fn a_long_push_comes_in_slices_and_in_order_and_is_answered_once() {
             }
             assert!(ids.is_sorted(), "they were made in their order");
         }
-        is_sliced(&mut client, "PUSHB");
     }
 }
 
 #[test]
-fn a_long_push_of_large_jobs_comes_in_slices_too() {
+fn a_batch_of_large_jobs_comes_as_it_was_sent() {
     let server = server(1);
     let mut client = server.client();
     let data = "x".repeat(30_000);
@@ -85,11 +84,10 @@ fn a_long_push_of_large_jobs_comes_in_slices_too() {
     let job = client.ok("GetJob", json!({"id": ids[299]}))["job"].clone();
     assert_eq!(job["data"], json!([299, data]));
     assert_eq!(client.counted("q", "waiting"), 300);
-    is_sliced(&mut client, "PUSHB");
 }
 
 #[test]
-fn commands_behind_a_long_push_wait_for_it_and_answers_come_in_their_order() {
+fn commands_behind_a_batch_wait_for_it_and_answers_come_in_their_order() {
     let server = server(2);
     for queue in QUEUES {
         let mut client = server.client();
@@ -106,21 +104,21 @@ fn commands_behind_a_long_push_wait_for_it_and_answers_come_in_their_order() {
 }
 
 #[test]
-fn one_bad_job_refuses_the_whole_of_a_long_push_and_is_named() {
+fn one_bad_job_refuses_the_whole_of_a_batch_and_is_named() {
     let server = server(2);
     let mut client = server.client();
     for queue in ["a", "b"] {
         for (bad, text) in [
-            (json!({"data": 1, "priority": "x"}), "jobs[19999]: priority must be an integer"),
-            (json!(7), "jobs[19999] must be an object"),
-            (json!({"priority": 1}), "jobs[19999]: data is required"),
+            (json!({"data": 1, "priority": "x"}), "jobs[9999]: priority must be an integer"),
+            (json!(7), "jobs[9999] must be an object"),
+            (json!({"priority": 1}), "jobs[9999]: data is required"),
             (
                 json!({"data": 1, "repeat": {"every": 1}}),
-                "jobs[19999]: repeat.every must be between 10 and 9007199254740991",
+                "jobs[9999]: repeat.every must be between 10 and 9007199254740991",
             ),
             (
                 json!({"data": 1, "dependsOn": ["nobody"]}),
-                "jobs[19999]: Dependency job not found: nobody",
+                "jobs[9999]: Dependency job not found: nobody",
             ),
         ] {
             let mut all = jobs(MANY - 1);
@@ -136,11 +134,10 @@ fn one_bad_job_refuses_the_whole_of_a_long_push_and_is_named() {
         assert_eq!(ids_of(&reply), ["first"], "what was refused holds no name");
         client.ok("Cancel", json!({"id": "first"}));
     }
-    is_sliced(&mut client, "PUSHB");
 }
 
 #[test]
-fn custom_ids_of_a_long_push_make_one_job_each_whoever_pushes_them() {
+fn custom_ids_of_a_batch_make_one_job_each_whoever_pushes_them() {
     let server = server(2);
     let name = |n: usize| format!("job {n}");
     let named = |from: usize, to: usize| -> Vec<Value> {
@@ -169,11 +166,10 @@ fn custom_ids_of_a_long_push_make_one_job_each_whoever_pushes_them() {
     }
     let all: u64 = QUEUES[1..5].iter().map(|queue| client.counted(queue, "waiting")).sum();
     assert_eq!(all, (MANY / 2) as u64);
-    is_sliced(&mut client, "PUSHB");
 }
 
 #[test]
-fn a_name_that_stands_twice_in_a_long_push_is_answered_with_what_became_of_the_first() {
+fn a_name_that_stands_twice_in_a_batch_is_answered_with_what_became_of_the_first() {
     let server = server(1);
     let mut client = server.client();
     let holder = client.push_with("q", 1, json!({"uniqueKey": "k"}));
@@ -188,7 +184,7 @@ fn a_name_that_stands_twice_in_a_long_push_is_answered_with_what_became_of_the_f
 }
 
 #[test]
-fn a_long_push_that_would_overfill_its_group_is_refused_whole() {
+fn a_batch_that_would_overfill_its_group_is_refused_whole() {
     let server = server(2);
     for queue in ["a", "b"] {
         let mut client = server.client();
@@ -208,12 +204,11 @@ fn a_long_push_that_would_overfill_its_group_is_refused_whole() {
         }
         let ten = vec![json!({"data": 1, "groupId": "g", "groupMaxSize": MANY}); 10];
         client.ok("PUSHB", json!({"queue": queue, "jobs": ten}));
-        is_sliced(&mut client, "PUSHB");
     }
 }
 
 #[test]
-fn jobs_of_a_long_push_wait_for_those_they_depend_on() {
+fn jobs_of_a_batch_wait_for_those_they_depend_on() {
     let server = server(2);
     let mut client = server.client();
     let parts: Vec<String> = ["a", "b"].iter().map(|queue| client.push(queue, 1)).collect();
@@ -230,11 +225,10 @@ fn jobs_of_a_long_push_wait_for_those_they_depend_on() {
         let all = |client: &mut Client| client.counted(queue, "waiting") == (MANY / 4) as u64;
         until("all to hear", || all(&mut client).then_some(()));
     }
-    is_sliced(&mut client, "PUSHB");
 }
 
 #[test]
-fn a_long_ack_is_done_in_slices_or_not_at_all() {
+fn an_ack_of_many_is_done_whole_or_not_at_all() {
     for shards in [1, 2] {
         let server = server(shards);
         let mut client = server.client();
@@ -265,12 +259,11 @@ fn a_long_ack_is_done_in_slices_or_not_at_all() {
             let result = client.ok("GetResult", json!({"id": ids[place]}))["result"].clone();
             assert_eq!(result, json!([place]));
         }
-        is_sliced(&mut client, "ACKB");
     }
 }
 
 #[test]
-fn a_long_ack_takes_custom_ids() {
+fn an_ack_of_many_takes_custom_ids() {
     let server = server(2);
     let mut client = server.client();
     let named: Vec<Value> = (0..MANY / 2)
@@ -281,11 +274,10 @@ fn a_long_ack_takes_custom_ids() {
     let removes = vec![true; ids.len()];
     client.ok("ACKB", json!({"ids": ids, "tokens": tokens, "removeOnCompletes": removes}));
     assert_eq!(client.counted("a", "completed") + client.counted("a", "active"), 0);
-    is_sliced(&mut client, "ACKB");
 }
 
 #[test]
-fn long_renewals_tell_which_jobs_are_gone() {
+fn renewals_of_many_tell_which_jobs_are_gone() {
     for shards in [1, 2] {
         let server = server(shards);
         let mut client = server.client();
@@ -300,13 +292,11 @@ fn long_renewals_tell_which_jobs_are_gone() {
         let durations = vec![60_000; MANY];
         let extends = json!({"ids": ids, "tokens": tokens, "durations": durations});
         assert_eq!(client.ok("ExtendLocks", extends)["count"], json!(MANY - 3));
-        is_sliced(&mut client, "JobHeartbeatB");
-        is_sliced(&mut client, "ExtendLocks");
     }
 }
 
 #[test]
-fn long_batches_go_over_websocket() {
+fn batches_go_over_websocket() {
     let server = server(2);
     let mut socket = WebSocket::open(server.http, "/ws");
     for queue in ["a", "b"] {
@@ -321,7 +311,7 @@ fn long_batches_go_over_websocket() {
 }
 
 #[test]
-fn long_pushes_of_many_clients_go_on_side_by_side_beside_short_commands() {
+fn batches_of_many_clients_go_on_side_by_side_beside_short_commands() {
     let server = server(2);
     let mut clients: Vec<Client> = (0..8).map(|_| server.client()).collect();
     for (nth, client) in clients.iter_mut().enumerate() {
@@ -335,12 +325,11 @@ fn long_pushes_of_many_clients_go_on_side_by_side_beside_short_commands() {
     }
     let all: u64 = QUEUES.iter().map(|queue| other.counted(queue, "waiting")).sum();
     assert_eq!(all, 8 * MANY as u64);
-    is_sliced(&mut other, "PUSHB");
     other.ok("Ping", json!({}));
 }
 
 #[test]
-fn a_client_that_goes_in_the_middle_of_a_long_push_leaves_all_or_nothing_of_it() {
+fn a_client_that_goes_in_the_middle_of_a_batch_leaves_all_or_nothing_of_it() {
     let server = server(2);
     let name = |n: usize| format!("n{n}");
     let named: Vec<Value> = (0..MANY).map(|n| json!({"data": n, "customId": name(n)})).collect();
@@ -357,7 +346,7 @@ fn a_client_that_goes_in_the_middle_of_a_long_push_leaves_all_or_nothing_of_it()
 }
 
 #[test]
-fn what_a_long_push_has_answered_is_there_after_a_kill() {
+fn what_a_batch_has_answered_is_there_after_a_kill() {
     let mut server = server(2);
     let mut client = server.client();
     for queue in QUEUES {
@@ -373,7 +362,7 @@ fn what_a_long_push_has_answered_is_there_after_a_kill() {
 }
 
 #[test]
-fn a_long_ack_of_a_client_that_sends_no_more_is_done_all_the_same() {
+fn an_ack_of_many_of_a_client_that_sends_no_more_is_done_all_the_same() {
     for shards in [1, 2] {
         let server = server(shards);
         let mut client = server.client();
@@ -390,7 +379,7 @@ fn a_long_ack_of_a_client_that_sends_no_more_is_done_all_the_same() {
 }
 
 #[test]
-fn what_a_client_holds_beside_a_long_ack_goes_back_after_it() {
+fn what_a_client_holds_beside_an_ack_of_many_goes_back_after_it() {
     for shards in [1, 2] {
         let server = server(shards);
         let mut client = server.client();
@@ -406,7 +395,7 @@ fn what_a_client_holds_beside_a_long_ack_goes_back_after_it() {
 }
 
 #[test]
-fn a_long_ack_of_a_client_that_leaves_is_done_whole_or_not_at_all() {
+fn an_ack_of_many_of_a_client_that_leaves_is_done_whole_or_not_at_all() {
     let server = server(1);
     let mut client = server.client();
     for round in 0..10 {
@@ -432,4 +421,56 @@ fn a_long_ack_of_a_client_that_leaves_is_done_whole_or_not_at_all() {
             assert_eq!(left, 0, "it had begun");
         }
     }
+}
+
+#[test]
+fn a_batch_beyond_its_bounds_is_refused_and_says_why() {
+    let server = server(2);
+    let mut client = server.client();
+    let told = format!("must be at most {MANY} items");
+    let many = jobs(MANY + 1);
+    assert!(client.refused("PUSHB", json!({"queue": "a", "jobs": many})).ends_with(&told));
+    let ids = vec!["x"; MANY + 1];
+    for command in ["ACKB", "JobHeartbeatB"] {
+        let refused = client.refused(command, json!({"ids": ids}));
+        assert_eq!(refused, format!("ids {told}"));
+    }
+    // Fewer jobs of more bytes than a batch may have, over each face.
+    let large = vec![json!({"data": "x".repeat(1 << 20)}); 17];
+    let fields = json!({"queue": "a", "jobs": large});
+    let told =
+        format!("PUSHB must have at most {BATCH_BYTES_MAX} bytes, jobs at most {MANY} items");
+    client.send("PUSHB", fields.clone()).unwrap();
+    // Of what is refused before it has come, the rest is not looked through for a name.
+    let refused = client.recv().unwrap();
+    assert_eq!((&refused["error"], &refused["code"]), (&json!(told), &json!("too_large")));
+    let mut socket = WebSocket::open(server.http, "/ws");
+    socket.send("PUSHB", fields);
+    assert_eq!(socket.closed_with(), Some(1009));
+    assert_eq!(client.counted("a", "waiting"), 0, "nothing of it came");
+    client.ok("PUSHB", json!({"queue": "a", "jobs": &large[..15]}));
+    assert_eq!(client.counted("a", "waiting"), 15);
+}
+
+/// The fear: expressions that are read one after the other for as long as a turn takes a thousand times.
+#[test]
+fn a_batch_has_so_many_cron_expressions_and_no_more() {
+    let server = server(1);
+    let mut client = server.client();
+    let repeated = |count: usize| -> Vec<Value> {
+        let job = |n: usize| {
+            let pattern = format!("{} {} 29 2 *", n % 60, n / 60 % 24);
+            json!({"data": 1, "repeat": {"pattern": pattern}})
+        };
+        (0..count).map(job).collect()
+    };
+    client.ok("PUSHB", json!({"queue": "q", "jobs": repeated(BATCH_PATTERNS_MAX)}));
+    let text = client.refused("PUSHB", json!({"queue": "q", "jobs": repeated(1001)}));
+    assert_eq!(text, "jobs[1000]: repeat.pattern must be in at most 1000 jobs of a batch");
+    let mut wrong = repeated(900);
+    wrong[800]["repeat"]["pattern"] = json!("0 0 31 2 *");
+    let text = client.refused("PUSHB", json!({"queue": "q", "jobs": wrong}));
+    let alone = client.refused("PUSHB", json!({"queue": "q", "jobs": &wrong[800..801]}));
+    assert_eq!(text, alone.replace("jobs[0]", "jobs[800]"));
+    assert_eq!(client.counted("q", "delayed"), 1000);
 }

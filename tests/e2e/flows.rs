@@ -279,7 +279,7 @@ fn a_parent_of_thousands_runs_after_the_last_of_them() {
     assert_eq!(about["childrenCompleted"], CHILDREN);
 }
 
-/// Jobs of a flow that is done in slices, on each shard.
+/// Jobs of a flow whose parts come in slices, on each shard.
 const LONG: usize = 3000;
 
 /// A parent of thousands over all queues of a round.

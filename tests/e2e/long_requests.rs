@@ -1,6 +1,7 @@
 //! Requests that announce more than their command can need. The fear: a few connections have the server gather and look
 //! through what nobody will ever read.
 
+use corq::api::limits::BATCH_BYTES_MAX;
 use serde_json::json;
 
 use crate::support::stream::WebSocket;
@@ -16,8 +17,8 @@ fn metric(server: &Server, name: &str) -> u64 {
 }
 
 /// The beginning of a frame of this command, and what it announces besides: one field more, of bytes.
-fn beginning(command: &str) -> Vec<u8> {
-    let mut bytes = u32::try_from(ANNOUNCED).unwrap().to_be_bytes().to_vec();
+fn beginning(command: &str, announced: usize) -> Vec<u8> {
+    let mut bytes = u32::try_from(announced).unwrap().to_be_bytes().to_vec();
     let head = frame(&encode(&json!({"cmd": command, "reqId": "r"})));
     // The map of two gets a third.
     assert_eq!(head[4], 0x82);
@@ -32,7 +33,7 @@ fn a_frame_beyond_what_its_command_can_need_is_refused_before_it_has_come_and_th
 {
     let server = Start::new().env("SHARDS", 1).start();
     let mut client: Client = server.client();
-    let head = beginning("Ping");
+    let head = beginning("Ping", ANNOUNCED);
     client.send_bytes(&head).unwrap();
     let refused = json!({"ok": false, "reqId": "r", "error": "Ping must have at most 65536 bytes", "code": "too_large"});
     assert_eq!(client.recv().unwrap(), refused, "before the rest has come");
@@ -57,7 +58,7 @@ fn a_frame_beyond_what_its_command_can_need_is_refused_before_it_has_come_and_th
     }
     // A command that may be long is waited for.
     let mut client = server.client();
-    client.send_bytes(&beginning("PUSHB")).unwrap();
+    client.send_bytes(&beginning("PUSHB", BATCH_BYTES_MAX)).unwrap();
     client.send_bytes(&piece).unwrap();
     server.client().ok("Ping", json!({}));
     assert_eq!(metric(&server, "corq_long_requests_refused_total"), 3);

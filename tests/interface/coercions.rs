@@ -121,7 +121,7 @@ fn a_flag_that_is_no_boolean_is_true_unless_it_is_empty_or_zero() {
 }
 
 #[test]
-fn long_batches_are_read_as_leniently_as_short_ones() {
+fn batches_are_read_as_leniently_as_single_jobs() {
     const JOBS: u64 = 2500;
     let queue = queue("long");
     let base = 7_000_000_000_u64;

@@ -22,7 +22,6 @@ mod figures;
 mod job_fields;
 mod large_payloads;
 mod listings;
-mod long_batches;
 mod messages;
 mod odd_texts;
 mod prometheus;

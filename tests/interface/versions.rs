@@ -134,7 +134,7 @@ fn a_frame_that_is_wrong_in_both_versions_settles_neither() {
 }
 
 #[test]
-fn a_long_batch_settles_the_version_by_any_of_its_jobs() {
+fn a_batch_settles_the_version_by_any_of_its_jobs() {
     let queue = filled("long-batch");
     for count in [2500, 12] {
         let padding = "x".repeat(if count > 100 { 1 } else { 64 << 10 });

@@ -58,8 +58,7 @@ pub fn quietly<T>(what: impl FnOnce() -> T) -> T {
 /// Passes a command on, bent as the flaw has it.
 pub fn spoil(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)) {
     match command {
-        Command::Push { queue, jobs } | Command::PushJudged { queue, jobs } => {
-            let is_judged = matches!(command, Command::PushJudged { .. });
+        Command::Push { queue, jobs } => {
             let mut jobs: Vec<NewJob<'_>> = jobs.to_vec();
             for job in &mut jobs {
                 spoil_job(flaw, job);
@@ -70,12 +69,7 @@ pub fn spoil(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)
             if flaw == Flaw::ExtraJob {
                 jobs.extend(jobs.first().cloned());
             }
-            let jobs = &jobs;
-            if is_judged {
-                to(&Command::PushJudged { queue, jobs });
-            } else {
-                to(&Command::Push { queue, jobs });
-            }
+            to(&Command::Push { queue, jobs: &jobs });
         }
         Command::SetCron(set) if flaw == Flaw::HastySchedules => {
             to(&Command::SetCron(&SetCron { plan: Plan::Every(333), ..**set }));

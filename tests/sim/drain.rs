@@ -120,7 +120,7 @@ impl World {
         let held = std::mem::take(&mut self.clients[0].held);
         for held in &held {
             let one = One { job: held.job, token: held.token, shard: held.shard, remove: false };
-            self.send(0, held.shard, Ack { acks: vec![one], check_for: None, passes_over: false });
+            self.send(0, held.shard, Ack { acks: vec![one], check_for: None });
         }
         self.settle();
         !held.is_empty()

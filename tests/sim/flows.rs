@@ -142,7 +142,6 @@ impl World {
     fn stage_flow(&mut self, task: u64) {
         let now_ms = self.now_ms;
         let full = self.dice.one_in(8).then(|| self.dice.draw() as usize);
-        let in_pieces = self.dice.one_in(2);
         let Some(Task::Flow(flow)) = self.tasks.get_mut(&task) else { return };
         let from = flow.coordinator;
         let shard = &mut self.nodes[from].shard;
@@ -167,11 +166,6 @@ impl World {
             part.jobs.push(of_flow(job.new.job(id, &job.queue, now_ms)));
             part.records.push(record_of(name, id, job, now_ms));
         }
-        let parts = parts.into_iter().flat_map(|(owner, part)| {
-            let pieces = if in_pieces { part.in_pieces() } else { vec![part] };
-            pieces.into_iter().map(move |piece| (owner, piece))
-        });
-        let parts: Vec<(usize, Stage)> = parts.collect();
         flow.left = parts.len();
         let promise = Promise { jobs, durable, acknowledged: false, refused: false };
         self.flows.promises.insert(name, promise);

@@ -101,7 +101,7 @@ impl World {
         let left = parts.len();
         self.tasks.insert(task, Task::Checking(Checking { client, acks, left, refused: false }));
         for (shard, acks) in parts {
-            self.send_as(client, shard, Ack { acks, check_for: Some(task), passes_over: false });
+            self.send_as(client, shard, Ack { acks, check_for: Some(task) });
         }
     }
 
@@ -117,11 +117,7 @@ impl World {
             && !checking.refused
         {
             for (shard, acks) in by_shard(&checking.acks) {
-                self.send_as(
-                    checking.client,
-                    shard,
-                    Ack { acks, check_for: None, passes_over: false },
-                );
+                self.send_as(checking.client, shard, Ack { acks, check_for: None });
             }
         }
     }

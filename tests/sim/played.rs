@@ -26,7 +26,6 @@ pub const NOT_PLAYED: &[&str] = &[
 pub const ALL: &[&str] = &[
     "Push",
     "Push of several",
-    "PushJudged",
     "Pull",
     "Pull of groups",
     "Pull of a group",
@@ -34,7 +33,6 @@ pub const ALL: &[&str] = &[
     "Pull with a limit of groups",
     "Pull rate of groups",
     "CheckAcks",
-    "AckHeld",
     "Ack",
     "Ack that removes",
     "Fail",
@@ -78,7 +76,6 @@ pub const ALL: &[&str] = &[
     "RemoveWebhook",
     "Notice",
     "Stage",
-    "Stage in pieces",
     "Decide",
     "Report",
     "Disconnect",
@@ -163,12 +160,7 @@ impl Played {
                     self.note_if(group.rate.is_some(), "Pull rate of groups");
                 }
             }
-            Command::PushJudged { jobs, .. } => {
-                self.note("PushJudged");
-                jobs.iter().for_each(|job| self.job(job));
-            }
             Command::CheckAcks { .. } => self.note("CheckAcks"),
-            Command::AckHeld { .. } => self.note("AckHeld"),
             Command::Ack { acks } => {
                 self.note("Ack");
                 self.note_if(acks.iter().any(|ack| ack.remove), "Ack that removes");
@@ -228,7 +220,6 @@ impl Played {
             Command::RemoveWebhook { .. } => self.note("RemoveWebhook"),
             Command::Notice(_) => self.note("Notice"),
             Command::Stage { .. } => self.note("Stage"),
-            Command::StageJudged { .. } => self.note("Stage in pieces"),
             Command::Decide { .. } => self.note("Decide"),
             Command::Report(_) => self.note("Report"),
             Command::Disconnect => self.note("Disconnect"),

@@ -38,9 +38,8 @@ impl Sizes {
     /// The bounds, or what one client can have where there is none.
     pub(crate) const FULL: Self = Self {
         jobs: 1_000_000,
-        batch: 100_000,
-        // As many as a flow may have whose answer, 600 bytes and its names for each job, still fits.
-        family: 90_000,
+        batch: 10_000,
+        family: 9_999,
         groups: 400_000,
         names: 10_000,
         payload: 10_000_000,

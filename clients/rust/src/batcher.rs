@@ -247,7 +247,7 @@ impl Batcher {
         span.end(added.as_ref().map(|()| None));
         added?;
         // Let a job that is larger than the whole budget take all of it: it would wait for ever otherwise.
-        let bytes = u32::try_from(job.jobs.len()).unwrap_or(u32::MAX).min(self.bytes_max);
+        let bytes = u32::try_from(job.bytes()).unwrap_or(u32::MAX).min(self.bytes_max);
         let room = self.bytes.clone().acquire_many_owned(bytes).await;
         let waiting = Waiting { job, receipt, _room: room.map_err(|_| Error::Closed)? };
         self.entries.send(Entry::Job(waiting)).await.map_err(|_| Error::Closed)
@@ -324,12 +324,12 @@ async fn gather(
     options: &BatcherOptions,
 ) -> (Vec<Waiting>, Option<oneshot::Sender<Flushed>>) {
     let deadline = Instant::now() + options.linger;
-    let mut bytes = first.job.jobs.len();
+    let mut bytes = first.job.bytes();
     let mut batch = vec![first];
     while batch.len() < options.jobs_max && bytes < options.bytes_max {
         match timeout_at(deadline, entries.recv()).await {
             Ok(Some(Entry::Job(job))) => {
-                bytes += job.job.jobs.len();
+                bytes += job.job.bytes();
                 batch.push(job);
             }
             Ok(Some(Entry::Flush(flush))) => return (batch, Some(flush)),

@@ -51,10 +51,35 @@ pub struct Queue {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct JobBatch {
-    pub(crate) jobs: Encoder,
-    pub(crate) count: usize,
+    parts: Vec<Part>,
+}
+
+/// Jobs that go with one command, as many as the server takes of one.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    jobs: Encoder,
+    count: usize,
     /// Whether one of them has no id of its own.
-    pub(crate) unnamed: bool,
+    unnamed: bool,
+}
+
+/// Most jobs of a part, and its most bytes: of a batch the server takes 16 MB.
+const PART_JOBS_MAX: usize = 10_000;
+const PART_BYTES_MAX: usize = 15 << 20;
+
+impl Part {
+    fn takes(&self, other: &Self) -> bool {
+        self.count + other.count <= PART_JOBS_MAX
+            && self.jobs.len() + other.jobs.len() <= PART_BYTES_MAX
+    }
+
+    fn request(&self, queue: &str) -> Request {
+        let mut request = Request::new("PUSHB").queue(queue).repeats(!self.unnamed);
+        let encoder = request.field("jobs");
+        encoder.array(self.count);
+        encoder.append(&self.jobs);
+        request
+    }
 }
 
 impl JobBatch {
@@ -78,35 +103,39 @@ impl JobBatch {
         let at = job.open_map();
         let count = options.encode(data, "customId", &mut job)?;
         job.close_map(at, count);
-        self.jobs.append(&job);
-        self.count += 1;
-        self.unnamed |= !options.is_repeatable();
+        self.add_part(&Part { jobs: job, count: 1, unnamed: !options.is_repeatable() });
         Ok(())
     }
 
     /// Adds all jobs of another batch.
     pub fn append(&mut self, other: &Self) {
-        self.jobs.append(&other.jobs);
-        self.count += other.count;
-        self.unnamed |= other.unnamed;
+        other.parts.iter().for_each(|part| self.add_part(part));
+    }
+
+    /// Bytes of its jobs on the wire.
+    pub(crate) fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.jobs.len()).sum()
+    }
+
+    fn add_part(&mut self, part: &Part) {
+        match self.parts.last_mut().filter(|last| last.takes(part)) {
+            Some(last) => {
+                last.jobs.append(&part.jobs);
+                last.count += part.count;
+                last.unnamed |= part.unnamed;
+            }
+            None => self.parts.push(part.clone()),
+        }
     }
 
     /// How many jobs there are.
     pub fn len(&self) -> usize {
-        self.count
+        self.parts.iter().map(|part| part.count).sum()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    pub(crate) fn request(&self, queue: &str) -> Request {
-        let mut request = Request::new("PUSHB").queue(queue).repeats(!self.unnamed);
-        let encoder = request.field("jobs");
-        encoder.array(self.count);
-        encoder.append(&self.jobs);
-        request
+        self.parts.is_empty()
     }
 }
 
@@ -208,17 +237,19 @@ impl Queue {
         pushed
     }
 
-    /// Pushes many jobs with one command, all or none; answers their ids in order. At most 100,000 of them, and 64 MB.
+    /// Pushes many jobs with one command, all or none; answers their ids in order. More than 10,000 jobs or 15 MB go with
+    /// several commands, one after the other, each of which pushes all of its jobs or none: a refusal ends those behind it.
     /// For jobs that come one by one there is the [`Batcher`].
     pub async fn push_many(&self, jobs: &JobBatch) -> Result<Vec<String>, Error> {
-        if jobs.is_empty() {
-            return Ok(Vec::new());
+        let mut ids = Vec::with_capacity(jobs.len());
+        for part in &jobs.parts {
+            let span = Producing::begin("send", &self.name, Some(part.count));
+            let request = part.request(&self.name).trace(span.context());
+            let pushed = async { self.client.ask(request).await?.read("ids") }.await;
+            span.end(pushed.as_ref().map(|_: &Vec<String>| None));
+            ids.append(&mut pushed?);
         }
-        let span = Producing::begin("send", &self.name, Some(jobs.len()));
-        let request = jobs.request(&self.name).trace(span.context());
-        let pushed = async { self.client.ask(request).await?.read("ids") }.await;
-        span.end(pushed.as_ref().map(|_: &Vec<String>| None));
-        pushed
+        Ok(ids)
     }
 
     /// Gathers jobs that come one by one, and pushes many at a time. It works in a task of the runtime in which this is
@@ -401,5 +432,33 @@ impl Queue {
     pub async fn remove_deduplication_key(&self, key: &str) -> Result<bool, Error> {
         let request = self.changing("RemoveDeduplicationKey").str("deduplicationId", key);
         Ok(self.client.ask(request).await?.within::<u64>("data", "count")? > 0)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn counts(batch: &JobBatch) -> Vec<usize> {
+        batch.parts.iter().map(|part| part.count).collect()
+    }
+
+    #[test]
+    fn a_batch_goes_in_as_many_commands_as_the_server_takes_it_in() {
+        let mut batch = JobBatch::new();
+        assert!(batch.is_empty() && counts(&batch).is_empty());
+        for number in 0..25_000 {
+            batch.add(&number).unwrap();
+        }
+        assert_eq!((counts(&batch), batch.len()), (vec![10_000, 10_000, 5000], 25_000));
+        let (mut large, text) = (JobBatch::new(), "x".repeat(4 << 20));
+        for _ in 0..7 {
+            large.add(&text).unwrap();
+        }
+        assert_eq!(counts(&large), [3, 3, 1], "by their bytes");
+        let bytes = batch.bytes() + large.bytes();
+        batch.append(&large);
+        assert_eq!((counts(&batch), batch.bytes()), (vec![10_000, 10_000, 5003, 3, 1], bytes));
     }
 }

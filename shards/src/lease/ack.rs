@@ -142,23 +142,21 @@ impl Shard {
                 self.queues.count_runs(runs);
                 out.effects.replies.push((caller.request, Reply::Done));
             }
-            Ok(None) => self.complete_held(now_ms, caller, acks, false, out),
+            Ok(None) => self.complete_held(now_ms, caller, acks, out),
         }
     }
 
-    /// Completes jobs that have been checked: those that can have been lost since then only if `may_be_lost`.
-    pub(crate) fn complete_held<J: Journal>(
+    /// Completes jobs that have been checked.
+    fn complete_held<J: Journal>(
         &mut self,
         now_ms: u64,
         caller: Caller,
         acks: &[Ack<'_>],
-        may_be_lost: bool,
         out: &mut Out<'_, J>,
     ) {
         let (mut late, mut runs) = (Vec::new(), Alike::default());
         for (place, ack) in acks.iter().enumerate() {
-            let looks = may_be_lost || !self.expired_tokens.is_empty();
-            if looks && self.held(now_ms, ack.job, ack.token).is_err() {
+            if !self.expired_tokens.is_empty() && self.held(now_ms, ack.job, ack.token).is_err() {
                 late.push(place);
                 continue;
             }
@@ -219,18 +217,9 @@ impl Shard {
         }
     }
 
-    /// Bytes of these completions in the log, at most.
-    pub fn bytes_of_acks(&self, acks: &[Ack<'_>]) -> u64 {
-        let next =
-            |ack: &&Ack<'_>| self.jobs.find(ack.job).is_some_and(|job| self.has_next_run(job));
-        let runs = acks.iter().filter(next).count() as u64;
-        let results: u64 = acks.iter().map(|ack| ack.result.len() as u64).sum();
-        results + acks.len() as u64 * COMPLETED_BYTES + runs * END_BYTES
-    }
-
     /// Whether there is room for these ends. The record of a run that another follows is needed for
     /// the next one as well, so that a large result must find room that lasts.
-    pub fn takes_acks<J: Journal>(&self, acks: &[Ack<'_>], out: &mut Out<'_, J>) -> bool {
+    fn takes_acks<J: Journal>(&self, acks: &[Ack<'_>], out: &mut Out<'_, J>) -> bool {
         let space_forecast = || self.space_forecast();
         let results: u64 = acks.iter().map(|ack| ack.result.len() as u64).sum();
         let count = acks.len() as u64;

@@ -2,7 +2,7 @@
 //! request is announced to be. A request that is too long for its command costs no more than its beginning.
 
 use super::value::cut;
-use crate::api::commands::{CommandSpec, Kind};
+use crate::api::commands::{CommandSpec, FieldSpec, Kind};
 use crate::api::error::Error;
 use crate::protocol::json;
 use crate::protocol::msgpack::Reader;
@@ -92,9 +92,12 @@ pub fn judge(
 
 /// Says that a command can not need as many bytes, and which of its fields may have most of them.
 pub fn too_long(spec: &CommandSpec, most: usize) -> Error {
-    let payload = spec.fields.iter().find(|field| matches!(field.kind, Kind::Payload { .. }));
-    let of_payload = payload.map(|field| format!(", {} {}", field.name, field.kind.bounds()));
-    Error::command_too_long(spec.name, most, &of_payload.unwrap_or_default())
+    let is_long = |field: &&FieldSpec| {
+        matches!(field.kind, Kind::Payload { .. } | Kind::Jobs | Kind::Flow | Kind::JobIds)
+    };
+    let long = spec.fields.iter().find(is_long);
+    let of_field = long.map(|field| format!(", {} {}", field.name, field.kind.bounds()));
+    Error::command_too_long(spec.name, most, &of_field.unwrap_or_default())
 }
 
 /// The value of `cmd`, if it has come.
@@ -116,7 +119,7 @@ pub fn name_in_frame(beginning: &[u8]) -> Option<&[u8]> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::protocol::frame::FRAME_BYTES_MAX;
+    use crate::api::limits::BATCH_BYTES_MAX;
 
     fn frame(text: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -146,10 +149,10 @@ mod tests {
             r#"{"cmd":null,"reqId":{"cmd":"Ping"},"cmd":"PUSHB","x":"12345678"}"#,
         ] {
             let marked = format!("\u{feff}\u{feff}{text}");
-            let judged = judge(marked.as_bytes(), FRAME_BYTES_MAX, Face::Text);
+            let judged = judge(marked.as_bytes(), BATCH_BYTES_MAX, Face::Text);
             assert_eq!(judged.unwrap().unwrap().name, "PUSHB", "behind marks of the byte order");
             let known = Some(Ok("PUSHB"));
-            assert_eq!(both(text, FRAME_BYTES_MAX), [known.clone(), known], "{text}");
+            assert_eq!(both(text, BATCH_BYTES_MAX), [known.clone(), known], "{text}");
         }
         assert_eq!(both(r#"{"reqId":"1","x":"12345678"}"#, 1 << 20), [None, None]);
     }
@@ -158,14 +161,19 @@ mod tests {
     fn a_command_of_short_fields_is_refused_by_its_length_alone() {
         let text = r#"{"cmd":"Ping","x":"12345678"}"#;
         let most = 64 << 10;
-        for (judged, most) in both(text, FRAME_BYTES_MAX).into_iter().zip([most, most * 6]) {
+        for (judged, most) in both(text, BATCH_BYTES_MAX).into_iter().zip([most, most * 6]) {
             let expected = format!("Ping must have at most {most} bytes");
             assert_eq!(judged, Some(Err(expected)));
         }
         assert_eq!(both(text, most), [Some(Ok("Ping")), Some(Ok("Ping"))]);
-        let [judged, _] = both(r#"{"cmd":"ACK","x":"12345678"}"#, FRAME_BYTES_MAX);
-        let error = judged.unwrap().unwrap_err();
-        assert!(error.ends_with(" bytes, result at most 10 MB"), "{error}");
+        for (name, field) in
+            [("ACK", "result at most 10 MB"), ("PUSHB", "jobs at most 10000 items")]
+        {
+            let text = format!(r#"{{"cmd":"{name}","x":"12345678"}}"#);
+            let [judged, _] = both(&text, BATCH_BYTES_MAX + 1);
+            let error = judged.unwrap().unwrap_err();
+            assert!(error.ends_with(&format!(" bytes, {field}")), "{error}");
+        }
         let text = r#"{"cmd":"MakeCoffee","x":"12345678"}"#;
         let unknown = Some(Err("Unknown command: MakeCoffee".to_owned()));
         assert_eq!(both(text, 1 << 20), [unknown.clone(), unknown]);
@@ -198,7 +206,7 @@ mod tests {
     fn a_name_that_comes_late_is_looked_for_no_further() {
         let text = format!(r#"{{"x":"{}","cmd":"PUSHB","y":"12345678"}}"#, "x".repeat(1 << 17));
         let late = Some(Err("cmd must stand in the first 65536 bytes".to_owned()));
-        assert_eq!(both(&text, FRAME_BYTES_MAX), [late.clone(), late]);
+        assert_eq!(both(&text, BATCH_BYTES_MAX), [late.clone(), late]);
     }
 
     #[test]
@@ -208,7 +216,7 @@ mod tests {
             assert!((10 << 20..14 << 20).contains(&most(name)), "{name}: {}", most(name));
         }
         for name in ["PUSHB", "PUSHF", "ACKB", "JobHeartbeatB", "ExtendLocks"] {
-            assert_eq!(most(name), FRAME_BYTES_MAX, "{name}");
+            assert_eq!(most(name), BATCH_BYTES_MAX, "{name}");
         }
         for name in ["Ping", "PULL", "GetJobs", "WaitJob", "Cancel", "AddLog"] {
             assert!(most(name) < 256 << 10, "{name}: {}", most(name));

@@ -8,6 +8,7 @@
 use super::find_command;
 use crate::api::commands::{Coercion, FieldSpec, Kind};
 use crate::api::size::ENTRIES_MAX;
+use crate::protocol::large::{Checked, FrameRef, LargeFrame};
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::msgpack::{Malformed, Number, Reader};
 
@@ -17,27 +18,30 @@ const EXACT_MAX: f64 = (1_u64 << 53) as f64;
 /// No number that a client writes as a text is longer.
 const NUMBER_CHARS_MAX: usize = 32;
 
-/// A frame with its values as their fields ask for them. `None` if that changes nothing, or the frame is not well-formed.
+/// A frame with its values as their fields ask for them; payloads that are known stay so. `None` if that changes nothing, or
+/// the frame is not well-formed.
 #[cold]
-pub fn coerced(frame: &[u8]) -> Option<Vec<u8>> {
-    let mut reader = Reader::new(frame);
+pub fn coerced(frame: FrameRef<'_>) -> Option<LargeFrame> {
+    let mut reader = Reader::new(frame.bytes());
     let entries = reader.map().ok()??;
     // A map with so many entries is refused in either version.
     if entries > ENTRIES_MAX {
         return None;
     }
     let spec = find_command(reader, entries).ok()?;
-    let mut splice = Splice { frame, out: Vec::new(), copied: 0 };
+    let mut splice = Splice { frame, out: Vec::new(), copied: 0, checked: Checked::default() };
     splice.entries(&mut reader, entries, spec.fields).ok()?;
     splice.finish()
 }
 
 /// A frame of which some values are replaced. Entries and items stay as many as they are.
 struct Splice<'a> {
-    frame: &'a [u8],
+    frame: FrameRef<'a>,
     out: Vec<u8>,
     /// Offset in `frame` up to which `out` is complete; 0 while no value was replaced.
     copied: usize,
+    /// Known values, where they are in `out`.
+    checked: Checked,
 }
 
 impl<'a> Splice<'a> {
@@ -45,12 +49,17 @@ impl<'a> Splice<'a> {
         self.frame.len() - reader.rest().len()
     }
 
-    fn finish(mut self) -> Option<Vec<u8>> {
+    /// Where a place of the frame is in `out`.
+    fn moved(&self, at: usize) -> usize {
+        self.out.len() + at - self.copied
+    }
+
+    fn finish(mut self) -> Option<LargeFrame> {
         if self.copied == 0 {
             return None;
         }
         self.out.extend_from_slice(&self.frame[self.copied..]);
-        Some(self.out)
+        Some(LargeFrame::new(self.out, 0, self.checked))
     }
 
     fn entries(
@@ -63,7 +72,7 @@ impl<'a> Splice<'a> {
             let key = reader.pass_key()?;
             match fields.iter().find(|field| field.name.as_bytes() == key) {
                 Some(field) => self.value(reader, field)?,
-                None => reader.pass()?,
+                None => self.frame.pass(reader)?,
             }
         }
         Ok(())
@@ -74,15 +83,26 @@ impl<'a> Splice<'a> {
         let fields = field.kind.fields();
         let is_list = matches!(
             field.kind,
-            Kind::Jobs | Kind::Flow | Kind::JobIds | Kind::Texts { .. } | Kind::Integers { .. }
+            Kind::Jobs
+                | Kind::Flow
+                | Kind::JobIds
+                | Kind::Results
+                | Kind::Texts { .. }
+                | Kind::Integers { .. }
         );
         if !is_list {
             return self.item(reader, field, fields);
         }
+        let known = self.frame.known().length_at(reader.rest());
+        let place = known.map(|_| self.checked.note(self.moved(self.at(reader)), 0));
         match reader.array()? {
-            Some(items) => (0..items).try_for_each(|_| self.item(reader, field, fields)),
-            None => reader.pass(),
+            Some(items) => (0..items).try_for_each(|_| self.item(reader, field, fields))?,
+            None => reader.pass()?,
         }
+        if let Some(place) = place {
+            self.checked.end(place, self.moved(self.at(reader)));
+        }
+        Ok(())
     }
 
     /// A value that is no list: an object with these fields, if there are any, or a scalar.
@@ -99,6 +119,14 @@ impl<'a> Splice<'a> {
         }
         let (start, value) = (self.at(reader), *reader);
         if reader.absent()? {
+            return Ok(());
+        }
+        if let Some(known) = reader.skip_known(self.frame.known()) {
+            let to = self.moved(start);
+            self.checked.note(to, known.len());
+            if let Some(offset) = self.frame.payload_within(start..start + known.len()) {
+                self.checked.keep(to + offset..to + known.len());
+            }
             return Ok(());
         }
         reader.pass()?;
@@ -208,9 +236,9 @@ mod tests {
     }
 
     fn read_frame(frame: &[u8]) -> Result<String, String> {
-        let coerced = coerced(frame);
+        let coerced = coerced(frame.into());
         let frame = coerced.as_deref().unwrap_or(frame);
-        assert!(super::coerced(frame).is_none(), "once is enough");
+        assert!(super::coerced(frame.into()).is_none(), "once is enough");
         let request = decode_as(frame, Version::Three);
         request.map(|request| format!("{:?}", request.body)).map_err(|it| it.error.to_string())
     }
@@ -248,7 +276,8 @@ mod tests {
                 &read(field, taken).unwrap(),
                 "{what}"
             );
-            assert!(coerced(&frame(&format!(r#"{{"cmd":"PUSH","{field}":{taken}}}"#))).is_none());
+            let taken = frame(&format!(r#"{{"cmd":"PUSH","{field}":{taken}}}"#));
+            assert!(coerced((&*taken).into()).is_none());
         }
     }
 
@@ -305,9 +334,9 @@ mod tests {
             r#"{"cmd":"PUSHB","queue":"q","jobs":[{"data":[1],"delay":"1.5","dependsOn":[7],
             "backoff":{"delay":2.5},"lifo":1}]}"#,
         );
-        assert!(coerced(&whole).is_some());
+        assert!(coerced((&*whole).into()).is_some());
         for end in 0..whole.len() {
-            assert_eq!(coerced(&whole[..end]), None, "{end}");
+            assert!(coerced(whole[..end].into()).is_none(), "{end}");
         }
     }
 }

@@ -12,13 +12,14 @@ use corq_shards::job::recurrence::Recurrence;
 use crate::api::commands::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 use crate::api::error::Error;
 use crate::api::flow::FlowJob;
-use crate::api::request::{JobRef, Plans, StateFilter};
+use crate::api::request::{JobRef, StateFilter};
 use crate::api::size::IGNORED_BYTES_MAX;
 use crate::api::spelling;
 use crate::api::version::Version;
 
 use super::settings::Rare;
 use super::value::{FromValue, Value, cut, read_value};
+use crate::protocol::msgpack::known::Known;
 use crate::protocol::msgpack::{Malformed, Reader};
 
 impl From<Malformed> for Error {
@@ -48,18 +49,14 @@ pub(crate) struct Aside<'a> {
     pub(crate) flags: Vec<bool>,
     pub(crate) integers: Vec<i64>,
     pub(crate) stack: Stack<'a>,
-    /// The cron expressions that there were.
-    pub(crate) plans: Plans,
+    /// Cron expressions that there were; a long one counts as several.
+    pub(crate) patterns: usize,
     /// Bytes of fields that are not known.
     pub(crate) ignored_bytes: usize,
-    /// The place of the first item of lists, where they are a piece of longer ones.
-    pub(crate) base: usize,
     /// Values of fields that few commands have, boxed to keep the others small.
     pub(crate) rare: Option<Box<Rare<'a>>>,
-    /// The payload of a long request, which has been checked before.
-    pub(crate) known: &'a [u8],
-    /// Whether it has been read before: lists of names are as long as a flow, and are checked once.
-    pub(crate) is_again: bool,
+    /// The payloads of a long request, which have been checked before.
+    pub(crate) known: Known<'a>,
     /// The version of the protocol that the request is read as.
     pub(crate) version: Version,
     /// Whether it has a field that only version 3 has.

@@ -69,7 +69,6 @@ pub(crate) fn take_job<'a>(
     };
     let job = take_extras(f, aside, backoff, job)?;
     if let Some(own) = job.custom_id
-        && !aside.is_again
         && Texts::new(job.depends_on).iter().any(|other| other == own)
     {
         return Err(ErrorKind::DependsOnItself.into());
@@ -211,7 +210,6 @@ pub(super) fn take_trace<'a>(f: &mut Fields<'a>) -> Option<Box<NewTrace<'a>>> {
 pub(super) fn join_trace<'a: 'j, 'j>(
     f: &mut Fields<'a>,
     jobs: impl Iterator<Item = &'j mut NewJob<'a>>,
-    base: usize,
 ) -> Result<(), Error> {
     if f.rest_is_absent() {
         return Ok(());
@@ -220,7 +218,7 @@ pub(super) fn join_trace<'a: 'j, 'j>(
     for (place, job) in jobs.enumerate() {
         if job.trace.is_none() {
             job.trace = Some(trace.clone());
-            check_options(job).map_err(|error| error.in_job(base + place))?;
+            check_options(job).map_err(|error| error.in_job(place))?;
         }
     }
     Ok(())

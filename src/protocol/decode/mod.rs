@@ -13,8 +13,8 @@
 //! | `fields` | the fields of one map, in one pass |
 //! | `job` | the fields of a job that is pushed |
 //! | `objects` | fields that are objects: `backoff`, `repeat`, `jobs` |
-//! | `pieces` | long batches, cut into frames of their own |
 //! | `repair` | outcomes in any form |
+//! | `req_id_search` | the `reqId` of a long frame that is refused |
 //! | `settings` | settings of queues and schedules, and filters |
 //! | `stack_trace` | the lines of a stack trace |
 //! | `take` | the types of fields, from their values |
@@ -26,8 +26,8 @@ pub mod coerce;
 pub(crate) mod fields;
 pub(crate) mod job;
 pub(super) mod objects;
-pub mod pieces;
 pub mod repair;
+pub mod req_id_search;
 pub(super) mod settings;
 pub(super) mod stack_trace;
 mod take;
@@ -69,53 +69,28 @@ pub fn decode_as(frame: &[u8], version: Version) -> Result<Request<'_>, Refused<
 /// Decodes a frame as [`decode_as`] does, one that has been checked before without going through its payload.
 #[inline]
 pub fn decode_frame(frame: FrameRef<'_>, version: Version) -> Result<Request<'_>, Refused<'_>> {
-    let aside = Aside { version, known: frame.known(), ..Aside::default() };
-    let decoded = decode_into(frame.bytes(), aside, |_| {});
-    decoded.map_err(|error| Refused { req_id: find_req_id(frame.bytes()), error })
-}
-
-/// Decodes a frame that brings a piece of a longer request, and that has been decoded before.
-pub fn decode_again(frame: &[u8], version: Version) -> Result<Request<'_>, Error> {
-    decode_into(frame, Aside { version, is_again: true, ..Aside::default() }, |_| {})
-}
-
-/// How far a request has been decoded whose lists come in pieces, each in a frame of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Progress {
-    /// The place of the first item of the next piece.
-    pub place: usize,
-    /// Bytes of fields that are not known, in the pieces before it.
-    pub ignored_bytes: usize,
-}
-
-/// Decodes a frame that brings a piece of a longer request: errors name the place in that request.
-pub fn decode_piece<'a>(
-    frame: FrameRef<'a>,
-    version: Version,
-    progress: &mut Progress,
-) -> Result<Request<'a>, Error> {
-    let Progress { place: base, ignored_bytes } = *progress;
-    let known = frame.known();
-    let aside = Aside { ignored_bytes, base, known, version, ..Aside::default() };
-    decode_into(frame.bytes(), aside, |aside| progress.ignored_bytes = aside.ignored_bytes)
+    let decoded =
+        decode_into(frame.bytes(), Aside { version, known: frame.known(), ..Aside::default() });
+    decoded.map_err(|error| Refused { req_id: find_req_id(frame), error })
 }
 
 /// Whether a frame, however wrong it is otherwise, has a command or a field that only version 3 has.
 #[cold]
-pub fn needs_three(frame: &[u8]) -> bool {
-    let mut reader = Reader::new(frame);
+pub fn needs_three(frame: FrameRef<'_>) -> bool {
+    let mut reader = Reader::new(&frame);
     let Ok(Some(entries)) = reader.map() else { return false };
     if entries > ENTRIES_MAX {
         return false;
     }
     find_command(reader, entries).is_ok_and(|spec| {
         spec.since.is_three()
-            || has_field_of_three(&mut reader, entries, spec.fields).is_ok_and(|has| has)
+            || has_field_of_three(frame, &mut reader, entries, spec.fields).is_ok_and(|has| has)
     })
 }
 
 /// As [`needs_three`], for the fields of a map and of the jobs in it.
 fn has_field_of_three(
+    frame: FrameRef<'_>,
     reader: &mut Reader<'_>,
     entries: usize,
     fields: &[FieldSpec],
@@ -135,12 +110,12 @@ fn has_field_of_three(
             Some(FieldSpec { kind: Kind::Jobs, .. }) => {
                 for _ in 0..reader.array()?.unwrap_or_default() {
                     let Some(entries) = reader.map()? else { return Ok(false) };
-                    if has_field_of_three(reader, entries, JOB_FIELDS)? {
+                    if has_field_of_three(frame, reader, entries, JOB_FIELDS)? {
                         return Ok(true);
                     }
                 }
             }
-            _ => reader.pass()?,
+            _ => frame.pass(reader)?,
         }
     }
     Ok(false)
@@ -153,13 +128,8 @@ pub fn is_auth(frame: &[u8]) -> bool {
     find_command(reader, entries).is_ok_and(|spec| spec.op == Op::Auth)
 }
 
-/// `done` looks at what has been put aside before it becomes a command.
 #[inline]
-fn decode_into<'a>(
-    frame: &'a [u8],
-    mut aside: Aside<'a>,
-    done: impl FnOnce(&Aside<'_>),
-) -> Result<Request<'a>, Error> {
+fn decode_into<'a>(frame: &'a [u8], mut aside: Aside<'a>) -> Result<Request<'a>, Error> {
     let mut reader = Reader::new(frame);
     let Some(entries) = reader.map()? else {
         return Err(ErrorKind::FrameNotMap.into());
@@ -209,10 +179,9 @@ fn decode_into<'a>(
         return Err(ErrorKind::FrameGoesOn.into());
     }
     fields.complete(aside.version)?;
-    done(&aside);
     let needs = if aside.has_of_three { Version::Three } else { spec.since };
-    let plans = aside.plans;
-    Ok(Request { op: spec.op, req_id, body: body(spec.op, &mut fields, aside)?, needs, plans })
+    let patterns = aside.patterns;
+    Ok(Request { op: spec.op, req_id, body: body(spec.op, &mut fields, aside)?, needs, patterns })
 }
 
 /// Reads the value of `cmd`; `None` if it counts as absent.
@@ -251,12 +220,12 @@ fn find_command(mut reader: Reader<'_>, entries: usize) -> Result<&'static Comma
 /// The `reqId` of a frame that is refused, if it stands before whatever makes it unreadable, or has not come, and is no
 /// longer than it may be.
 #[cold]
-pub fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
-    let mut reader = Reader::new(frame);
+pub fn find_req_id(frame: FrameRef<'_>) -> Option<&[u8]> {
+    let mut reader = Reader::new(frame.bytes());
     let entries = reader.map_begun().ok()??;
     for _ in 0..entries {
         if reader.pass_key().ok()? != b"reqId" {
-            reader.pass().ok()?;
+            frame.pass(&mut reader).ok()?;
         } else if !reader.absent().ok()? {
             return reader.skip_within(REQ_ID_BYTES_MAX).ok()?;
         }
@@ -299,14 +268,14 @@ fn take_push_many<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<
     let queue = f.text("queue");
     f.aside("jobs");
     let mut jobs = std::mem::take(&mut aside.jobs);
-    join_trace(f, jobs.iter_mut(), aside.base)?;
+    join_trace(f, jobs.iter_mut())?;
     Ok(Body::PushBatch { queue, jobs })
 }
 
 fn take_push_flow<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
     f.aside("jobs");
     let mut jobs = std::mem::take(&mut aside.flow);
-    join_trace(f, jobs.iter_mut().map(|one| &mut one.job), aside.base)?;
+    join_trace(f, jobs.iter_mut().map(|one| &mut one.job))?;
     Ok(Body::PushFlow { jobs })
 }
 

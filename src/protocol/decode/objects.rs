@@ -15,11 +15,15 @@ use crate::api::commands::{
 };
 use crate::api::error::{Error, ErrorKind};
 use crate::api::flow::FlowJob;
+use crate::api::limits::BATCH_PATTERNS_MAX;
 
 use super::fields::{Aside, Fields};
 use super::job::take_job;
 use super::value::{Value, batch, integer};
 use crate::protocol::msgpack::Reader;
+
+/// Bytes of a cron expression that are read in about the time of a short one.
+const PATTERN_BYTES: usize = 64;
 
 /// Reads an object within a field into `fields`; `false` if another type stands here.
 #[inline]
@@ -77,9 +81,11 @@ pub(crate) fn read_repeat<'a>(
         (Some(every_ms), None) => every_ms,
     };
     let recurrence = Recurrence { pattern, timezone, until_ms, from_ms, immediately };
-    if let Some(pattern) = pattern
-        && aside.plans.admit(pattern)
-    {
+    if let Some(pattern) = pattern {
+        aside.patterns += 1 + pattern.len() / PATTERN_BYTES;
+        if aside.patterns > BATCH_PATTERNS_MAX {
+            return Err(Error::too_many_patterns(BATCH_PATTERNS_MAX));
+        }
         check_plan(&recurrence)?;
     }
     let is_plain = recurrence == Recurrence { immediately, ..Recurrence::default() };
@@ -179,12 +185,12 @@ pub(crate) fn read_jobs<'a>(
         fields.reset();
         let job = match object(&mut fields, reader, aside) {
             Ok(true) => take_job(&mut fields, aside, true),
-            Ok(false) => return Err(spec.wrong_item(aside.base + index)),
+            Ok(false) => return Err(spec.wrong_item(index)),
             Err(error) => Err(error),
         };
         match job {
             Ok(job) => jobs.push(job),
-            Err(error) => return Err(error.in_job(aside.base + index)),
+            Err(error) => return Err(error.in_job(index)),
         }
     }
     aside.jobs = jobs;
@@ -218,8 +224,8 @@ pub(crate) fn read_flow<'a>(
         fields.reset();
         match object(&mut fields, reader, aside) {
             Ok(true) => {}
-            Ok(false) => return Err(spec.wrong_item(aside.base + index)),
-            Err(error) => return Err(error.in_job(aside.base + index)),
+            Ok(false) => return Err(spec.wrong_item(index)),
+            Err(error) => return Err(error.in_job(index)),
         }
         let (id, queue) = (fields.text("id"), fields.text("queue"));
         let job = aside.flow_job.take().unwrap_or_default();

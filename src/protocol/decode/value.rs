@@ -16,6 +16,7 @@ use super::objects::{
 use super::settings::{
     read_bulk_filter, read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config,
 };
+use crate::protocol::msgpack::known::Known;
 use crate::protocol::msgpack::{Malformed, Number, Reader, Texts};
 use corq_shards::command::Token;
 use corq_shards::job::trace::{TraceParent, is_trace_state};
@@ -169,7 +170,7 @@ pub(crate) fn read_value<'a>(
         }
         Kind::Number { min, max } => number(spec, reader, f64::from(min), f64::from(max))?,
         Kind::Texts { items_max, chars_max } => {
-            texts(spec, reader, (items_max, aside.is_again), |item| within(item, 1, chars_max))?
+            texts(spec, reader, items_max, |item| within(item, 1, chars_max))?
         }
         Kind::Stack { bytes_max } => {
             aside.stack = super::stack_trace::read(spec, reader, bytes_max as usize)?;
@@ -177,9 +178,9 @@ pub(crate) fn read_value<'a>(
         }
         Kind::TextsOf(choices) => {
             let items_max = choices.len() as u32;
-            texts(spec, reader, (items_max, false), |item| choices.contains(&item))?
+            texts(spec, reader, items_max, |item| choices.contains(&item))?
         }
-        Kind::Queues { items_max } => texts(spec, reader, (items_max, false), is_queue_name)?,
+        Kind::Queues { items_max } => texts(spec, reader, items_max, is_queue_name)?,
         Kind::Choice(choices) => {
             let chosen = text(spec, reader)?;
             match choices.iter().position(|choice| *choice == chosen) {
@@ -201,7 +202,7 @@ pub(crate) fn read_value<'a>(
             aside.flags = Vec::with_capacity(count);
             for index in 0..count {
                 let flag = if reader.absent()? { Some(false) } else { reader.flag()? };
-                aside.flags.push(flag.ok_or_else(|| spec.wrong_item(aside.base + index))?);
+                aside.flags.push(flag.ok_or_else(|| spec.wrong_item(index))?);
             }
             Value::Aside
         }
@@ -210,7 +211,7 @@ pub(crate) fn read_value<'a>(
             aside.integers = Vec::with_capacity(count);
             for index in 0..count {
                 let value = integer(spec, reader, min, max);
-                let value = value.map_err(|_| spec.wrong_item(aside.base + index))?;
+                let value = value.map_err(|_| spec.wrong_item(index))?;
                 aside.integers.push(value);
             }
             Value::Aside
@@ -226,7 +227,7 @@ pub(crate) fn read_value<'a>(
             let count = batch(spec, reader)?;
             aside.ids = Vec::with_capacity(count);
             for index in 0..count {
-                let place = aside.base + index;
+                let place = index;
                 let id = item(spec, reader, place)?;
                 if !within(id, 1, NAME_CHARS_MAX) {
                     return Err(spec.wrong_item(place));
@@ -242,7 +243,7 @@ pub(crate) fn read_value<'a>(
                 aside.tokens.push(if reader.absent()? {
                     None
                 } else {
-                    token_of(item(spec, reader, aside.base + index)?)
+                    token_of(item(spec, reader, index)?)
                 });
             }
             Value::Aside
@@ -254,7 +255,7 @@ pub(crate) fn read_value<'a>(
                 aside.results.push(if reader.absent()? {
                     &[]
                 } else {
-                    result(spec, reader, aside.known, aside.base + index)?
+                    result(spec, reader, aside.known, index)?
                 });
             }
             Value::Aside
@@ -321,7 +322,7 @@ pub(crate) fn item<'a>(
 fn result<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
-    known: &[u8],
+    known: Known<'_>,
     index: usize,
 ) -> Result<&'a [u8], Error> {
     match reader.skip_known(known).map_or_else(|| reader.skip(), Ok) {
@@ -413,7 +414,7 @@ fn number<'a>(
 fn payload<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
-    known: &[u8],
+    known: Known<'_>,
     bytes_max: u32,
 ) -> Result<&'a [u8], Error> {
     match reader.skip_known(known).map_or_else(|| reader.skip(), Ok) {
@@ -429,7 +430,7 @@ fn payload<'a>(
 fn texts<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
-    (items_max, is_again): (u32, bool),
+    items_max: u32,
     fits: impl Fn(&str) -> bool,
 ) -> Result<Value<'a>, Error> {
     let whole = reader.rest();
@@ -438,9 +439,7 @@ fn texts<'a>(
         return Err(spec.out_of_bounds());
     }
     for index in 0..count {
-        if is_again {
-            reader.pass()?;
-        } else if !fits(item(spec, reader, index)?) {
+        if !fits(item(spec, reader, index)?) {
             return Err(spec.wrong_item(index));
         }
     }

@@ -5,11 +5,13 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `known` | values that have been checked before |
 //! | `patch` | a map with some entries changed |
 //! | `scan` | the check of a long value, a slice at a time |
 //! | `step` | one step: the next scalar, or the size of the next container |
 //! | `writer` | writes values into a byte vector |
 
+pub mod known;
 pub(crate) mod patch;
 pub(crate) mod scan;
 pub mod step;
@@ -20,6 +22,7 @@ use std::fmt;
 use rmp::Marker;
 
 use crate::api::limits::DEPTH_MAX;
+use known::Known;
 
 /// Why bytes are not a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -256,11 +259,8 @@ impl<'a> Reader<'a> {
 
     /// Steps over a value that has been checked before, if that is what stands here.
     #[inline]
-    pub(crate) fn skip_known(&mut self, known: &[u8]) -> Option<&'a [u8]> {
-        if known.is_empty() || !std::ptr::eq(self.rest.as_ptr(), known.as_ptr()) {
-            return None;
-        }
-        let (value, rest) = self.rest.split_at_checked(known.len())?;
+    pub(crate) fn skip_known(&mut self, known: Known<'_>) -> Option<&'a [u8]> {
+        let (value, rest) = self.rest.split_at_checked(known.length_at(self.rest)?)?;
         self.rest = rest;
         Some(value)
     }

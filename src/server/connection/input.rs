@@ -17,7 +17,6 @@ use crate::server::event_loop::turn_meter::Work;
 use crate::server::http::{Phase, Rule};
 use crate::server::lifecycle::certificate;
 use crate::server::lifecycle::listeners::Port;
-use crate::server::multi_shard::long_commands::Leave;
 use crate::server::overload::send_memory::is_tight;
 use crate::server::shard_mail::envelope::{Origin, Ticket};
 use crate::server::shard_mail::message::Message;
@@ -140,7 +139,7 @@ impl ShardServer {
                     self.fair_shares.wait(session);
                     return bytes.len() - left.len();
                 }
-                self.begin_large(conns, conn, &large);
+                self.begin(conns, conn, (&large).into());
                 continue;
             }
             let lists = session.lists > 0;
@@ -205,7 +204,7 @@ impl ShardServer {
         let origin = self.origin(conn);
         // No further than where a command has to be named.
         let beginning = &frame[..frame.len().min(BEGINNING_BYTES_MAX)];
-        self.refuse(conns, origin, find_req_id(beginning), ErrorKind::TooOften);
+        self.refuse(conns, origin, find_req_id(beginning.into()), ErrorKind::TooOften);
         false
     }
 
@@ -256,19 +255,19 @@ impl ShardServer {
         }
     }
 
-    /// Has a peer that sends no more give back what it held, unless that is what its last requests are about: a long
-    /// command that is under way, or what it has sent and has to wait for its turn.
+    /// Has a peer that sends no more give back what it held, unless that is what its last requests are about: a large
+    /// command that is being checked, or what it has sent and has to wait for its turn.
     fn leave_if_due(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn).filter(|session| session.owes_leave) else {
             return;
         };
         let waits = session.blocked && session.in_flight == 0 && session.has_input_left();
-        if waits || self.long_commands.completes(conn) {
+        if waits || self.large_commands.completes(conn) {
             return;
         }
         session.owes_leave = false;
         let Session { client, seen_elsewhere, .. } = *session;
-        self.give_back(conns, conn, Leave { client, seen_elsewhere, gone: false });
+        self.give_back(conns, (client, seen_elsewhere), false);
     }
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
@@ -280,17 +279,21 @@ impl ShardServer {
                 self.close_stream(key);
             }
             let Session { client, seen_elsewhere, .. } = session;
-            self.give_back(conns, conn, Leave { client, seen_elsewhere, gone: true });
+            self.give_back(conns, (client, seen_elsewhere), true);
         }
     }
 
-    /// Gives back what a connection holds, here and elsewhere; behind a long command that still needs it.
-    pub(crate) fn give_back(&mut self, conns: &mut Connections, conn: ConnId, leave: Leave) {
+    /// Gives back what a client holds here, and elsewhere if other shards have seen it: one that is gone, or sends no more.
+    fn give_back(
+        &mut self,
+        conns: &mut Connections,
+        (client, seen_elsewhere): (ClientId, bool),
+        gone: bool,
+    ) {
         // Locks outlive the stop, so that their workers can come back for their jobs.
-        if self.stopping || self.long_commands.defers_leave(conn, leave) {
+        if self.stopping {
             return;
         }
-        let Leave { client, seen_elsewhere, gone } = leave;
         self.leave(conns, client, gone);
         if seen_elsewhere {
             for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {

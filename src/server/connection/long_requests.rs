@@ -68,7 +68,7 @@ impl ShardServer {
             return false;
         }
         self.long_refused += 1;
-        let req_id = find_req_id(&beginning[..beginning.len().min(BEGINNING_BYTES_MAX)]);
+        let req_id = find_req_id(beginning[..beginning.len().min(BEGINNING_BYTES_MAX)].into());
         if frame_bytes == beginning.len() || self.admits_frame(conns, conn, beginning) {
             let origin = self.origin(conn);
             self.refuse(conns, origin, req_id, &error);

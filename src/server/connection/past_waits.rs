@@ -104,7 +104,7 @@ impl ShardServer {
         let waits = |session: &mut Session| session.blocked && session.in_flight >= IN_FLIGHT_MAX;
         if !self.sessions.get(conn).is_some_and(waits)
             || self.must_stall()
-            || self.long_commands.has(conn)
+            || self.large_commands.has(conn)
         {
             return Passing::new();
         }

@@ -241,9 +241,9 @@ impl ShardServer {
         read: Result<(), JsonError>,
     ) -> Vec<u8> {
         match read {
-            Ok(()) => match self.long_op(conn, &value) {
+            Ok(()) => match self.large_op(conn, &value) {
                 Some(op) => {
-                    self.begin_long(conns, conn, (value, 0), op);
+                    self.check_in_slices(conns, conn, (value, 0), op);
                     return Vec::new();
                 }
                 None => self.begin(conns, conn, (&*value).into()),
@@ -286,7 +286,7 @@ impl ShardServer {
             req_id_in(bytes)
         };
         let origin = self.origin(conn);
-        let req_id = told.as_deref().or_else(|| find_req_id(&value));
+        let req_id = told.as_deref().or_else(|| find_req_id((&*value).into()));
         self.refuse(conns, origin, req_id, ErrorKind::TooOften);
         self.scratch.value = value;
     }
@@ -422,7 +422,7 @@ fn req_id_in(text: &[u8]) -> Option<Vec<u8>> {
     json::to_msgpack(value, &mut req_id).ok()?;
     MapWriter::begin(&mut request).key("reqId").raw(&req_id);
     // By the rules for any request.
-    find_req_id(&request).map(Into::into)
+    find_req_id((&*request).into()).map(Into::into)
 }
 
 /// Says that a reply takes more as JSON than a message may, to the same `reqId`. That stands first in a reply, so it

@@ -246,7 +246,7 @@ impl EventLoop {
         }
         self.server.transcode_in_turn(&mut self.reactor.conns);
         self.server.go_on_with_claims();
-        self.server.go_on_with_long(&mut self.reactor.conns);
+        self.server.go_on_with_large(&mut self.reactor.conns);
         self.server.patch_children_in_turn(&mut self.reactor.conns);
         self.server.resume_deferred(&mut self.reactor.conns);
         while self.server.go_on_unblocked(&mut self.reactor.conns) {}

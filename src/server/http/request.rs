@@ -254,10 +254,10 @@ impl ShardServer {
         self.begin_or_check(conns, conn, whole.map_or(frame, Cow::Owned));
     }
 
-    /// Begins a command, in slices if it is a long one.
+    /// Begins a command, behind a check in slices if it is large.
     fn begin_or_check(&mut self, conns: &mut Connections, conn: ConnId, frame: Cow<'_, [u8]>) {
-        match self.long_op(conn, &frame) {
-            Some(op) => self.begin_long(conns, conn, (frame.into_owned(), 0), op),
+        match self.large_op(conn, &frame) {
+            Some(op) => self.check_in_slices(conns, conn, (frame.into_owned(), 0), op),
             None => self.begin(conns, conn, (&*frame).into()),
         }
     }

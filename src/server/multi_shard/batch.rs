@@ -15,10 +15,10 @@ use crate::server::shard_mail::message::{Batch, Message, PartItem, PartKind};
 use crate::server::shard_mail::request_context::{Lookup, RequestContext};
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
+use corq_shards::Caller;
 use corq_shards::command::{Ack, Beat, Command};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::id::JobId;
-use corq_shards::{Caller, Out};
 
 /// How the jobs of a command have to be looked up.
 fn lookups(jobs: &[JobRef<'_>]) -> Vec<Lookup> {
@@ -29,13 +29,8 @@ fn lookups(jobs: &[JobRef<'_>]) -> Vec<Lookup> {
     jobs.iter().map(lookup).collect()
 }
 
-/// A command on many jobs, or a piece of a longer one, that has just been begun.
-pub(crate) fn jobs_task(
-    origin: Origin,
-    frame: KeptFrame,
-    jobs: &[JobRef<'_>],
-    piece: Option<(Step, usize)>,
-) -> BatchTask {
+/// A command on many jobs that has just been begun.
+fn jobs_task(origin: Origin, frame: KeptFrame, jobs: &[JobRef<'_>]) -> BatchTask {
     BatchTask {
         origin,
         frame,
@@ -47,7 +42,6 @@ pub(crate) fn jobs_task(
         count: 0,
         gone: Vec::new(),
         late: Vec::new(),
-        piece,
     }
 }
 
@@ -199,18 +193,13 @@ impl ShardServer {
         };
         let (count, gone) = missed.unwrap_or_default();
         self.deferred(ctx.origin);
-        let task = jobs_task(ctx.origin, ctx.frame.into(), jobs, None);
+        let task = jobs_task(ctx.origin, ctx.frame.into(), jobs);
         let task = BatchTask { names, as_names, count, gone, ..task };
         let step = self.tasks.start(self.me, Task::Batch(task));
         self.begin_on_jobs(conns, step, jobs);
     }
 
-    pub(crate) fn begin_on_jobs(
-        &mut self,
-        conns: &mut Connections,
-        step: Step,
-        jobs: &[JobRef<'_>],
-    ) {
+    fn begin_on_jobs(&mut self, conns: &mut Connections, step: Step, jobs: &[JobRef<'_>]) {
         self.resolve_jobs(step, jobs);
         self.advance_jobs(conns, step);
     }
@@ -287,10 +276,6 @@ impl ShardServer {
     }
 
     pub(crate) fn parted(&mut self, conns: &mut Connections, step: Step, outcome: &Reply) {
-        if let Some(Task::Long(_)) = self.tasks.get(step) {
-            self.long_parted(step, outcome);
-            return;
-        }
         let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
         match outcome {
             Reply::Refused { place, refusal } => task.refuse(*place, *refusal),
@@ -299,9 +284,8 @@ impl ShardServer {
                 task.count += renewed;
                 task.gone.extend_from_slice(places);
             }
-            // A check does not count late jobs: the act that follows finds them again. The check of a piece is followed
-            // by no act here.
-            Reply::Late(places) if task.phase == Phase::Act || task.piece.is_some() => {
+            // A check does not count late jobs: the act that follows finds them again.
+            Reply::Late(places) if task.phase == Phase::Act => {
                 task.late.extend_from_slice(places);
             }
             _ => {}
@@ -375,10 +359,10 @@ impl ShardServer {
         self.resolve_jobs(step, &batch.ids);
     }
 
-    /// Whether what was checked is done now: none is refused, and it is no piece of something longer.
+    /// Whether what was checked is done now: none is refused.
     fn acts_next(&mut self, step: Step) -> bool {
         let Some(Task::Batch(task)) = self.tasks.get(step) else { return false };
-        task.refused.is_none() && task.piece.is_none()
+        task.refused.is_none()
     }
 
     /// The first parts after the names are known: a check for acks, the act itself for heartbeats.
@@ -441,14 +425,12 @@ impl ShardServer {
             return;
         };
         let Some(Task::Batch(task)) = self.tasks.get(step) else { return };
-        let (origin, of) = (task.origin, task.piece.map(|(step, _)| step));
+        let origin = task.origin;
         let mut parts: Vec<Vec<PartItem>> = (0..self.slots.shards()).map(|_| Vec::new()).collect();
         for place in 0..batch.ids.len() {
             let Some(job) = task.id(place) else { continue };
             let owner = self.slots.of_job(job);
-            // For what is checked of a long command room is kept.
-            let is_needed = kind == PartKind::Ack || kind == PartKind::Check && of.is_some();
-            let result = if is_needed { batch.result(place) } else { &[] };
+            let result = if kind == PartKind::Ack { batch.result(place) } else { &[] };
             let result = self.outbox.immediate(owner).keep_payload(result, frame);
             let (token, remove, ttl_ms) =
                 (batch.token(place), batch.remove(place), batch.ttl_ms(place));
@@ -456,13 +438,8 @@ impl ShardServer {
         }
         for (owner, items) in parts.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             task.left += 1;
-            self.outbox.immediate(owner).messages.push(Message::BatchPart {
-                step,
-                origin,
-                kind,
-                items,
-                of,
-            });
+            let message = Message::BatchPart { step, origin, kind, items };
+            self.outbox.immediate(owner).messages.push(message);
         }
     }
 
@@ -489,10 +466,6 @@ impl ShardServer {
                 Reply::Gone { renewed: task.count, places: gone.into() }
             }
         };
-        if let Some(piece) = task.piece {
-            self.piece_done(piece, &request.body, &task.names, &reply);
-            return;
-        }
         match reply {
             Reply::Count(count) | Reply::Gone { renewed: count, .. }
                 if matches!(request.body, Body::ExtendLocks { .. }) =>
@@ -506,29 +479,12 @@ impl ShardServer {
         self.answered(task.origin);
     }
 
-    /// Keeps room for completions that were found to be in order.
-    fn keep_room_for_acks(&mut self, of: Step, acks: &[Ack<'_>]) {
-        if !matches!(self.own_reply(), Some(Reply::Done | Reply::Late(_))) {
-            return;
-        }
-        let Self { engine, effects, long_commands, .. } = self;
-        let mut out = Out { journal: &mut engine.journal, effects };
-        if engine.shard.takes_acks(acks, &mut out) {
-            let bytes = engine.shard.bytes_of_acks(acks);
-            long_commands.reservations.add(of, bytes, &mut engine.journal.pressure);
-        } else {
-            self.effects.replies.clear();
-            let refused = Reply::Refused { place: 0, refusal: Refusal::Full };
-            self.effects.replies.push((CURRENT, refused));
-        }
-    }
-
     /// The owner's part.
     pub(crate) fn part(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        (step, of): (Step, Option<Step>),
+        step: Step,
         origin: Origin,
         kind: PartKind,
         items: &[PartItem],
@@ -549,20 +505,11 @@ impl ShardServer {
                 remove: item.remove,
             });
             let acks: Vec<Ack<'_>> = acks.collect();
-            let command = match (kind, of) {
-                (PartKind::Check, _) => Command::CheckAcks { acks: &acks },
-                (_, Some(of)) => {
-                    let bytes = self.engine.shard.bytes_of_acks(&acks);
-                    let pressure = &mut self.engine.journal.pressure;
-                    self.long_commands.reservations.use_up(of, bytes, pressure);
-                    Command::AckHeld { acks: &acks }
-                }
+            let command = match kind {
+                PartKind::Check => Command::CheckAcks { acks: &acks },
                 _ => Command::Ack { acks: &acks },
             };
             self.apply(conns, caller, &command);
-            if let Some(of) = of.filter(|_| kind == PartKind::Check) {
-                self.keep_room_for_acks(of, &acks);
-            }
         }
         let outcome = match self.own_reply_on_many() {
             Some(Reply::Refused { place, refusal }) => {

@@ -270,10 +270,6 @@ impl ShardServer {
             self.flow_claimed(conns, step, taken);
             return;
         }
-        if let Some(Task::Long(_)) = self.tasks.get(step) {
-            self.long_claimed(step, taken);
-            return;
-        }
         let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
         for (&place, &taken) in claims.name_owners[claims.answered].1.iter().zip(taken) {
             claims.taken[place] = taken;

@@ -39,8 +39,6 @@ pub struct DependencyLookup {
     parents: BTreeMap<usize, Option<AsParent>>,
     /// Answers that are still to come.
     left: usize,
-    /// The long push that it is a piece of, and the place of its first job in that.
-    piece: Option<(Step, usize)>,
 }
 
 /// How far one dependency has been found.
@@ -202,34 +200,9 @@ impl ShardServer {
             self.claim_names(conns, origin, frame, ctx.body, FoundDependencies::default());
             return;
         }
-        let task = DependencyLookup { origin, frame, found, parents, left: 0, piece: None };
+        let task = DependencyLookup { origin, frame, found, parents, left: 0 };
         let step = self.tasks.start(self.me, Task::Dependencies(task));
         self.advance_dependencies(conns, step);
-    }
-
-    /// Finds out what the jobs of a piece of a long push depend on. False if they depend on nothing.
-    pub(crate) fn begin_dependencies_of_piece(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        piece: (Step, usize),
-        frame: KeptFrame,
-    ) -> bool {
-        let Ok(Request { body, .. }) = decode_frame(frame.view(), origin.version) else {
-            return false;
-        };
-        let named: Vec<Named<'_>> = texts(jobs_of(&body), origin.version).collect();
-        let found: Vec<DependencyState> = named.iter().map(|named| need_of(named.text)).collect();
-        let parents = parents_in(&named);
-        drop(named);
-        drop(body);
-        if found.is_empty() {
-            return false;
-        }
-        let task = DependencyLookup { origin, frame, found, parents, left: 0, piece: Some(piece) };
-        let step = self.tasks.start(self.me, Task::Dependencies(task));
-        self.advance_dependencies(conns, step);
-        true
     }
 
     /// Goes on once the answers to the last questions are there.
@@ -382,8 +355,7 @@ impl ShardServer {
     /// Everything is known: refuses the push, or lets it go on with what is unmet.
     fn finish_dependencies(&mut self, conns: &mut Connections, step: Step) {
         let Some(Task::Dependencies(task)) = self.tasks.end(step) else { return };
-        let DependencyLookup { origin, frame, found, parents, piece, .. } = task;
-        let base = piece.map_or(0, |(_, from)| from);
+        let DependencyLookup { origin, frame, found, parents, .. } = task;
         let decoded = decode_frame(frame.view(), origin.version);
         let Ok(Request { req_id, body, .. }) = decoded else { return };
         let mut dependencies = FoundDependencies::default();
@@ -431,12 +403,8 @@ impl ShardServer {
                 ) => Error::dependency_not_found(text),
             };
             let is_batch = matches!(body, Body::PushBatch { .. });
-            let error = if is_batch { error.in_job(base + job) } else { error };
+            let error = if is_batch { error.in_job(job) } else { error };
             if jobs_of(&body)[job].custom_id.is_none() {
-                if let Some(piece) = piece {
-                    self.dependencies_of_piece(piece, Err((base + job, error)));
-                    return;
-                }
                 self.refuse(conns, origin, req_id, &error);
                 self.answered(origin);
                 return;
@@ -444,10 +412,7 @@ impl ShardServer {
             // If a job bears its custom id, this push makes none and depends on nothing.
             dependencies.refusals.push((job, error));
         }
-        match piece {
-            Some(piece) => self.dependencies_of_piece(piece, Ok(dependencies)),
-            None => self.claim_names(conns, origin, frame.clone(), &body, dependencies),
-        }
+        self.claim_names(conns, origin, frame.clone(), &body, dependencies);
     }
 
     /// Passes on what the last command means for jobs of other shards, and of this one.

@@ -11,7 +11,8 @@ use super::task::Task;
 use crate::api::error::{Error, ErrorKind};
 use crate::api::flow::{FlowJob, Shape};
 use crate::api::request::{Body, Request};
-use crate::protocol::decode::decode_as;
+use crate::protocol::decode::decode_frame;
+use crate::protocol::large::KeptFrame;
 use crate::protocol::reply;
 use crate::server::commands::pending_replies::CURRENT;
 use crate::server::commands::refusal::group_full;
@@ -26,7 +27,7 @@ use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::family::NAMED_CHILDREN_MAX;
-use corq_shards::flow::{Fate, Staged, staged_bytes};
+use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::{Pushed, Record};
@@ -36,7 +37,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct FlowTask {
     origin: Origin,
-    pub(super) frame: Box<[u8]>,
+    pub(super) frame: KeptFrame,
     /// The owner shards of its names, each with places of jobs; asked one after the other, so that two flows
     /// never wait for each other.
     name_owners: Vec<(usize, Vec<usize>)>,
@@ -170,7 +171,7 @@ impl ShardServer {
         let goes_on = task.answered < task.name_owners.len() && task.taken.is_none();
         let (frame, version) = (std::mem::take(&mut task.frame), task.origin.version);
         let taken = task.taken;
-        let decoded = decode_as(&frame, version);
+        let decoded = decode_frame(frame.view(), version);
         let Ok(Request { body: Body::PushFlow { jobs }, .. }) = decoded else { return };
         if let Some(task) = self.flow_task(step) {
             task.frame.clone_from(&frame);
@@ -209,7 +210,7 @@ impl ShardServer {
             if caps.iter().all(|(_, max)| *max == 0) {
                 caps.clear();
             }
-            let message = FlowMessage::Stage { step, records, caps, durable, promised: false };
+            let message = FlowMessage::Stage { step, records, caps, durable };
             self.outbox.immediate(owner).messages.push(Message::Flow(message));
         }
         (task.ids, task.pushed_at_ms, task.left) = (ids, now_ms, left);
@@ -223,16 +224,13 @@ impl ShardServer {
         message: &FlowMessage,
     ) {
         match message {
-            FlowMessage::Stage { step, records, caps, durable, promised } => {
+            FlowMessage::Stage { step, records, caps, durable } => {
                 let records: Vec<&[u8]> =
                     records.iter().map(|span| &batch.bytes[span.clone()]).collect();
                 let group_max: Vec<u32> = caps.iter().map(|(_, max)| *max).collect();
-                let refused = if *promised {
-                    self.stage_promised(conns, *step, (&records, &group_max), *durable)
-                } else {
-                    let (records, group_max) = (&records, &group_max);
-                    self.stage(conns, &Command::Stage { records, group_max, durable: *durable })
-                };
+                let (records, group_max) = (&records, &group_max);
+                let command = Command::Stage { records, group_max, durable: *durable };
+                let refused = self.stage(conns, &command);
                 let refused = refused
                     .map(|(place, refusal)| (caps.get(place).map_or(0, |(it, _)| *it), refusal));
                 if refused.is_some_and(|(_, refusal)| refusal == Refusal::Full) {
@@ -243,11 +241,6 @@ impl ShardServer {
                     .after_commit(usize::from(step.shard))
                     .messages
                     .push(Message::Flow(message));
-            }
-            FlowMessage::Staged { step, refused }
-                if matches!(self.tasks.get(*step), Some(Task::Long(_))) =>
-            {
-                self.long_flow_staged(*step, *refused);
             }
             FlowMessage::Staged { step, refused } => {
                 let Some(task) = self.flow_task(*step) else { return };
@@ -282,28 +275,6 @@ impl ShardServer {
         }
     }
 
-    /// Stages a piece of what has been promised room.
-    fn stage_promised(
-        &mut self,
-        conns: &mut Connections,
-        step: Step,
-        (records, group_max): (&[&[u8]], &[u32]),
-        durable: bool,
-    ) -> Option<(usize, Refusal)> {
-        if group_max.iter().any(|max| *max > 0) {
-            let now_ms = self.now_ms;
-            let places = &mut self.long_commands.reservations.of(step).places;
-            let overfull = self.engine.shard.foresee_part(now_ms, records, group_max, places);
-            if let Some(place) = overfull {
-                return Some((place, Refusal::GroupFull));
-            }
-        }
-        let bytes = records.iter().map(|record| staged_bytes(record)).sum();
-        let pressure = &mut self.engine.journal.pressure;
-        self.long_commands.reservations.use_up(step, bytes, pressure);
-        self.stage(conns, &Command::StageJudged { records, durable })
-    }
-
     fn decide(&mut self, conns: &mut Connections, flow: JobId, fate: Fate, durable: bool) {
         let caller = Caller { request: CURRENT, ..Caller::default() };
         self.apply(conns, caller, &Command::Decide { flow, fate, durable });
@@ -315,7 +286,7 @@ impl ShardServer {
         let Some(task) = self.flow_task(step) else { return };
         let flow = task.ids.first().copied().unwrap_or_default();
         let (refused, durable, version) = (task.refused, task.durable, task.origin.version);
-        let frame = if refused.is_some() { task.frame.clone() } else { Box::default() };
+        let frame = if refused.is_some() { task.frame.clone() } else { KeptFrame::default() };
         let owners = task.owners.clone();
         let shard = me as u16;
         if let Some((place, refusal)) = refused {
@@ -325,7 +296,8 @@ impl ShardServer {
                 self.outbox.immediate(dest).messages.push(Message::Flow(message));
             }
             self.decide(conns, flow, fate, false);
-            let error = match (refusal, decode_as(&frame, version).map(|request| request.body)) {
+            let decoded = decode_frame(frame.view(), version);
+            let error = match (refusal, decoded.map(|request| request.body)) {
                 (Refusal::Full, _) => self.no_room().into(),
                 (Refusal::GroupFull, Ok(Body::PushFlow { jobs })) => {
                     group_full(jobs.get(place).map(|one| &one.job), Some(place))
@@ -341,7 +313,7 @@ impl ShardServer {
     }
 
     /// Gives the word on a flow. True if all of it has come by that.
-    pub(super) fn commit_flow(
+    fn commit_flow(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -437,12 +409,8 @@ impl ShardServer {
     }
 
     fn finish_flow(&mut self, conns: &mut Connections, step: Step, error: Option<&Error>) {
-        if matches!(self.tasks.get(step), Some(Task::Long(_))) {
-            self.long_flow_has_come(step);
-            return;
-        }
         let Some(Task::Flow(task)) = self.tasks.end(step) else { return };
-        let decoded = decode_as(&task.frame, task.origin.version);
+        let decoded = decode_frame(task.frame.view(), task.origin.version);
         let Ok(Request { req_id, body: Body::PushFlow { jobs }, .. }) = decoded else { return };
         if let Some(error) = error {
             for &place in &task.granted {
@@ -467,7 +435,7 @@ impl ShardServer {
 }
 
 /// A job of a flow as it will have been pushed.
-pub(super) fn stage_one(
+fn stage_one(
     batch: &mut Batch,
     (place, now_ms): (usize, u64),
     one: &FlowJob<'_>,

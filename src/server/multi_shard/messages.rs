@@ -5,7 +5,7 @@
 
 use crate::api::error::Error;
 use crate::protocol::large::LargeFrame;
-use crate::server::shard_mail::envelope::{Origin, SentFrame, Span, Step};
+use crate::server::shard_mail::envelope::{Origin, Span, Step};
 use corq_shards::command::CronStanding;
 use corq_shards::effect::Refusal;
 
@@ -27,16 +27,9 @@ pub const LIST_RESERVE_BYTES: usize = 2 << 20;
 /// The unmet dependencies of jobs of a push by place, as [`corq_shards::dependency::Unmet`] writes them.
 pub type UnmetOf<T> = Vec<(usize, T)>;
 
-/// Messages between shards about long commands.
+/// Messages between shards about payloads of megabytes.
 #[derive(Debug)]
-pub enum LongBatchMessage {
-    /// About pushes.
-    Push(LongPushMessage),
-    /// The command is over: what was kept for it and is not used is free.
-    Forgo {
-        /// Which command.
-        step: Step,
-    },
+pub enum LargeMessage {
     /// The log of the receiver will hold this payload, and is to have it in its memory before its record.
     StagePayload {
         /// Who waits.
@@ -48,55 +41,6 @@ pub enum LongBatchMessage {
         /// Who waits.
         step: Step,
     },
-}
-
-/// Messages between shards about long pushes.
-#[derive(Debug)]
-pub enum LongPushMessage {
-    /// Asks for room in the log.
-    Reserve {
-        /// Who waits.
-        step: Step,
-        /// How much.
-        bytes: u64,
-        /// How many jobs it is for.
-        jobs: usize,
-    },
-    /// The answer to that, or what groups have no room for.
-    Judged {
-        /// Who waits.
-        step: Step,
-        /// Why it cannot be, and for the sake of which job.
-        refused: Option<(usize, Refusal)>,
-    },
-    /// A piece, to be judged or to come.
-    Piece(Box<Piece>),
-    /// A piece has come.
-    Pushed {
-        /// Who waits.
-        step: Step,
-        /// Place of the first job of the piece.
-        from: usize,
-        /// The ids of its jobs, as they are answered.
-        ids: Span,
-        /// How many of them were there already.
-        known: u64,
-    },
-}
-
-/// Some jobs of a long push.
-#[derive(Debug)]
-pub struct Piece {
-    pub(super) step: Step,
-    pub(super) origin: Origin,
-    /// The place of the first.
-    pub(super) from: usize,
-    /// Only whether their groups have room for them is asked.
-    pub(super) judges: bool,
-    pub(super) frame: SentFrame,
-    pub(super) taken: Box<[bool]>,
-    pub(super) unmet: UnmetOf<Span>,
-    pub(super) open: UnmetOf<Span>,
 }
 
 /// Messages between shards about flows.
@@ -111,8 +55,6 @@ pub enum FlowMessage {
         caps: Vec<(usize, u32)>,
         /// Whether the flow has to be durable.
         durable: bool,
-        /// Whether it is a piece of a part, for all of which space is reserved in the log.
-        promised: bool,
     },
     /// The part is written down, or why not.
     Staged {

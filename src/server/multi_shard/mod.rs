@@ -19,22 +19,14 @@
 //! | `flow` | two-phase commit of jobs that come together |
 //! | `flow_view` | the jobs of a flow as its answer shows them |
 //! | `job_looks` | asks the shards of jobs what they know of them: GetFlow, dependencies in Explain |
-//! | `large_command` | one command with a payload of megabytes: checked in slices, then begun as any other |
-//! | `large_pieces` | items of megabytes of long batches; payloads staged where their records will be |
-//! | `long_ack` | long ACKB, JobHeartbeatB, ExtendLocks |
-//! | `long_batch` | batches that are longer than a turn, in slices |
-//! | `long_commands` | which connections have a long command, and which go on next |
-//! | `long_flow` | long PUSHF, in slices |
-//! | `long_push` | long PUSHB to one queue |
-//! | `long_read` | the frame of a long command is read, in slices |
-//! | `long_version` | which version of the protocol a long command is of |
+//! | `large_command` | commands of more bytes than a turn may look through: checked in slices, then begun as any other |
+//! | `large_commands` | which connections have one, and which go on next |
 //! | `looks` | what is known of jobs of other shards, and the tree of a flow: data only |
 //! | `messages` | what shards say to each other about all this: data only |
 //! | `parent_links` | a parent for a child that is there |
 //! | `pushed_links` | pushed children whose parents are there, and wait for them |
 //! | `queue_pages` | sorted pages of the queues of all shards |
 //! | `queue_rows` | these as they are put together: data only |
-//! | `reservations` | log space and places in groups that are kept for long commands |
 //! | `row_lists` | lists over all shards as they are put together: data only |
 //! | `row_pages` | lists over all shards, a page at a time |
 //! | `scatter_gather` | asks all shards and merges their answers |
@@ -59,22 +51,14 @@ pub(super) mod dependencies;
 pub(super) mod flow;
 pub(super) mod flow_view;
 pub(super) mod job_looks;
-mod large_command;
-mod large_pieces;
-pub(super) mod long_ack;
-pub(super) mod long_batch;
-pub(super) mod long_commands;
-pub(super) mod long_flow;
-pub(super) mod long_push;
-mod long_read;
-mod long_version;
+pub(super) mod large_command;
+pub(super) mod large_commands;
 pub(super) mod looks;
 pub(super) mod messages;
 pub(super) mod parent_links;
 pub(super) mod pushed_links;
 pub(super) mod queue_pages;
 pub(super) mod queue_rows;
-pub(super) mod reservations;
 pub(super) mod row_lists;
 mod row_pages;
 pub(super) mod scatter_gather;

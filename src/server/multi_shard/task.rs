@@ -3,7 +3,7 @@
 use super::cron::CronTask;
 use super::dependencies::{DependencyLookup, FoundDependencies};
 use super::flow::FlowTask;
-use super::long_batch::LongCommand;
+use super::large_command::LargeCommand;
 use super::looks::LookTask;
 use super::parent_links::ParentLinkTask;
 use super::queue_rows::QueueTask;
@@ -35,8 +35,8 @@ pub enum Task {
     Batch(BatchTask),
     /// A flow that is pushed.
     Flow(FlowTask),
-    /// A long command; not there while it goes on.
-    Long(Option<Box<LongCommand>>),
+    /// A command whose payloads are being checked; not there while it goes on.
+    Large(Option<Box<LargeCommand>>),
     /// A command on a parent and a child.
     ParentLink(ParentLinkTask),
     /// A push for parents that are there.
@@ -68,7 +68,7 @@ impl Task {
             Self::ParentLink(task) => task.frame.len(),
             Self::PushedLinks(task) => task.reply.len(),
             Self::Cron(task) => task.frame.len(),
-            Self::Long(_)
+            Self::Large(_)
             | Self::ScatterGather(_)
             | Self::Rows(_)
             | Self::Figures(_)
@@ -151,9 +151,6 @@ pub struct BatchTask {
     pub gone: Vec<usize>,
     /// Places of those whose attempt was over already.
     pub late: Vec<usize>,
-    /// The long command that it is a piece of, and the place of its first job in that. If it completes jobs, it only asks
-    /// whether it could.
-    pub piece: Option<(Step, usize)>,
 }
 
 /// The steps of a command on many jobs.
@@ -217,7 +214,7 @@ impl BatchTask {
 pub struct Tasks {
     running: Entries<(u32, usize, Box<Task>)>,
     rounds: u32,
-    /// Bytes of their frames, but for long commands, which count with what their connections have sent.
+    /// Bytes of their frames, but for large commands, which count with what their connections have sent.
     frame_bytes: usize,
 }
 

@@ -285,9 +285,11 @@ impl ShardServer {
         session.blocked = frame.len() <= LONG_BYTES
             && match &decode_as(frame, version) {
                 Ok(request) => is_list(request),
-                Err(_) if version.is_three() || is_open => coerced(frame).is_some_and(|frame| {
-                    decode_as(&frame, Version::Three).is_ok_and(|request| is_list(&request))
-                }),
+                Err(_) if version.is_three() || is_open => {
+                    coerced(frame.into()).is_some_and(|frame| {
+                        decode_as(&frame, Version::Three).is_ok_and(|request| is_list(&request))
+                    })
+                }
                 Err(_) => false,
             };
         session.blocked

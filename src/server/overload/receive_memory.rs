@@ -31,8 +31,6 @@ pub struct ReceivedBytes {
     bytes: usize,
     /// Whether it is counted with those who have shown no token.
     unauthenticated: bool,
-    /// Whether it gives way to none: what it is part of is being done.
-    firm: bool,
 }
 
 /// The memory of requests that are not there yet, by connection and size.
@@ -68,11 +66,6 @@ impl ReceiveMemory {
         if now > 0 {
             self.by_size.insert((now, conn));
         }
-        self.bytes = self.bytes - before + now;
-    }
-
-    /// Notes a change of memory that cannot give way: it counts, but `crowd_out` never strikes it out.
-    pub fn note_firm(&mut self, before: usize, now: usize) {
         self.bytes = self.bytes - before + now;
     }
 
@@ -112,22 +105,16 @@ impl ShardServer {
             // A stream of events only listens, and has given back what its head took. All other input is in `pending`.
             _ => 0,
         };
-        let waits = self.long_commands.held_by(conn) + session.transcoding.bytes;
+        let waits = self.large_commands.held_by(conn) + session.transcoding.bytes;
         let checked = session.checked.as_ref().map_or(0, |large| large.held_bytes());
         let bytes = session.pending.capacity() + incoming + waits + checked;
-        let firm = self.long_commands.acts(conn);
-        let held = ReceivedBytes { bytes, unauthenticated: bytes > 0 && !session.is_known(), firm };
+        let held = ReceivedBytes { bytes, unauthenticated: bytes > 0 && !session.is_known() };
         if held == session.received_bytes {
             return;
         }
         let before = std::mem::replace(&mut session.received_bytes, held);
         self.uncount(conn, before);
-        let pool = self.pool_of(held);
-        if held.firm {
-            pool.note_firm(0, held.bytes);
-        } else {
-            pool.note(conn, 0, held.bytes);
-        }
+        self.pool_of(held).note(conn, 0, held.bytes);
         self.receive_memory.give_memory_back(self.now_ms);
         while let Some(largest) = self.pool_of(held).crowd_out() {
             self.give_way(conns, largest);
@@ -143,12 +130,7 @@ impl ShardServer {
     }
 
     fn uncount(&mut self, conn: ConnId, held: ReceivedBytes) {
-        let pool = self.pool_of(held);
-        if held.firm {
-            pool.note_firm(held.bytes, 0);
-        } else {
-            pool.note(conn, held.bytes, 0);
-        }
+        self.pool_of(held).note(conn, held.bytes, 0);
     }
 
     fn give_way(&mut self, conns: &mut Connections, conn: ConnId) {
@@ -199,10 +181,6 @@ mod tests {
         memory.note(conn(5), 1 << 20, 2 << 20);
         assert_eq!(memory.crowd_out(), Some(conn(9)));
         assert_eq!((memory.bytes(), memory.crowd_out()), (10 << 20, None));
-        memory.note_firm(0, 126 << 20);
-        assert_eq!(memory.crowd_out(), Some(conn(5)), "what is firm counts, and stays");
-        memory.note(conn(5), 0, 2 << 20);
-        memory.note_firm(126 << 20, 0);
         for (index, bytes) in [1, 1, 1, 2, 1, 2, 1, 1].into_iter().enumerate() {
             memory.note(conn(index as u32), bytes << 20, 0);
         }

@@ -6,9 +6,7 @@
 //! hundreds of thousands of jobs, and those who hear late may ask about jobs that are forgotten by then.
 
 use crate::server::bulk_tasks::messages::BulkMessage;
-use crate::server::multi_shard::messages::{
-    FlowMessage, LongBatchMessage, LongPushMessage, ParentLinkMessage,
-};
+use crate::server::multi_shard::messages::{FlowMessage, ParentLinkMessage};
 use crate::server::shard_mail::inbox::MESSAGE_STEPS_MAX;
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_server::ShardServer;
@@ -111,17 +109,8 @@ fn needs_of(message: &Message) -> Needs {
                 Needs::Nothing
             }
         },
-        Message::Long(message) => match message {
-            LongBatchMessage::Forgo { .. } => Needs::Calm,
-            LongBatchMessage::StagePayload { .. } | LongBatchMessage::PayloadStaged { .. } => {
-                Needs::Nothing
-            }
-            LongBatchMessage::Push(message) => match message {
-                LongPushMessage::Reserve { .. } | LongPushMessage::Piece(_) => Needs::Calm,
-                LongPushMessage::Judged { .. } | LongPushMessage::Pushed { .. } => Needs::Nothing,
-            },
-        },
-        Message::Reply { .. }
+        Message::Large(_)
+        | Message::Reply { .. }
         | Message::List { .. }
         | Message::SharedReply { .. }
         | Message::Carried { .. }

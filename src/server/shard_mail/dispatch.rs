@@ -11,15 +11,15 @@ use crate::api::version::Version;
 use crate::protocol::decode::beginning::LONG_BYTES;
 use crate::protocol::decode::coerce::coerced;
 use crate::protocol::decode::repair::{outcome_in, repaired};
-use crate::protocol::decode::{decode_as, decode_frame, is_auth, needs_three};
+use crate::protocol::decode::{decode_frame, is_auth, needs_three};
 use crate::protocol::large::FrameRef;
 use crate::protocol::uuid_text;
 use crate::server::multi_shard::cron::REGISTRY_SHARD;
-use crate::server::multi_shard::long_batch::is_long;
 use crate::server::overload::command_memory::ForwardedFrames;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::job::id::JobId;
+use std::sync::Arc;
 
 impl ShardServer {
     /// A frame of a connection here.
@@ -50,7 +50,7 @@ impl ShardServer {
         // Looked at where it is: a request is some hundred bytes, and moving it would copy them for each job.
         match &decode_frame(frame, origin.version) {
             Ok(request) if may_need && request.needs.is_three() => return false,
-            Err(_) if may_need && needs_three(&frame) => return false,
+            Err(_) if may_need && needs_three(frame) => return false,
             Ok(request) if trusted || request.op == Op::Auth => {
                 self.begin_read(conns, origin, (frame, request), grant, is_open && !may_need);
             }
@@ -108,13 +108,17 @@ impl ShardServer {
     ) {
         let is_long = frame.len() > LONG_BYTES;
         let repaired = if is_long { None } else { repaired(&frame) };
-        let given = repaired.as_deref().unwrap_or(&frame);
+        let given = repaired.as_deref().map_or(frame, Into::into);
         let coerced = if origin.version.is_three() { coerced(given) } else { None };
-        let other = coerced.or(repaired);
-        let again = other.as_deref().map(|frame| (frame, decode_as(frame, origin.version)));
+        let coerced = coerced.map(Arc::new);
+        let other = match (&coerced, &repaired) {
+            (Some(coerced), _) => Some(FrameRef::from(coerced)),
+            (None, repaired) => repaired.as_deref().map(Into::into),
+        };
+        let again = other.map(|frame| (frame, decode_frame(frame, origin.version)));
         let refused = match &again {
             Some((frame, Ok(request))) => {
-                return self.begin_read(conns, origin, ((*frame).into(), request), grant, is_open);
+                return self.begin_read(conns, origin, (*frame, request), grant, is_open);
             }
             Some((_, Err(refused))) => refused,
             None => refused,
@@ -137,15 +141,12 @@ impl ShardServer {
     ) {
         let Request { op, req_id, body, .. } = request;
         let (req_id, spec) = (*req_id, op.spec());
-        if is_long(body) || request.plans.are_left {
-            return self.begin_long(conns, conn, (frame.to_vec(), 0), *op);
-        }
         let origin = if op.is_audited() { self.audit_begin(conns, origin, body) } else { origin };
         if self.lacks_data_dir(spec.class) {
             self.refuse(conns, origin, req_id, ErrorKind::DataGone);
         } else if !self.runs_too_often(conns, origin, request) {
             self.meter_command(*op, frame.len());
-            self.meter.note(request.plans.steps());
+            self.meter.note(request.steps());
             if *op == Op::RegisterWorker
                 && let Some(session) = self.sessions.get(conn)
             {
@@ -339,7 +340,7 @@ impl ShardServer {
         match &decode_frame(frame, origin.version) {
             Ok(request) => {
                 self.meter_command(request.op, frame.len());
-                self.meter.note(request.plans.steps());
+                self.meter.note(request.steps());
                 let Request { req_id, ref body, .. } = *request;
                 self.dispatch(
                     conns,

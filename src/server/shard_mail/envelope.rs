@@ -81,6 +81,18 @@ pub enum SentFrame {
     Shared(Arc<LargeFrame>),
 }
 
+/// A payload on its way to another shard.
+#[derive(Clone, Debug)]
+pub enum SentPayload {
+    /// A copy, in the batch.
+    Copied(Span),
+    /// A part of its frame: the payload is too large to be copied.
+    Shared(Arc<LargeFrame>, Span),
+}
+
+/// A shorter payload is copied.
+const SHARED_BYTES_MIN: usize = 64 << 10;
+
 /// Identifies a step of a command over several shards, for the command's coordinator, which waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Step {
@@ -131,20 +143,20 @@ impl<M> Batch<M> {
         }
     }
 
-    /// Takes a payload along, as a part of the frame that it stands in if that is too large to be copied.
-    pub fn keep_payload(&mut self, payload: &[u8], frame: FrameRef<'_>) -> SentFrame {
-        let is_of_frame = !payload.is_empty() && std::ptr::eq(payload, frame.payload());
-        match frame.shared().filter(|_| is_of_frame) {
-            Some(large) => SentFrame::Shared(large),
-            None => SentFrame::Copied(self.keep(payload)),
+    /// Takes a payload of a frame along.
+    pub fn keep_payload(&mut self, payload: &[u8], frame: FrameRef<'_>) -> SentPayload {
+        let start = (payload.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
+        match frame.shared().filter(|_| payload.len() >= SHARED_BYTES_MIN) {
+            Some(large) => SentPayload::Shared(large, start..start + payload.len()),
+            None => SentPayload::Copied(self.keep(payload)),
         }
     }
 
     /// A payload that was taken along.
-    pub fn payload<'a>(&'a self, sent: &'a SentFrame) -> &'a [u8] {
+    pub fn payload<'a>(&'a self, sent: &'a SentPayload) -> &'a [u8] {
         match sent {
-            SentFrame::Copied(span) => &self.bytes[span.clone()],
-            SentFrame::Shared(large) => FrameRef::from(large).payload(),
+            SentPayload::Copied(span) => &self.bytes[span.clone()],
+            SentPayload::Shared(large, span) => &large[span.clone()],
         }
     }
 

@@ -176,9 +176,9 @@ impl ShardServer {
             }
             Message::Flow(message) => self.read_flow_message(conns, batch, message),
             Message::ParentLink(message) => self.read_parent_link_message(conns, batch, message),
-            Message::Long(message) => self.read_long_batch_message(conns, batch, message),
-            Message::BatchPart { step, origin, kind, items, of } => {
-                self.part(conns, batch, (*step, *of), *origin, *kind, items);
+            Message::Large(message) => self.read_large_message(message),
+            Message::BatchPart { step, origin, kind, items } => {
+                self.part(conns, batch, *step, *origin, *kind, items);
             }
             Message::BatchPartDone { step, outcome } => self.parted(conns, *step, outcome),
             Message::Scatter { step, question: ScatterQuery::BackupPoint }
@@ -215,7 +215,7 @@ fn work_of(message: &Message) -> Work {
     match message {
         Message::Notice(_) | Message::Report { .. } => Work::NEWS,
         Message::Push { .. }
-        | Message::Long(_)
+        | Message::Large(_)
         | Message::Claim { .. }
         | Message::Claimed { .. } => Work::of(Op::PushBatch),
         Message::BatchPart { .. } | Message::BatchPartDone { .. } => Work::of(Op::AckBatch),

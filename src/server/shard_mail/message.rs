@@ -1,6 +1,6 @@
 //! Messages between shards, by kind.
 
-use super::envelope::{self, Origin, SentFrame, Span, Step};
+use super::envelope::{self, Origin, SentFrame, SentPayload, Span, Step};
 use super::request_context::Lookup;
 use crate::api::access::Scope;
 use crate::api::error::ErrorKind;
@@ -13,7 +13,7 @@ use crate::server::http::rate_limit::TooMany;
 use crate::server::metrics::Metrics;
 use crate::server::multi_shard::looks::LookMessage;
 use crate::server::multi_shard::messages::{
-    CronMessage, FlowMessage, LongBatchMessage, ParentLinkMessage, UnmetOf,
+    CronMessage, FlowMessage, LargeMessage, ParentLinkMessage, UnmetOf,
 };
 use crate::server::multi_shard::queue_rows::QueueMessage;
 use crate::server::multi_shard::row_lists::RowsMessage;
@@ -48,7 +48,7 @@ pub struct PartItem {
     pub job: JobId,
     /// The token shown for it.
     pub token: Option<Token>,
-    pub result: SentFrame,
+    pub result: SentPayload,
     /// Whether it is to be forgotten.
     pub remove: bool,
     /// For how long it is to be held, if that was said.
@@ -239,8 +239,8 @@ pub enum Message {
     ParentLink(ParentLinkMessage),
     /// About flows.
     Flow(FlowMessage),
-    /// About long commands.
-    Long(LongBatchMessage),
+    /// About payloads of megabytes.
+    Large(LargeMessage),
     /// A part of a command on many jobs.
     BatchPart {
         /// Who waits.
@@ -250,9 +250,6 @@ pub enum Message {
         kind: PartKind,
         /// With which jobs.
         items: Vec<PartItem>,
-        /// The long command that it is a part of: what is checked for it is kept room for, and what was checked and has
-        /// been lost since is passed over.
-        of: Option<Step>,
     },
     /// The outcome of a part. Places in it are those of the whole command.
     BatchPartDone {

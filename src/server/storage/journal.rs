@@ -31,7 +31,7 @@ pub struct LogJournal<D = Store> {
     pub staged: StagedPayloads,
 }
 
-/// Effects of a lack of log space: whether commands stall, how far behind compaction is, and which room is reserved.
+/// Effects of a lack of log space: whether commands stall, and how far behind compaction is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpacePressure {
     /// Commands stall until compaction has brought space back.
@@ -46,8 +46,6 @@ pub struct SpacePressure {
     pub stopped: bool,
     /// There was no room to write the oldest segment again, which has been logged. Commands do not wait for that.
     pub stuck: bool,
-    /// Room that is kept for long commands which have been judged: for all others it is not there.
-    pub reserved_bytes: u64,
     /// Up to this address of the head, there is room for whatever is not larger than `ample_bytes`.
     ample_until: u64,
     ample_bytes: u64,
@@ -78,7 +76,7 @@ impl<D: Disk> LogJournal<D> {
     pub fn note_needs(&mut self, space_forecast: &SpaceForecast) {
         self.staged.begin_turn();
         let room = self.room();
-        let reserve = room.for_more(self.pressure.reserved_bytes, space_forecast);
+        let reserve = room.for_more(0, space_forecast);
         self.log.reserve(reserve);
         // Pulls without locks and ends of retention change the needs without a record; in one turn they do so by less
         // than this margin.
@@ -111,7 +109,7 @@ impl<D: Disk> LogJournal<D> {
     /// Whether there is plenty of room: most commands need not know how much.
     #[inline]
     fn is_ample(&self, bytes: u64) -> bool {
-        let until = self.log.head().0 + bytes + self.pressure.reserved_bytes;
+        let until = self.log.head().0 + bytes;
         until <= self.pressure.ample_until
             && bytes <= self.pressure.ample_bytes
             && !self.pressure.behind
@@ -128,8 +126,7 @@ impl<D: Disk> LogJournal<D> {
 
     #[cold]
     fn finds_more(&mut self, bytes: u64, space_forecast: &SpaceForecast) -> bool {
-        let reserved = self.pressure.reserved_bytes;
-        let finds = self.makes_room(|room| room.for_more(bytes + reserved, space_forecast));
+        let finds = self.makes_room(|room| room.for_more(bytes, space_forecast));
         // For a batch without measure not all that was done is forgotten.
         let wanted = self.pressure.wanted_bytes.max(bytes.min(self.log.segment_bytes()));
         self.pressure.wanted_bytes = if finds { 0 } else { wanted };
@@ -138,8 +135,7 @@ impl<D: Disk> LogJournal<D> {
 
     #[cold]
     fn finds_asides(&mut self, bytes: u64, space_forecast: &SpaceForecast) -> bool {
-        let reserved = self.pressure.reserved_bytes;
-        self.makes_room(|room| room.for_asides(bytes + reserved, space_forecast))
+        self.makes_room(|room| room.for_asides(bytes, space_forecast))
     }
 
     #[cold]
@@ -147,7 +143,6 @@ impl<D: Disk> LogJournal<D> {
         if self.pressure.behind {
             return false;
         }
-        let bytes = bytes + self.pressure.reserved_bytes;
         if self.makes_room(|room| room.behind_ends(space_forecast) + bytes) {
             return true;
         }
@@ -241,10 +236,10 @@ impl<D: Disk> Journal for LogJournal<D> {
 
     fn can_append_spare(&mut self, bytes: u64, space_forecast: impl Fn() -> SpaceForecast) -> bool {
         // Leaves more room than the limit at which completed jobs are evicted: a record that can be spared evicts none.
-        let (space_forecast, reserved) = (space_forecast(), self.pressure.reserved_bytes);
+        let space_forecast = space_forecast();
         self.makes_room(|room| {
             let behind = 2 * ROOM_BYTES.max(room.segment / 8);
-            room.for_more(bytes + reserved + behind, &space_forecast)
+            room.for_more(bytes + behind, &space_forecast)
         })
     }
 

@@ -66,8 +66,11 @@ impl StagedPayloads {
     /// Whether a command with this frame may begin in this turn: of those whose payloads are copied with their records, a turn
     /// has one.
     pub fn admits(&mut self, large: &Arc<LargeFrame>) -> bool {
-        let place = Place::of(FrameRef::from(large).payload());
-        if place.bytes <= STAGED_BYTES_MIN || self.all.iter().any(|one| one.payload == place) {
+        let frame = FrameRef::from(large);
+        let place = Place::of(frame.payload());
+        // Of a batch nothing is staged.
+        let bytes = if place.bytes == 0 { frame.len() } else { place.bytes };
+        if bytes <= STAGED_BYTES_MIN || self.all.iter().any(|one| one.payload == place) {
             return true;
         }
         !std::mem::replace(&mut self.has_unstaged, true)
@@ -128,7 +131,7 @@ impl StagedPayloads {
 mod tests {
     use super::*;
     use crate::api::commands::Op;
-    use crate::protocol::large::{LargeScan, payload_field};
+    use crate::protocol::large_scan::LargeScan;
     use crate::server::storage::journal::LogJournal;
     use corq_io::log::{Log, LogConfig, MemoryDisk, Mode};
     use corq_io::log_ring::Store;
@@ -139,9 +142,9 @@ mod tests {
         let mut frame = b"\x83\xa3cmd\xa4PUSH\xa5queue\xa1q\xa4data\xc6".to_vec();
         frame.extend_from_slice(&(bytes as u32 - 5).to_be_bytes());
         frame.resize(frame.len() + bytes - 5, 7);
-        let mut scan = LargeScan::new(payload_field(Op::Push.spec()).unwrap());
+        let mut scan = LargeScan::new(Op::Push.spec());
         while !scan.go_on(&frame, &mut 1000).unwrap() {}
-        Arc::new(LargeFrame::new(frame, 0, scan.payload()))
+        Arc::new(LargeFrame::new(frame, 0, scan.into_checked()))
     }
 
     #[test]

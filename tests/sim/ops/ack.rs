@@ -28,8 +28,6 @@ pub struct Ack {
     pub acks: Vec<One>,
     /// Only asks whether they could be carried out, for this task.
     pub check_for: Option<u64>,
-    /// They are a piece of something longer, in which those that are not held any more are passed over.
-    pub passes_over: bool,
 }
 
 /// A command on several shards, while they are asked whether it can be carried out.
@@ -55,7 +53,6 @@ impl Ack {
                 Err(Refusal::TooLate) if self.acks.len() > 1 || self.check_for.is_some() => {
                     late.push(place);
                 }
-                Err(_) if self.passes_over => late.push(place),
                 Err(refusal) => return Answer::Refused { place, refusal },
                 Ok(()) => {}
             }
@@ -90,7 +87,6 @@ impl Call for Ack {
             .collect();
         match self.check_for {
             Some(_) => to(&Command::CheckAcks { acks: &acks }),
-            None if self.passes_over => to(&Command::AckHeld { acks: &acks }),
             None => to(&Command::Ack { acks: &acks }),
         }
     }
@@ -139,7 +135,7 @@ fn one(world: &mut World, held: Held) -> One {
 pub fn act(world: &mut World, client: usize) {
     let Some(held) = world.take_held(client) else { return };
     let one = one(world, held);
-    world.send(client, held.shard, Ack { acks: vec![one], check_for: None, passes_over: false });
+    world.send(client, held.shard, Ack { acks: vec![one], check_for: None });
 }
 
 /// A client completes several jobs at once.
@@ -156,9 +152,7 @@ pub fn act_on_many(world: &mut World, client: usize) {
         acks.push(first);
     }
     if acks.iter().all(|ack| ack.shard == first.shard) {
-        // As pushes do, by what it is about.
-        let passes_over = (first.job.0 >> 12).is_multiple_of(4);
-        world.send(client, first.shard, Ack { acks, check_for: None, passes_over });
+        world.send(client, first.shard, Ack { acks, check_for: None });
     } else {
         world.check_everywhere(client, acks);
     }

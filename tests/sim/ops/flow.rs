@@ -17,8 +17,6 @@ use corq_shards::job::id::JobId;
 pub struct Stage {
     flow: JobId,
     durable: bool,
-    /// The stage is one of several pieces, for all of which there is room.
-    judged: bool,
     pub jobs: Vec<Job>,
     pub records: Vec<Vec<u8>>,
 }
@@ -26,21 +24,7 @@ pub struct Stage {
 impl Stage {
     /// An empty one.
     pub fn new(flow: JobId, durable: bool) -> Self {
-        Self { flow, durable, judged: false, jobs: Vec::new(), records: Vec::new() }
-    }
-
-    /// A piece for each job.
-    pub fn in_pieces(self) -> Vec<Self> {
-        let Self { flow, durable, .. } = self;
-        let pieces = self.jobs.into_iter().zip(self.records);
-        let piece = |(job, record)| Self {
-            flow,
-            durable,
-            judged: true,
-            jobs: vec![job],
-            records: vec![record],
-        };
-        pieces.map(piece).collect()
+        Self { flow, durable, jobs: Vec::new(), records: Vec::new() }
     }
 }
 
@@ -48,11 +32,7 @@ impl Call for Stage {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         let records: Vec<&[u8]> = self.records.iter().map(|record| &record[..]).collect();
         let (records, durable) = (&records[..], self.durable);
-        if self.judged {
-            to(&Command::StageJudged { records, durable });
-        } else {
-            to(&Command::Stage { records, group_max: &[], durable });
-        }
+        to(&Command::Stage { records, group_max: &[], durable });
     }
 
     fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {

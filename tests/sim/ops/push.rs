@@ -157,20 +157,11 @@ impl NewOne {
     }
 }
 
-/// Whether these come as a piece of a longer push: sometimes, if no group has to have room for them. It takes no chance of
-/// its own, so that seeds play what they played.
-fn may_be_judged(jobs: &[NewOne]) -> bool {
-    let bytes: usize = jobs.iter().map(|job| job.data.len()).sum();
-    jobs.iter().all(|job| job.group_max == 0) && bytes.is_multiple_of(4)
-}
-
 /// A push to one queue. Custom ids have been claimed.
 #[derive(Clone, Debug)]
 pub struct Push {
     pub queue: String,
     pub jobs: Vec<NewOne>,
-    /// The push is a piece of something longer, for which there is room.
-    pub is_judged: bool,
 }
 
 impl Call for Push {
@@ -178,11 +169,7 @@ impl Call for Push {
         let mut unmet = vec![Vec::new(); self.jobs.len()];
         let jobs = self.jobs.iter().zip(&mut unmet);
         let jobs: Vec<NewJob<'_>> = jobs.map(|(job, unmet)| job.lend(unmet)).collect();
-        if self.is_judged {
-            to(&Command::PushJudged { queue: &self.queue, jobs: &jobs });
-        } else {
-            to(&Command::Push { queue: &self.queue, jobs: &jobs });
-        }
+        to(&Command::Push { queue: &self.queue, jobs: &jobs });
     }
 
     fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
@@ -293,8 +280,7 @@ pub fn act(world: &mut World, client: usize) {
         let of_one_key = jobs.iter_mut().filter(|job| job.repeat.is_none());
         of_one_key.for_each(|job| job.unique_key = Some(key.clone()));
     }
-    let is_judged = may_be_judged(&jobs);
-    let push = Push { queue: queue.into(), jobs, is_judged };
+    let push = Push { queue: queue.into(), jobs };
     world.push(client, push);
 }
 
@@ -314,8 +300,7 @@ pub fn of_one_group(world: &mut World, client: usize, queue: &str, group: &str, 
         ..new_one(world)
     };
     let jobs: Vec<NewOne> = (0..count).map(|_| one(world)).collect();
-    let is_judged = may_be_judged(&jobs);
-    world.push(client, Push { queue: queue.into(), jobs, is_judged });
+    world.push(client, Push { queue: queue.into(), jobs });
 }
 
 pub fn new_one(world: &mut World) -> NewOne {

@@ -246,7 +246,7 @@ fn ways_of_jobs(op: Op, world: &mut World) {
             world.ok("PUSHB", json!({"queue": "pushb", "jobs": jobs}));
             // As many as a batch may have that is otherwise short.
             let far = json!({"data": 1, "repeat": {"pattern": "59 59 23 29 2 *"}});
-            world.ok("PUSHB", json!({"queue": "pushb-plans", "jobs": vec![far; 2000]}));
+            world.ok("PUSHB", json!({"queue": "pushb-plans", "jobs": vec![far; 1000]}));
             let data = world.payload();
             let large = json!([{"data": 1}, {"data": data}, {"data": data}]);
             world.ok("PUSHB", json!({"queue": "pushb-large", "jobs": large}));
