@@ -50,8 +50,6 @@ pub enum Refusal {
     GroupSettings,
     /// As many queues have settings as may have.
     QueueSettings,
-    /// Pulls of this queue say too many different things of groups.
-    GroupTerms,
 }
 
 /// The id by which clients know a job.

@@ -324,7 +324,7 @@ impl Shard {
             let lane = &self.groups.slab[group].lane;
             let (count, exact) = lane.ahead(&self.jobs.slab, index, LOOKS_MAX);
             // Jobs without a group go first, then each group gives one in its turn.
-            let groups = rotation.views[0].runnable.len() as u64;
+            let groups = rotation.runnable.len() as u64;
             let plain = queue.count(State::Waiting).saturating_sub(rotation.waiting);
             let about = plain.saturating_add(count.saturating_mul(groups.max(1)));
             return Before { count, exact, about, groups: Some(groups) };

@@ -6,6 +6,7 @@ use crate::group::group_ref::GroupRef;
 use crate::group::scheduler::Rotation;
 use crate::job::name_table::NameRef;
 use crate::job::{Options, State, flags};
+use crate::queue::Queue;
 use crate::queue::rate_limit::Limits;
 use crate::shard::Shard;
 use std::fmt::Write;
@@ -199,6 +200,17 @@ impl Shard {
         Ok(())
     }
 
+    /// Whether a pull waits at a queue that could get a job, or could once all groups have been looked at.
+    fn waits_idly(&self, about: &Queue) -> bool {
+        let (any, rotation) = (!about.waiters.is_empty(), about.groups.as_deref());
+        let plain = rotation.is_some_and(|rotation| !rotation.plain.is_empty());
+        let choosy = rotation.is_some_and(|rotation| !rotation.with_waiters.is_empty());
+        any && about.has_deliverable(&self.jobs)
+            || plain && about.ready.first(&self.jobs.slab).is_some()
+            || rotation.is_some_and(|rotation| !rotation.awaited.is_empty())
+            || (any || choosy) && rotation.is_some_and(Rotation::is_unseen)
+    }
+
     /// No pull waits for a job that could be had, and each that waits for a token will learn of one.
     fn audit_limits(&self) -> Result<(), String> {
         let (mut timed, mut with_settings) = (0, 0);
@@ -210,15 +222,10 @@ impl Shard {
             let full = limits.and_then(Limits::active_max);
             let full = full.is_some_and(|max| about.count(State::Active) >= u64::from(max));
             let held_back = about.is_paused() || full || limits.is_some_and(Limits::is_timed);
-            let awaited = !about.waiters.is_empty() && about.has_deliverable(&self.jobs);
-            let choosy = about.groups.as_deref().is_some_and(Rotation::could_serve);
-            if (awaited || choosy) && !held_back && !self.unserved.contains(&queue) {
-                return Err(format!("queue {queue}: pulls wait beside ready jobs"));
-            }
-            let unseen = about.groups.as_deref().is_some_and(Rotation::waits_unseen);
-            let goes_on = self.seeing.contains(queue) || self.unserved.contains(&queue);
-            if unseen && !held_back && !goes_on {
-                return Err(format!("queue {queue}: pulls wait, and groups are not looked at"));
+            let goes_on = self.seeing.contains(queue) && self.is_unseen(queue);
+            let goes_on = goes_on || self.unserved.contains(&queue);
+            if self.waits_idly(about) && !held_back && !goes_on {
+                return Err(format!("queue {queue}: pulls wait beside jobs"));
             }
         }
         if with_settings != self.queues.with_settings() {

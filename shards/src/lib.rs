@@ -64,7 +64,6 @@ pub mod webhook;
 pub use apply::log_clock::SetBack;
 pub use bulk::BULK_OPERATIONS_MAX;
 pub use collections::slab::Slab;
-pub use group::scheduler::VIEWS_MAX;
 pub use group::{GROUP_SETTINGS_MAX, GROUPS_LINGERING_MAX, WEIGHT_MAX};
 pub use lease::pull::PULL_BYTES_MAX;
 pub use queue::QUEUE_SETTINGS_MAX;

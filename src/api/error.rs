@@ -341,7 +341,6 @@ filled! {
     group_full(group: &str, max: impl fmt::Display): LimitReached, "Group {group} has reached its maximum size of {max}";
     too_many_group_settings(most: impl fmt::Display): LimitReached, "At most {most} groups of a shard may have settings";
     too_many_queue_settings(most: impl fmt::Display): LimitReached, "At most {most} queues of a shard may have settings";
-    too_many_group_terms(most: impl fmt::Display): LimitReached, "group must be one of at most {most} that pulls of a queue say at a time";
     too_many_webhooks(most: impl fmt::Display): LimitReached, "Too many webhooks: at most {most}";
     too_many_schedules(most: impl fmt::Display): LimitReached, "Too many schedules: at most {most}";
     schedules_too_large(most: impl fmt::Display): LimitReached, "data of all schedules together must be at most {most} bytes";

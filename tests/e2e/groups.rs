@@ -261,14 +261,32 @@ fn what_is_wrong_with_a_group_is_said_and_changes_nothing() {
     let zero = json!({"queue": queue, "groupId": "a", "concurrency": 0});
     let text = client.refused("SetGroupConcurrency", zero);
     assert_eq!(text, "concurrency must be between 1 and 9007199254740991");
-    for max in 2..=8 {
-        let group = json!({"concurrency": max});
-        client.ok("PULLB", json!({"queue": queue, "count": 1, "group": group}));
-    }
-    let group = json!({"concurrency": 9});
-    for timeout in [0, 5000] {
-        let pull = json!({"queue": queue, "timeout": timeout, "group": group});
-        let text = client.refused("PULL", pull);
-        assert!(text.starts_with("group must be one of at most 8"), "{text}");
+}
+
+#[test]
+fn limits_that_pulls_say_last_count_for_all_pulls_of_a_queue() {
+    for shards in [1, 2] {
+        let server = start(shards);
+        for number in 0..2 {
+            let (mut client, queue) = (server.client(), format!("last-word-{number}"));
+            fill(&mut client, &queue, &[("a", 1), ("a", 2), ("a", 3), ("a", 4)]);
+            assert_eq!(pull(&mut client, &queue, 9, json!({"concurrency": 1})), [1]);
+            assert!(pull(&mut client, &queue, 9, Value::Null).is_empty());
+            let plain = json!({"affinity": null, "concurrency": 9});
+            assert!(pull(&mut client, &queue, 9, plain).is_empty());
+            assert!(pull(&mut client, &queue, 9, Value::Null).is_empty());
+            // However many different ones there are.
+            for max in (10..30).rev() {
+                let none = json!({"affinity": "b", "concurrency": max});
+                assert!(pull(&mut client, &queue, 9, none).is_empty());
+            }
+            assert_eq!(pull(&mut client, &queue, 1, Value::Null), [2]);
+            let rate = json!({"limit": {"max": 1, "duration": 3_600_000}});
+            assert_eq!(pull(&mut client, &queue, 9, rate), [3]);
+            let job = client.ok("GetJobs", json!({"queue": queue, "state": ["waiting"]}));
+            let job = client.ok("Explain", json!({"id": job["jobs"][0]["id"]}));
+            let reason = &job["data"]["reasons"][0];
+            assert_eq!((&reason["code"], &reason["ofPulls"]), (&json!("group_rate"), &json!(true)));
+        }
     }
 }

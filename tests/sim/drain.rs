@@ -112,7 +112,8 @@ impl World {
                 locked: true,
                 lock_ttl_ms: 30_000,
                 detach: false,
-                of_groups: OfGroups::default(),
+                // Limits that pulls have said before end with it.
+                of_groups: OfGroups { active_max: Some(1_000_000), ..OfGroups::default() },
             };
             self.send(0, shard, pull);
         }

@@ -31,9 +31,10 @@ pub struct OfGroups {
 }
 
 impl OfGroups {
-    /// The rate by which jobs are counted, if the pull brings one.
+    /// The limits that a pull says for all groups of its queue, if it says any.
     fn said(&self) -> Option<Said> {
-        Some((self.active_max, self.rate.map(|rate| (rate.jobs, rate.span_ms))?))
+        let said = (self.active_max, self.rate);
+        (self.wanted != Wanted::Ungrouped && said != (None, None)).then_some(said)
     }
 }
 
@@ -42,12 +43,9 @@ impl OfGroups {
 pub struct Spans {
     /// By queue and group: when the span began, and how many have left in it.
     own: BTreeMap<Key, Span>,
-    /// When jobs have left lately, to whatever pull.
-    left: BTreeMap<Key, Vec<u64>>,
-    /// The spans of rates that pulls brought, as they may be. A shard counts what leaves a group to whatever pull,
-    /// from when it first looks at the group for such a rate; when that was is not known here, and so there may
-    /// be several. Each has one future.
-    of_pulls: BTreeMap<Key, BTreeMap<Said, Vec<Span>>>,
+    /// The spans of the rates that pulls said last, as they may be: what a shard does not need by the rate of the moment, it
+    /// may have forgotten or not, and a longer rate shows which. Each has one future.
+    of_pulls: BTreeMap<Key, Vec<Span>>,
 }
 
 /// A queue, and a group.
@@ -56,14 +54,14 @@ type Key = (String, String);
 /// When a span began, and how many have left in it, at least.
 type Span = (u64, u64);
 
-/// The limits that a pull brought, its rate as jobs and milliseconds. Which jobs it wants makes no difference.
-type Said = (Option<u64>, (u64, u64));
+/// The limits that pulls of a queue said last.
+pub type Said = (Option<u64>, Option<GroupRate>);
 
-/// A shard knows for so long what pulls say that do not come any more.
-const SAID_MS: u64 = 10_000;
+/// A span in which nothing has left.
+const EMPTY: Span = (0, 0);
 
-/// No pull brings a longer one.
-const SPAN_MS_MAX: u64 = 60_000;
+/// The spans of a group of which nothing was counted.
+const UNCOUNTED: &[Span] = &[EMPTY];
 
 impl Spans {
     fn note(&mut self, now_ms: u64, key: (String, String), rate: GroupRate) {
@@ -82,59 +80,51 @@ impl Spans {
         jobs < rate.jobs || by_clock && began_ms + rate.span_ms <= now_ms
     }
 
-    /// Whether a job may leave to a pull that says this, by some of the spans that there may be.
-    fn has_room_for_pull(&self, now_ms: u64, queue: &str, group: &str, said: &Said) -> bool {
-        let of_group = self.of_pulls.get(&(queue.into(), group.into()));
-        let spans = of_group.and_then(|of_group| of_group.get(said));
-        spans.is_none_or(|spans| spans.iter().any(|&span| has_room(now_ms, span, said)))
+    fn of_pulls(&self, queue: &str, group: &str) -> &[Span] {
+        self.of_pulls.get(&(queue.into(), group.into())).map_or(UNCOUNTED, Vec::as_slice)
     }
 
-    /// A job leaves, `to` a pull that is bound by what it says, if it is.
-    fn note_left(&mut self, now_ms: u64, key: Key, to: Option<Said>) {
-        let of_group = self.of_pulls.entry(key.clone()).or_default();
-        if let Some(said) = to
-            && let Some(spans) = of_group.get_mut(&said)
-        {
-            spans.retain(|&span| has_room(now_ms, span, &said));
+    /// A job leaves while pulls say this rate. `bound`: its group is bound by that.
+    fn note_left(&mut self, now_ms: u64, key: Key, rate: GroupRate, bound: bool) {
+        let spans = self.of_pulls.entry(key).or_insert_with(|| vec![EMPTY]);
+        if bound && spans.iter().any(|&span| has_room(now_ms, span, rate)) {
+            spans.retain(|&span| has_room(now_ms, span, rate));
         }
-        // A shard may have forgotten spans that it does not need, to count anew from the next pull with the same rate.
-        of_group.retain(|(_, (_, span_ms)), spans| {
-            let needed_ms = SAID_MS.max(*span_ms);
-            !spans.is_empty() && spans.iter().all(|(began_ms, _)| began_ms + needed_ms > now_ms)
-        });
-        for ((_, (_, span_ms)), spans) in of_group.iter_mut() {
-            for (began_ms, jobs) in spans.iter_mut() {
-                if *began_ms + span_ms <= now_ms {
-                    (*began_ms, *jobs) = (now_ms, 0);
-                }
-                *jobs += 1;
+        for (began_ms, jobs) in spans.iter_mut() {
+            if *jobs == 0 || *began_ms + rate.span_ms <= now_ms {
+                (*began_ms, *jobs) = (now_ms, 0);
             }
-            // Of two that began at once, the one with more room allows all that the other does.
-            spans.sort_unstable();
-            spans.dedup_by_key(|(began_ms, _)| *began_ms);
+            *jobs += 1;
         }
-        let left = self.left.entry(key).or_default();
-        left.push(now_ms);
-        left.retain(|at_ms| at_ms + SPAN_MS_MAX > now_ms);
-        if let Some(said) = to {
-            let (_, (_, span_ms)) = said;
-            of_group.entry(said).or_insert_with(|| {
-                let began = left.iter().filter(|&&began_ms| began_ms + span_ms > now_ms);
-                let behind = |began_ms| left.iter().filter(|&&at_ms| at_ms > began_ms).count();
-                began.map(|&began_ms| (began_ms, behind(began_ms) as u64 + 1)).collect()
-            });
+        spans.sort_unstable();
+        spans.dedup();
+    }
+
+    /// The spans of a queue that are over by a rate, or all of them, may be forgotten from now on.
+    fn may_forget(&mut self, now_ms: u64, queue: &str, rate: Option<GroupRate>) {
+        for (_, spans) in self.of_pulls.iter_mut().filter(|((name, _), _)| name == queue) {
+            if spans.iter().any(|&span| rate.is_none_or(|rate| !goes_on(now_ms, span, rate))) {
+                spans.push(EMPTY);
+                spans.sort_unstable();
+                spans.dedup();
+            }
         }
     }
 
-    /// The groups of a queue may have gone, and what was counted of them.
-    fn forget_pulls(&mut self, queue: &str) {
-        self.of_pulls.retain(|(name, _), _| name != queue);
+    /// Whether some group of a queue must be known for what has left it.
+    fn must_linger(&self, now_ms: u64, queue: &str, rate: GroupRate) -> bool {
+        let mut of_queue = self.of_pulls.iter().filter(|((name, _), _)| name == queue);
+        of_queue.any(|(_, spans)| spans.iter().all(|&span| goes_on(now_ms, span, rate)))
     }
 }
 
+fn goes_on(now_ms: u64, (began_ms, jobs): Span, rate: GroupRate) -> bool {
+    jobs > 0 && began_ms + rate.span_ms > now_ms
+}
+
 /// Whether one more job may leave in a span, or after it.
-fn has_room(now_ms: u64, (began_ms, jobs): Span, (_, (most, span_ms)): &Said) -> bool {
-    jobs < *most || began_ms + span_ms <= now_ms
+fn has_room(now_ms: u64, span: Span, rate: GroupRate) -> bool {
+    span.1 < rate.jobs || !goes_on(now_ms, span, rate)
 }
 
 impl Waiter {
@@ -190,7 +180,7 @@ impl Model {
 
     /// All that was set for groups of a queue is taken back.
     pub fn clear_groups(&mut self, queue: &str) {
-        self.spans.forget_pulls(queue);
+        self.spans.may_forget(0, queue, None);
         let of_queue = self.groups.keys().filter(|(name, _)| name == queue);
         let groups: Vec<String> = of_queue.map(|(_, group)| group.clone()).collect();
         for group in groups {
@@ -219,24 +209,63 @@ impl Model {
         self.of_queue(queue).filter(active).count() as u64
     }
 
-    /// How many of a job's group may be active for a pull.
-    pub fn active_max(&self, job: &Job, waiter: &Waiter) -> Option<u64> {
-        let group = job.group.as_deref()?;
-        self.settings_of(&job.queue, group).active_max.or(waiter.of_groups.active_max)
+    /// A pull says limits for the groups of its queue: the last word counts.
+    pub fn hear_limits(&mut self, queue: &str, of_groups: &OfGroups) {
+        if let Some(said) = of_groups.said() {
+            self.said.insert(queue.into(), said);
+        }
     }
 
-    /// Whether a pull may get a job for sure, as far as groups are concerned. What a rate that it brings
-    /// leaves, only the shard knows; and that a span of time is over is noticed by the clock.
+    /// Follows the shard where it forgets what pulls have said: with the last group of a queue, unless a pull waits.
+    pub fn follow_limits(&mut self, at: &Moment<'_>) {
+        for (queue, said) in self.said.clone() {
+            let found = at.shard.limits_of_pulls(&queue);
+            if found == said {
+                self.spans.may_forget(at.now_ms, &queue, said.1);
+                continue;
+            }
+            // Pulls that wait at an obliterated queue come to the new one by and by.
+            let moves = !self.bulk_operations.is_empty();
+            let awaited = !moves && self.waiters.iter().any(|waiter| waiter.queue == queue);
+            let set = self.groups.keys().any(|(name, _)| *name == queue);
+            let lingers =
+                said.1.is_some_and(|rate| self.spans.must_linger(at.now_ms, &queue, rate));
+            let goes = found == (None, None) && !awaited && !set && !lingers;
+            self.must(Check::Group, goes, || {
+                format!("pulls of {queue} said {said:?}, and the shard knows {found:?}")
+            });
+            self.said.remove(&queue);
+            self.spans.of_pulls.retain(|(name, _), _| *name != queue);
+        }
+    }
+
+    fn said_of(&self, queue: &str) -> Said {
+        self.said.get(queue).copied().unwrap_or_default()
+    }
+
+    /// How many of a job's group may be active.
+    pub fn active_max(&self, job: &Job) -> Option<u64> {
+        let group = job.group.as_deref()?;
+        self.settings_of(&job.queue, group).active_max.or(self.said_of(&job.queue).0)
+    }
+
+    /// Whether a pull may get a job for sure, as far as groups are concerned. That a span of time is over is noticed by the
+    /// clock.
     pub fn may_get(&self, at: (u64, bool), waiter: &Waiter, job: &Job) -> bool {
         let Some(group) = job.group.as_deref() else { return waiter.wants(job) };
         let set = self.settings_of(&job.queue, group);
         let full = || {
-            let max = self.active_max(job, waiter);
+            let max = self.active_max(job);
             max.is_some_and(|max| self.active_of(&job.queue, group) >= max)
         };
-        let counted = match (set.rate, waiter.of_groups.rate) {
+        let counted = match (set.rate, self.said_of(&job.queue).1) {
             (Some(rate), _) => !self.spans.has_room(at, &job.queue, group, rate),
-            (None, of_pull) => of_pull.is_some(),
+            (None, Some(rate)) => {
+                let known_ms = if at.1 { at.0 } else { 0 };
+                let mut spans = self.spans.of_pulls(&job.queue, group).iter();
+                !spans.all(|&span| has_room(known_ms, span, rate))
+            }
+            (None, None) => false,
         };
         waiter.wants(job) && !set.paused && set.held_until_ms == 0 && !counted && !full()
     }
@@ -244,17 +273,17 @@ impl Model {
     /// Whether a pull that came earlier should have got a job that another one got.
     pub fn is_overtaken(&self, at: (u64, bool), earlier: &Waiter, by: &Waiter, job: &Job) -> bool {
         // In a call of several steps the group may have had no room for the earlier one when the job went out.
-        let sure = !self.in_steps || !self.is_counted(job, earlier);
+        let sure = !self.in_steps || !self.is_counted(job);
         earlier.queue == by.queue
             && (earlier.is_choosy() || !by.is_choosy())
             && sure
             && self.may_get(at, earlier, job)
     }
 
-    /// Whether what leaves a job's group is counted for a pull.
-    pub fn is_counted(&self, job: &Job, waiter: &Waiter) -> bool {
-        let rate = |group| self.settings_of(&job.queue, group).rate.or(waiter.of_groups.rate);
-        self.active_max(job, waiter).is_some()
+    /// Whether what leaves a job's group is counted.
+    pub fn is_counted(&self, job: &Job) -> bool {
+        let rate = |group| self.settings_of(&job.queue, group).rate.or(self.said_of(&job.queue).1);
+        self.active_max(job).is_some()
             || job.group.as_deref().is_some_and(|group| rate(group).is_some())
     }
 
@@ -267,20 +296,20 @@ impl Model {
             format!("{job:?} is delivered at {now_ms} although {set:?}")
         });
         let active = self.active_of(&job.queue, group);
-        let max = self.active_max(job, waiter);
+        let max = self.active_max(job);
         self.must(Check::Group, max.is_none_or(|max| active < max), || {
             format!("{active} of the group of {job:?} are active, {max:?} may be")
         });
         let spans = &self.spans;
-        let (fits, rate) = match (set.rate, waiter.of_groups.rate) {
+        let (fits, rate) = match (set.rate, self.said_of(&job.queue).1) {
             (Some(rate), _) => {
                 (spans.has_room((now_ms, true), &job.queue, group, rate), Some(rate))
             }
-            (None, rate) => {
-                let said = waiter.of_groups.said();
-                let fits = |said| spans.has_room_for_pull(now_ms, &job.queue, group, &said);
-                (said.is_none_or(fits), rate)
+            (None, Some(rate)) => {
+                let mut spans = spans.of_pulls(&job.queue, group).iter();
+                (spans.any(|&span| has_room(now_ms, span, rate)), Some(rate))
             }
+            (None, None) => (true, None),
         };
         self.must(Check::Group, fits, || {
             format!("at {now_ms}, too fast for {rate:?} is delivered {job:?}\n  to {waiter:?}")
@@ -288,14 +317,16 @@ impl Model {
     }
 
     /// A job of a group leaves.
-    pub fn note_left(&mut self, now_ms: u64, waiter: &Waiter, id: JobId) {
+    pub fn note_left(&mut self, now_ms: u64, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         let Some(group) = job.group.clone() else { return };
         let queue = job.queue.clone();
         let own = self.settings_of(&queue, &group).rate;
+        let of_pulls = self.said_of(&queue).1;
         let key = (queue, group);
-        let to = waiter.of_groups.said().filter(|_| own.is_none());
-        self.spans.note_left(now_ms, key.clone(), to);
+        if let Some(rate) = of_pulls {
+            self.spans.note_left(now_ms, key.clone(), rate, own.is_none());
+        }
         if let Some(rate) = own {
             self.spans.note(now_ms, key, rate);
         }

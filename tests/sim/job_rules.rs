@@ -261,7 +261,7 @@ impl Model {
         for &(id, token) in jobs {
             self.spend(at.now_ms, &waiter.queue);
             if !self.is_there_to_deliver(at, id) {
-                self.note_left(at.now_ms, &waiter, id);
+                self.note_left(at.now_ms, id);
                 continue;
             }
             self.may_deliver(at.now_ms, id, &waiter);
@@ -277,7 +277,7 @@ impl Model {
                 None if waiter.locked => waiter.ttl_ms,
                 None => UNLOCKED_TTL_MS,
             };
-            self.note_left(at.now_ms, &waiter, id);
+            self.note_left(at.now_ms, id);
             self.note_event(id, EventStep::Pulled);
             self.change(id).state = State::Active(Lease {
                 client: (!waiter.detach).then_some(waiter.client),
@@ -294,7 +294,7 @@ impl Model {
         let open = !self.in_steps && self.allowance(at.now_ms, &waiter.queue) > 0
             || !self.limits.contains_key(&waiter.queue);
         let left = |job: &Job| {
-            let sure = !self.in_steps || !self.is_counted(job, &waiter);
+            let sure = !self.in_steps || !self.is_counted(job);
             let when = (at.now_ms, at.by_clock);
             !self.fresh.contains_key(&job.id) && sure && self.may_get(when, &waiter, job)
         };

@@ -10,7 +10,7 @@ use super::bulk_operations::BulkOperation;
 use super::check::{Check, Checks};
 use super::events::ModelEvent;
 use super::family::FamilyModel;
-use super::groups::{OfGroups, Spans};
+use super::groups::{OfGroups, Said, Spans};
 use super::hooks::Hook;
 use super::limits::Limits;
 use super::played::Played;
@@ -243,6 +243,8 @@ pub struct Model {
     /// Settings of groups, by queue and name; none that are only the default.
     pub groups: BTreeMap<(String, String), GroupSettings>,
     pub spans: Spans,
+    /// Limits that pulls said last, by queue.
+    pub said: BTreeMap<String, Said>,
     pub schedules: BTreeMap<String, Schedule>,
     pub staged: Staged,
     pub hooks: BTreeMap<u128, Hook>,
@@ -309,6 +311,7 @@ impl Model {
             rules: BTreeMap::new(),
             groups: BTreeMap::new(),
             spans: Spans::default(),
+            said: BTreeMap::new(),
             schedules: BTreeMap::new(),
             staged: Staged::default(),
             hooks: BTreeMap::new(),
@@ -490,6 +493,7 @@ impl Model {
     pub fn restart(&mut self, now_ms: u64, delayed: &[JobId]) {
         self.fill_buckets(now_ms);
         self.spans = Spans::default();
+        self.said.clear();
         self.is_new = true;
         self.retired.clear();
         self.resume_slices();

@@ -118,6 +118,7 @@ impl Node {
         for (request, answer) in &answers {
             model.check_delivery(&at, *request, answer);
         }
+        model.follow_limits(&at);
         self.model.settled(now_ms, false);
         self.model.check_awaits(now_ms, false, &answers);
         self.check_events(now_ms, before);
@@ -152,6 +153,7 @@ impl Node {
         for (request, answer) in &answers {
             self.model.check_delivery(&at, *request, answer);
         }
+        self.model.follow_limits(&at);
         self.model.settled(now_ms, true);
         self.model.after_time(&at);
         self.model.check_awaits(now_ms, true, &answers);

@@ -14,7 +14,6 @@ pub(crate) fn is_expected(command: &str, error: &str) -> bool {
         || match command {
             "PUSH" | "PUSHB" => starts(&of_pushes),
             "PUSHF" => starts(&of_pushes) || plain.starts_with("Flow job "),
-            "PULL" | "PULLB" => plain.starts_with("group must be one of at most 8 "),
             "UpdateParent" => {
                 starts(&["Parent job ", "Child job ", "A job cannot be its own parent"])
             }

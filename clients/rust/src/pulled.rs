@@ -113,7 +113,7 @@ impl PullOptions {
 }
 
 /// Which jobs of a queue with [groups](crate::Group) a pull or a worker wants, and how much of a group for which nothing
-/// else is set. Workers of one queue should say the same: there are at most seven different pairs of limits at a time.
+/// else is set. Workers of one queue should say the same: limits that were said last count for all pulls of the queue.
 ///
 /// ```
 /// use std::time::Duration;

@@ -15,7 +15,7 @@ pub(crate) struct Allowance {
     pub(crate) ends: u64,
     /// Jobs of connections that are gone, which go back.
     pub(crate) releases: u64,
-    /// Groups that new views look at.
+    /// Groups that are looked at since limits that pulls bring have changed.
     pub(crate) looks: u64,
     /// Jobs that go to pulls which have waited for them.
     pub(crate) deliveries: u64,

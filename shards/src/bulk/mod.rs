@@ -397,7 +397,7 @@ impl Shard {
         let queue = bulk.queue;
         // Pulls go first, also before bulk operations that came before the queue was obliterated: new jobs come for them.
         if self.queues[queue].detached
-            && (!self.move_waiters(now_ms, queue) || !self.clear_detached_groups())
+            && (!self.move_waiters(queue) || !self.clear_detached_groups())
         {
             return false;
         }

@@ -38,7 +38,7 @@ impl Shard {
         if self.queues[old].groups_with_settings() > 0 {
             self.groups.to_clear.push(old);
         }
-        self.move_waiters(now_ms, old);
+        self.move_waiters(old);
         self.begin_bulk(now_ms, caller, old, Work::Empty, out);
     }
 

@@ -4,7 +4,7 @@ use crate::command::GroupLimit;
 use crate::effect::{Refusal, Reply};
 use crate::flow::Staged;
 use crate::group::scheduler::groups_after;
-use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
+use crate::group::{GROUP_SETTINGS_MAX, GroupRate, GroupSettings, Own, Window};
 use crate::log_record::location::LogRef;
 use crate::log_record::settings::Grouped;
 use crate::log_record::{Journal, Record};
@@ -266,6 +266,13 @@ impl Shard {
             .into_iter()
             .flat_map(move |rotation| groups_after(&this.groups.slab, rotation, after));
         Some(groups.map(|group| this.group_view(group)))
+    }
+
+    /// Limits for groups that pulls of a queue have said last, as far as they are remembered.
+    pub fn limits_of_pulls(&self, queue: &str) -> (Option<u64>, Option<GroupRate>) {
+        let known = self.queues.lookup(queue);
+        let limits = known.map(|queue| self.queues[queue].limits_of_pulls()).unwrap_or_default();
+        (limits.active_max, limits.rate)
     }
 
     /// For how long from now on a group gives no jobs, as far as is known: while it is held, or else until

@@ -3,11 +3,10 @@
 
 use crate::collections::count::Count;
 use crate::collections::slab::{List, NONE};
-use crate::command::{GroupPull, Only};
-use crate::effect::Refusal;
+use crate::command::Only;
 use crate::group::group_ref::GroupRef;
-use crate::group::scheduler::{Rotation, ViewTerms, groups_after};
-use crate::group::{Groups, Lane, OfQueue};
+use crate::group::scheduler::{PullLimits, groups_after};
+use crate::group::{Groups, Lane};
 use crate::job::State;
 use crate::lease::waiting_pulls::{AtQueue, Place};
 use crate::query::JobView;
@@ -24,11 +23,11 @@ pub(crate) fn waiters_at<'a>(
     at: Place,
 ) -> &'a mut List<AtQueue> {
     if at.group != NONE {
-        return &mut groups.slab[at.group].seat_mut(usize::from(at.view)).waiters;
+        return &mut groups.slab[at.group].waiters;
     }
     let about = &mut queues[queue];
     match &mut about.groups {
-        Some(rotation) if at.view > 0 => &mut rotation.views[usize::from(at.view)].waiters,
+        Some(rotation) if at.plain => &mut rotation.plain,
         _ => &mut about.waiters,
     }
 }
@@ -64,10 +63,21 @@ impl Queue {
         self.groups.as_deref().map_or(0, |groups| u64::from(groups.set))
     }
 
+    /// Limits for groups that pulls have said last, as far as they are remembered.
+    pub(crate) fn limits_of_pulls(&self) -> PullLimits {
+        self.groups.as_deref().map_or_else(PullLimits::default, |rotation| rotation.limits)
+    }
+
+    /// Whether nothing would be lost with what it has for groups.
+    fn has_idle_rotation(&self) -> bool {
+        let awaited = !self.waiters.is_empty();
+        self.groups.as_deref().is_some_and(|rotation| rotation.is_idle(awaited))
+    }
+
     /// Whether a job could be delivered to some pull, as far as its groups are concerned.
     pub(crate) fn has_deliverable(&self, jobs: &crate::job::Jobs) -> bool {
         self.ready.first(&jobs.slab).is_some()
-            || self.groups.as_deref().is_some_and(Rotation::any_runnable)
+            || self.groups.as_deref().is_some_and(|groups| groups.runnable.len() > 0)
     }
 }
 
@@ -140,9 +150,8 @@ impl Shard {
     }
 
     fn drop_rotation_if_idle(&mut self, queue: u32) {
-        let groups = &mut self.queues[queue].groups;
-        if groups.as_deref().is_some_and(Rotation::is_idle) {
-            *groups = None;
+        if self.queues[queue].has_idle_rotation() {
+            self.queues[queue].groups = None;
         }
     }
 
@@ -240,66 +249,55 @@ impl Shard {
         self.refresh_group(group);
     }
 
-    /// Where a pull stands that says something of groups; [`Refusal::GroupTerms`] if pulls of this queue say
-    /// too many different things. A group that is not known has no job for it, and is made known only for one
-    /// that `waits`.
-    pub(crate) fn place_of(
-        &mut self,
-        now_ms: u64,
-        name: &str,
-        pull: &GroupPull<'_>,
-        waits: bool,
-    ) -> Result<Option<Place>, Refusal> {
-        let plain = pull.only == Only::Ungrouped;
-        let terms = if plain {
-            ViewTerms { plain, ..ViewTerms::default() }
-        } else {
-            ViewTerms { active_max: pull.active_max, rate: pull.rate, plain }
-        };
-        if terms == ViewTerms::default() && pull.only == Only::Any {
-            return Ok(Some(Place::default()));
+    /// The limits that a pull says count for its queue from now on, if this has groups or other pulls wait.
+    pub(crate) fn say_limits(&mut self, queue: u32, limits: PullLimits) {
+        if limits.are_none() {
+            return;
         }
-        let queue = if waits {
-            self.queues.find_or_insert(name)
-        } else {
-            match self.queues.find(name) {
-                Some(queue) => queue,
-                None => return Ok(None),
-            }
-        };
         let about = &mut self.queues[queue];
-        if about.groups.is_none() && !waits {
-            let wanted = !matches!(pull.only, Only::Group(_));
-            return Ok(wanted.then(Place::default));
+        if about.groups.is_some() || !about.waiters.is_empty() {
+            about.groups.get_or_insert_default().say(limits);
         }
-        let rotation = about.groups.get_or_insert_default();
-        let Some(view) = rotation.view_of(now_ms, terms) else {
-            self.drop_rotation_if_idle(queue);
-            return Err(Refusal::GroupTerms);
-        };
-        let group = match pull.only {
-            Only::Group(name) if waits => self.find_or_insert_group(queue, name),
-            Only::Group(name) => match self.groups.find(queue, name) {
-                Some(group) => group,
-                None => return Ok(None),
-            },
+    }
+
+    /// Where a pull stands; `None` if it wants the jobs of a group that is not known, and so has none.
+    #[inline]
+    pub(crate) fn place_of(&self, queue: u32, only: Only<'_>) -> Option<Place> {
+        let group = match only {
+            Only::Group(name) => self.groups.find(queue, name)?,
             Only::Any | Only::Ungrouped => NONE,
         };
-        Ok(Some(Place { view: view as u8, group }))
+        Some(Place { plain: only == Only::Ungrouped, group })
+    }
+
+    /// Where a pull is to wait. The group that it wants becomes known, and so do the limits that it says.
+    pub(crate) fn place_to_wait(
+        &mut self,
+        queue: u32,
+        only: Only<'_>,
+        limits: PullLimits,
+    ) -> Place {
+        if let Only::Group(name) = only {
+            self.find_or_insert_group(queue, name);
+        }
+        if only == Only::Ungrouped || !limits.are_none() {
+            self.queues[queue].groups.get_or_insert_default().say(limits);
+        }
+        self.place_of(queue, only).unwrap_or_default()
     }
 
     /// The job that a pull gets next in a queue that has groups: one without a group before all others.
-    pub(crate) fn next_of_groups(&mut self, queue: u32, at: Place) -> Option<u32> {
-        let view = usize::from(at.view);
+    pub(crate) fn next_of_groups(&mut self, now_ms: u64, queue: u32, at: Place) -> Option<u32> {
         if at.group == NONE
             && let Some(job) = self.queues[queue].ready.first(&self.jobs.slab)
         {
             return Some(job);
         }
-        let rotation = self.queues[queue].groups.as_deref_mut()?;
+        let rotation = self.queues[queue].groups.as_deref_mut().filter(|_| !at.plain)?;
         let group = match at.group {
-            NONE => self.groups.first(rotation, view, &mut self.allowance.looks)?,
-            group => Some(group).filter(|_| self.groups.is_runnable(rotation, group, view))?,
+            NONE => self.groups.first(rotation, now_ms, &mut self.allowance.looks)?,
+            group if self.groups.is_runnable(rotation, now_ms, group) => group,
+            _ => return None,
         };
         self.groups.slab[group].lane.first(&self.jobs.slab)
     }
@@ -333,20 +331,15 @@ impl Shard {
     pub(crate) fn hang(&mut self, waiter: u32) {
         let (queue, at) = (self.waiters[waiter].queue, self.waiters[waiter].at);
         let waiters = waiters_at(&mut self.queues, &mut self.groups, queue, at);
+        let first = waiters.is_empty();
         waiters.push_back(&mut self.waiters, waiter);
-        if at == Place::default() {
+        if at.group == NONE {
             return;
         }
-        if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
-            rotation.views[usize::from(at.view)].waiting += 1;
-            if at.group != NONE && self.groups.slab[at.group].views_awaited == 0 {
-                rotation.with_waiters.push_back(&mut self.groups.slab, at.group);
-            }
+        if let Some(rotation) = self.queues[queue].groups.as_deref_mut().filter(|_| first) {
+            rotation.with_waiters.push_back(&mut self.groups.slab, at.group);
         }
-        if at.group != NONE {
-            self.groups.slab[at.group].views_awaited |= 1 << at.view;
-            self.refresh_group(at.group);
-        }
+        self.refresh_group(at.group);
     }
 
     /// Ends that.
@@ -355,85 +348,67 @@ impl Shard {
         let waiters = waiters_at(&mut self.queues, &mut self.groups, queue, at);
         waiters.remove(&mut self.waiters, waiter);
         let last = waiters.is_empty();
-        if at == Place::default() {
-            return;
-        }
-        if at.group != NONE && last {
-            self.groups.slab[at.group].views_awaited &= !(1 << at.view);
-        }
-        if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
-            rotation.views[usize::from(at.view)].waiting.take_out(1);
-            if at.group != NONE && self.groups.slab[at.group].views_awaited == 0 {
-                rotation.with_waiters.remove(&mut self.groups.slab, at.group);
-            }
-        }
         if at.group == NONE {
             self.drop_rotation_if_idle(queue);
             return;
+        }
+        if let Some(rotation) = self.queues[queue].groups.as_deref_mut().filter(|_| last) {
+            rotation.with_waiters.remove(&mut self.groups.slab, at.group);
         }
         self.refresh_group(at.group);
         self.drop_group_if_idle(at.group);
     }
 
-    /// The pull to be served next in a queue that has groups, but for those of the views in `not`: of those
-    /// that wait for one group's jobs, which can get no others, the first, else the one that came first.
-    pub(crate) fn next_waiter(&self, queue: u32, not: u8) -> Option<u32> {
+    /// The pull that came first of those that wait for jobs of any group, and if `plain` of those for jobs without one.
+    pub(crate) fn next_waiter(&self, queue: u32, plain: bool) -> Option<u32> {
         let about = &self.queues[queue];
-        let rotation = about.groups.as_deref();
-        let others = rotation.into_iter().flat_map(|rotation| rotation.views.iter().skip(1));
-        let fronts = std::iter::once(about.waiters).chain(others.map(|view| view.waiters));
-        let tried = |view: usize| not & (1 << view) != 0;
-        let fronts = fronts.enumerate().filter(|(view, _)| !tried(*view));
-        let fronts = fronts.filter_map(|(_, waiters)| waiters.front());
+        let rotation = about.groups.as_deref().filter(|_| plain);
+        let plain = rotation.and_then(|rotation| rotation.plain.front());
+        let fronts = about.waiters.front().into_iter().chain(plain);
         fronts.min_by_key(|&waiter| self.waiters[waiter].since)
     }
 
     /// The pull to be served next of those that wait for the jobs of one group, if a group could serve one of them.
-    pub(crate) fn next_choosy_waiter(&mut self, queue: u32) -> Option<u32> {
+    pub(crate) fn next_choosy_waiter(&mut self, now_ms: u64, queue: u32) -> Option<u32> {
         let rotation = self.queues[queue].groups.as_deref_mut()?;
-        while let Some(group) = rotation.awaited.front() {
-            // This takes it from the list if it could serve none of them any more.
-            self.groups.refresh(rotation, group);
-            let about = &self.groups.slab[group];
-            let can_serve = |view: &usize| self.groups.place(rotation, group, *view).is_some();
-            let views = (0..rotation.views.len()).filter(can_serve);
-            let fronts = views.filter_map(|view| about.seat(view).waiters.front());
-            let next = fronts.min_by_key(|&waiter| self.waiters[waiter].since);
-            if next.is_some() {
-                return next;
+        loop {
+            match rotation.awaited.front() {
+                Some(group) if self.groups.is_runnable(rotation, now_ms, group) => {
+                    return self.groups.slab[group].waiters.front();
+                }
+                // That took it from the list.
+                Some(_) => {}
+                None if rotation.with_waiters.is_empty() => return None,
+                None if self.groups.see_one(rotation, now_ms, &mut self.allowance.looks) => {}
+                None => break,
             }
+        }
+        if rotation.is_unseen() {
+            self.seeing.push(queue);
         }
         None
     }
 
     /// Pulls that wait at a queue whose name is taken from it go on waiting at the one that gets the name, some at a time. True
     /// if none is left.
-    pub(crate) fn move_waiters(&mut self, now_ms: u64, old: u32) -> bool {
+    pub(crate) fn move_waiters(&mut self, old: u32) -> bool {
         let name = self.queues[old].name.clone();
         for _ in 0..self.config.bulk_slice {
             let Some(waiter) = self.any_waiter(old) else { return true };
             self.steps += 1;
-            let place = self.waiters[waiter].at;
-            let group = (place.group != NONE).then(|| self.groups.slab[place.group].name.clone());
-            let terms = match (place.view, self.queues[old].groups.as_deref()) {
-                (1.., Some(rotation)) => rotation.views[usize::from(place.view)].terms,
-                _ => ViewTerms::default(),
-            };
+            let Place { plain, group } = self.waiters[waiter].at;
+            let group = (group != NONE).then(|| self.groups.slab[group].name.clone());
+            let limits = self.queues[old].limits_of_pulls();
             self.unhang(waiter);
-            let only = match (&group, terms.plain) {
-                (Some(group), _) => Only::Group(group),
-                (None, true) => Only::Ungrouped,
-                (None, false) => Only::Any,
+            let only = match &group {
+                Some(group) => Only::Group(group),
+                None if plain => Only::Ungrouped,
+                None => Only::Any,
             };
             let new = self.queues.find_or_insert(&name);
-            let ViewTerms { active_max, rate, .. } = terms;
-            let at = if place == Place::default() {
-                Place::default()
-            } else {
-                // The new queue has as much room for views as the old one had.
-                let pull = GroupPull { active_max, rate, only };
-                self.place_of(now_ms, &name, &pull, true).ok().flatten().unwrap_or_default()
-            };
+            // Limits that were said at the new queue came later.
+            let said = self.queues[new].limits_of_pulls();
+            let at = self.place_to_wait(new, only, if said.are_none() { limits } else { said });
             self.waiters[waiter].queue = new;
             self.waiters[waiter].at = at;
             self.hang(waiter);
@@ -446,12 +421,9 @@ impl Shard {
     pub(crate) fn any_waiter(&self, queue: u32) -> Option<u32> {
         let about = &self.queues[queue];
         let rotation = about.groups.as_deref();
-        let in_view = || rotation?.views.iter().find_map(|view| view.waiters.front());
-        let at_group = || {
-            let about = &self.groups.slab[rotation?.with_waiters.front()?];
-            about.seat(about.views_awaited.trailing_zeros() as usize).waiters.front()
-        };
-        about.waiters.front().or_else(in_view).or_else(at_group)
+        let plain = || rotation?.plain.front();
+        let at_group = || self.groups.slab[rotation?.with_waiters.front()?].waiters.front();
+        about.waiters.front().or_else(plain).or_else(at_group)
     }
 
     /// Recounts what groups count, and says what does not agree.
@@ -490,33 +462,13 @@ impl Shard {
         for queue in 0..self.queues.end() {
             let Some(rotation) = self.queues[queue].groups.as_deref() else { continue };
             with_settings += u64::from(rotation.set);
-            if rotation.is_idle() {
+            if self.queues[queue].has_idle_rotation() {
                 return Err(format!("queue {queue} keeps groups it does not have"));
             }
             self.groups.audit(rotation)?;
-            self.audit_waiting(queue, rotation)?;
         }
         if with_settings != self.groups.with_settings {
             return Err(format!("{with_settings} groups have settings"));
-        }
-        Ok(())
-    }
-    /// Recounts the pulls that wait in each view of a queue.
-    fn audit_waiting(&self, queue: u32, rotation: &Rotation) -> Result<(), String> {
-        let count = |list: List<AtQueue>| {
-            std::iter::successors(list.front(), |&at| List::<AtQueue>::after(&self.waiters, at))
-                .count()
-        };
-        for (place, view) in rotation.views.iter().enumerate() {
-            let groups = std::iter::successors(rotation.groups.front(), |&group| {
-                List::<OfQueue>::after(&self.groups.slab, group)
-            });
-            let seats = groups.map(|at| self.groups.slab[at].seat(place));
-            let found = count(view.waiters) + seats.map(|seat| count(seat.waiters)).sum::<usize>();
-            if found != view.waiting as usize {
-                let kept = view.waiting;
-                return Err(format!("queue {queue}: {found} pulls wait in a view, not {kept}"));
-            }
         }
         Ok(())
     }

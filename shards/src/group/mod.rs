@@ -23,6 +23,7 @@ use crate::collections::deadline_heap::{Timed, Timers};
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{Linked, Links, List, NONE, Slab};
 use crate::collections::table::Table;
+use crate::group::scheduler::PullLimits;
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job};
 use crate::lease::waiting_pulls::AtQueue;
@@ -115,24 +116,6 @@ impl Window {
     }
 }
 
-/// Where a group stands in one view of its queue's rotation.
-#[derive(Clone, Copy)]
-pub(crate) struct Seat {
-    /// Place among those whose turn can come, or `NONE`.
-    pub(crate) place: u32,
-    /// The view for which the rest of this was written; of another one it says nothing.
-    pub(crate) epoch: u32,
-    pub(crate) window: Window,
-    /// Pulls that wait for a job of this group, of this view. None for as long as that of another stands here.
-    pub(crate) waiters: List<AtQueue>,
-}
-
-impl Default for Seat {
-    fn default() -> Self {
-        Self { place: NONE, epoch: 0, window: Window::default(), waiters: List::default() }
-    }
-}
-
 /// The waiting jobs of one group: priority low to high, then in the order they were made. Those that came
 /// in order are in a list, the others in a heap.
 #[derive(Default)]
@@ -217,10 +200,14 @@ pub(crate) struct Group {
     pub(crate) turn: u64,
     /// Jobs it may still give in this turn.
     pub(crate) credit: u32,
-    /// The views of which pulls wait for a job of this group, a bit each.
-    pub(crate) views_awaited: u8,
+    /// Pulls that wait for a job of this group only.
+    pub(crate) waiters: List<AtQueue>,
     /// Whether it is in the list of those that could serve such a pull.
     pub(crate) is_awaited: bool,
+    /// Place among those whose turn can come, or `NONE`.
+    pub(crate) place: u32,
+    /// The span of time of the rate that pulls brought.
+    pub(crate) window: Window,
     pub(crate) own: Option<Box<Own>>,
     /// Place of the deadline at which it has to be looked at again, or `NONE`.
     pub(crate) timer: u32,
@@ -228,10 +215,6 @@ pub(crate) struct Group {
     pub(crate) timer_at_ms: u64,
     /// The group is remembered only for how many of its jobs have left.
     pub(crate) lingers: bool,
-    /// Seat in the view of pulls that say nothing of groups.
-    first_seat: Seat,
-    /// Seats in the other views, as far as any was needed.
-    more_seats: Vec<Seat>,
     of_queue: Links,
     awaited: Links,
     with_settings: Links,
@@ -249,14 +232,14 @@ impl Default for Group {
             lane: Lane::default(),
             turn: 0,
             credit: 0,
-            views_awaited: 0,
+            waiters: List::default(),
             is_awaited: false,
+            place: NONE,
+            window: Window::default(),
             own: None,
             timer: NONE,
             timer_at_ms: 0,
             lingers: false,
-            first_seat: Seat::default(),
-            more_seats: Vec::new(),
             of_queue: Links::default(),
             awaited: Links::default(),
             with_settings: Links::default(),
@@ -271,27 +254,15 @@ impl Group {
         self.own.as_deref().map_or_else(GroupSettings::default, |own| own.settings)
     }
 
-    /// Seat of the group in a view.
-    pub(crate) fn seat(&self, view: usize) -> Seat {
-        match view {
-            0 => self.first_seat,
-            _ => self.more_seats.get(view - 1).copied().unwrap_or_default(),
-        }
-    }
-
-    pub(crate) fn seat_mut(&mut self, view: usize) -> &mut Seat {
-        if view == 0 {
-            return &mut self.first_seat;
-        }
-        if self.more_seats.len() < view {
-            self.more_seats.resize(view, Seat::default());
-        }
-        &mut self.more_seats[view - 1]
+    /// The rate by which its jobs may leave, which is set or else brought by pulls, and the span of time for that.
+    pub(crate) fn rate(&self, limits: PullLimits) -> Option<(GroupRate, Window)> {
+        let own = self.own.as_deref().and_then(|own| Some((own.settings.rate?, own.window)));
+        own.or_else(|| Some((limits.rate?, self.window)))
     }
 
     /// Whether nothing would be lost with it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.jobs == 0 && self.own.is_none() && self.views_awaited == 0
+        self.jobs == 0 && self.own.is_none() && self.waiters.is_empty()
     }
 }
 
@@ -349,12 +320,12 @@ impl Timed for Slab<Group> {
     }
 }
 
-/// The seats of all groups in one view.
-pub(crate) struct Seats<'a>(pub(crate) &'a mut Slab<Group>, pub(crate) usize);
+/// The places of groups among those whose turn can come.
+pub(crate) struct Places<'a>(pub(crate) &'a mut Slab<Group>);
 
-impl Timed for Seats<'_> {
+impl Timed for Places<'_> {
     fn place(&mut self, key: u32, place: u32) {
-        self.0[key].seat_mut(self.1).place = place;
+        self.0[key].place = place;
     }
 }
 

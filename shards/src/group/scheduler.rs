@@ -5,87 +5,51 @@
 //! none, and comes back by the event or the time that ends this. So a pull costs a step into a heap,
 //! however many groups cannot serve it.
 //!
-//! Pulls may bring limits of their own for groups that have none set. Who may serve such a pull is another
-//! question than for others, so there is a [`View`], a heap of its own, for each set of limits in use.
-//! There are few: the workers of a queue mostly say the same.
+//! Pulls may bring limits for groups that have none set. These count for all pulls of the queue, and the last that
+//! were said: workers of a queue mostly say the same. A change of them gives no group its place at once. Each is looked
+//! at again, some with each pull, and until all have been, the one in front is looked at before its turn comes.
 
 use crate::apply::allowance;
 use crate::collections::count::Count;
 use crate::collections::deadline_heap::Timers;
 use crate::collections::slab::{List, NONE, Slab};
+use crate::command::{GroupPull, Only};
 use crate::group::{
-    Awaited, GROUPS_LINGERING_MAX, Group, GroupRate, Groups, OfQueue, Seat, Seats, WithSettings,
+    Awaited, GROUPS_LINGERING_MAX, Group, GroupRate, Groups, OfQueue, Places, WithSettings,
     WithWaiters,
 };
 use crate::lease::waiting_pulls::AtQueue;
 use std::collections::BTreeMap;
 
-/// Sets of limits that pulls of one queue may bring at a time.
-pub const VIEWS_MAX: usize = 8;
+/// Groups that are looked at with each job that is pulled, while limits have changed.
+const LOOKS_PER_JOB: usize = 64;
 
-/// A set of limits that nobody has pulled with for so long, and nobody waits with, makes room for another, unless its
-/// rate still counts what was pulled with it.
-pub(super) const VIEW_IDLE_MS: u64 = 10_000;
-
-/// Groups that a new view looks at with each pull until it has seen all.
-const VIEW_SLICE: usize = 64;
-
-/// Terms that a pull states for all groups: all but which group it wants.
+/// Limits that pulls brought, for groups for which nothing else is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ViewTerms {
-    /// Most active jobs of a group for which nothing else is set.
+pub(crate) struct PullLimits {
+    /// Most active jobs of a group.
     pub(crate) active_max: Option<u64>,
-    /// The rate of a group for which nothing else is set.
+    /// The rate of a group.
     pub(crate) rate: Option<GroupRate>,
-    /// Whether only jobs without a group are wanted.
-    pub(crate) plain: bool,
 }
 
-/// The order in which one set of terms sees the groups of a queue.
-#[derive(Default)]
-pub(crate) struct View {
-    pub(crate) terms: ViewTerms,
-    /// Groups whose turn can come, by turn.
-    pub(crate) runnable: Timers,
-    /// Pulls that wait for a job of any group. Those that say nothing of groups wait at the queue.
-    pub(crate) waiters: List<AtQueue>,
-    /// These, and those that wait for one group's jobs.
-    pub(crate) waiting: u32,
-    pub(super) used_at_ms: u64,
-    /// When the last span ends in which jobs of some group have left, as its rate counts them.
-    counts_until_ms: u64,
-    /// Tells seats in this view from those in an earlier one at its place.
-    pub(super) epoch: u32,
-    /// The next group that has to be looked at, until all have been.
-    unseen: u32,
-}
-
-impl View {
-    /// Whether there are groups that it has not looked at yet.
-    pub(crate) fn is_unseen(&self) -> bool {
-        self.unseen != NONE
+impl PullLimits {
+    /// Limits that a pull says. If it wants no jobs of groups, there are none.
+    pub(crate) fn of(pull: &GroupPull<'_>) -> Self {
+        match pull.only {
+            Only::Ungrouped => Self::default(),
+            Only::Any | Only::Group(_) => Self { active_max: pull.active_max, rate: pull.rate },
+        }
     }
 
-    /// Whether it may make room for another one.
-    fn is_spare(&self, now_ms: u64) -> bool {
-        let unused_for = |ms: u64| self.used_at_ms.saturating_add(ms) <= now_ms;
-        // Jobs that others have pulled since are counted as well, but bound nothing that was pulled here.
-        let span_ms = self.terms.rate.map_or(0, |rate| rate.span_ms);
-        let counts = self.counts_until_ms > now_ms && !unused_for(span_ms);
-        self.waiting == 0 && unused_for(VIEW_IDLE_MS) && !counts
+    /// Whether there are none.
+    pub(crate) fn are_none(self) -> bool {
+        self == Self::default()
     }
-}
-
-/// Whether a group may have its turn, or what it waits for.
-enum Standing {
-    Runnable,
-    /// Until then.
-    Held(u64),
-    /// Something that an event will end.
-    Blocked,
 }
 
 /// The groups of one queue.
+#[derive(Default)]
 pub(crate) struct Rotation {
     pub(crate) groups: List<OfQueue>,
     /// Groups that could serve a pull which waits for their jobs only.
@@ -98,6 +62,8 @@ pub(crate) struct Rotation {
     pub(crate) set: u32,
     /// Groups that pulls wait for.
     pub(crate) with_waiters: List<WithWaiters>,
+    /// Pulls that wait for a job without a group.
+    pub(crate) plain: List<AtQueue>,
     /// Jobs in groups that wait.
     pub(crate) waiting: u64,
     /// Jobs of groups, waiting or delayed.
@@ -106,135 +72,83 @@ pub(crate) struct Rotation {
     pub(crate) priorities: BTreeMap<i32, u32>,
     /// The turn given out last.
     turn: u64,
-    epoch: u32,
-    /// The first is that of pulls that say nothing of groups.
-    pub(crate) views: Vec<View>,
-}
-
-impl Default for Rotation {
-    fn default() -> Self {
-        let first = View { epoch: 1, unseen: NONE, ..View::default() };
-        Self {
-            groups: List::default(),
-            awaited: List::default(),
-            count: 0,
-            with_settings: List::default(),
-            set: 0,
-            with_waiters: List::default(),
-            waiting: 0,
-            pending: 0,
-            priorities: BTreeMap::new(),
-            turn: 0,
-            epoch: 1,
-            views: vec![first],
-        }
-    }
+    /// Groups whose turn can come, by turn. Those that are unseen may be among them wrongly, or lack their place.
+    pub(crate) runnable: Timers,
+    /// Limits that pulls brought last.
+    pub(crate) limits: PullLimits,
+    /// The first of the groups that have to be looked at since these have changed.
+    unseen: Option<u32>,
 }
 
 impl Rotation {
-    /// Whether nothing would be lost with it.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.groups.is_empty() && !self.is_awaited()
+    /// Whether nothing would be lost with it. `awaited`: whether pulls wait for any job, for which its limits stand.
+    pub(crate) fn is_idle(&self, awaited: bool) -> bool {
+        let limits_stand = awaited && !self.limits.are_none();
+        self.groups.is_empty() && self.plain.is_empty() && !limits_stand
     }
 
-    /// The view of pulls that say this; `None` if there are too many others.
-    pub(crate) fn view_of(&mut self, now_ms: u64, terms: ViewTerms) -> Option<usize> {
-        let found = self.views.iter().position(|view| view.terms == terms);
-        let place = match found {
-            Some(known) => known,
-            None => self.add_view(now_ms, terms)?,
-        };
-        self.views[place].used_at_ms = now_ms;
-        Some(place)
+    /// A pull says these limits, if it says any: they count instead of those before.
+    pub(crate) fn say(&mut self, limits: PullLimits) {
+        if !limits.are_none() && limits != self.limits {
+            self.limits = limits;
+            self.unseen = self.groups.front();
+        }
     }
 
-    fn add_view(&mut self, now_ms: u64, terms: ViewTerms) -> Option<usize> {
-        let place = if self.views.len() < VIEWS_MAX {
-            self.views.push(View::default());
-            self.views.len() - 1
-        } else {
-            let others = self.views.iter().enumerate().skip(1);
-            let others = others.filter(|(_, view)| view.is_spare(now_ms));
-            others.min_by_key(|(_, view)| view.used_at_ms)?.0
-        };
-        self.epoch += 1;
-        let unseen = if terms.plain { NONE } else { self.groups.front().unwrap_or(NONE) };
-        self.views[place] = View { terms, epoch: self.epoch, unseen, ..View::default() };
-        Some(place)
-    }
-
-    /// Whether a pull waits that says something of groups.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.views.iter().any(|view| view.waiting > 0)
-    }
-
-    /// Whether a pull waits for a job of a group that could give one.
-    pub(crate) fn could_serve(&self) -> bool {
-        let waits = |view: &View| !view.waiters.is_empty() && view.runnable.len() > 0;
-        !self.awaited.is_empty() || self.views.iter().any(waits)
-    }
-
-    /// Whether there are groups that a view has not looked at yet.
-    pub(crate) fn is_unseen(&self, view: u8) -> bool {
-        self.views.get(usize::from(view)).is_some_and(|view| view.unseen != NONE)
-    }
-
-    /// Whether pulls wait in a view that has not looked at all groups, any of which could serve them.
-    pub(crate) fn waits_unseen(&self) -> bool {
-        self.views.iter().any(|view| view.is_unseen() && !view.waiters.is_empty())
-    }
-
-    /// Whether a pull could get a job of some group.
-    pub(crate) fn any_runnable(&self) -> bool {
-        self.views.iter().any(|view| view.runnable.len() > 0)
+    /// Whether there are groups that have not been looked at since the limits have changed.
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.unseen.is_some()
     }
 }
 
 impl Groups {
-    /// The group whose turn it is for pulls of a view, as far as that is known: `looks` is how many groups may be
-    /// looked at.
+    /// The group whose turn it is, as far as that is known: `looks` is how many may be looked at.
     pub(crate) fn first(
         &mut self,
         rotation: &mut Rotation,
-        view: usize,
+        now_ms: u64,
         looks: &mut u64,
     ) -> Option<u32> {
-        if rotation.views[view].unseen != NONE {
-            self.see_more(rotation, view, looks);
-        }
-        rotation.views[view].runnable.due(u64::MAX)
-    }
-
-    /// Gives groups their places in a new view: some with each pull, and as many as it takes to find one, or as may
-    /// be looked at.
-    #[cold]
-    fn see_more(&mut self, rotation: &mut Rotation, view: usize, looks: &mut u64) {
-        for step in 0.. {
-            let group = rotation.views[view].unseen;
-            if group == NONE
-                || step >= VIEW_SLICE && rotation.views[view].runnable.len() > 0
-                || !allowance::take(looks)
-            {
-                return;
+        let mut seen = 0;
+        loop {
+            let front = rotation.runnable.due(u64::MAX);
+            if !rotation.is_unseen() {
+                return front;
             }
-            rotation.views[view].unseen = List::<OfQueue>::after(&self.slab, group).unwrap_or(NONE);
-            self.refresh(rotation, group);
+            let front = front.filter(|&group| self.is_runnable(rotation, now_ms, group));
+            let enough = seen >= LOOKS_PER_JOB && front.is_some();
+            if enough || !self.see_one(rotation, now_ms, looks) {
+                return front;
+            }
+            seen += 1;
         }
     }
 
-    /// Whether a group could serve a pull of a view that wants its jobs only.
-    pub(crate) fn is_runnable(&mut self, rotation: &mut Rotation, group: u32, view: usize) -> bool {
+    /// Looks at one more group since the limits have changed. False if all have been looked at, or no more may be.
+    pub(crate) fn see_one(
+        &mut self,
+        rotation: &mut Rotation,
+        now_ms: u64,
+        looks: &mut u64,
+    ) -> bool {
+        let Some(group) = rotation.unseen else { return false };
+        if !allowance::take(looks) {
+            return false;
+        }
+        rotation.unseen = List::<OfQueue>::after(&self.slab, group);
+        self.is_runnable(rotation, now_ms, group);
+        true
+    }
+
+    /// Whether the turn of a group can come.
+    pub(crate) fn is_runnable(&mut self, rotation: &mut Rotation, now_ms: u64, group: u32) -> bool {
+        // A span that goes on by an earlier rate may be over by that of now.
+        self.end_windows(rotation, now_ms, group);
         self.refresh(rotation, group);
-        self.place(rotation, group, view).is_some()
+        self.slab[group].place != NONE
     }
 
-    /// The place of a group in a view, if its turn can come there.
-    pub(crate) fn place(&self, rotation: &Rotation, group: u32, view: usize) -> Option<u32> {
-        let seat = self.slab[group].seat(view);
-        (seat.epoch == rotation.views[view].epoch && seat.place != NONE).then_some(seat.place)
-    }
-
-    /// A group has its first job to wait, and a place in no view: its turn comes after that of all others.
+    /// A group has its first job to wait, and no place: its turn comes after that of all others.
     pub(crate) fn join(&mut self, rotation: &mut Rotation, group: u32) {
         rotation.turn += 1;
         let about = &mut self.slab[group];
@@ -242,51 +156,28 @@ impl Groups {
         about.credit = about.settings().weight;
     }
 
-    /// Brings the places of a group in line with what it has and what is set for it. True if its turn can
-    /// come now for a pull that may be waiting, and could not before.
+    /// Brings the place of a group in line with what it has and what is set for it. True if its turn can
+    /// come now, and could not before.
     pub(crate) fn refresh(&mut self, rotation: &mut Rotation, group: u32) -> bool {
-        let mut earliest_ms = u64::MAX;
-        let (mut runs_in, mut comes) = (0_u8, false);
-        for view in 0..rotation.views.len() {
-            let about = &rotation.views[view];
-            let (terms, epoch) = (about.terms, about.epoch);
-            if terms.plain {
-                continue;
-            }
-            let (has_waiters, turn) = (!about.waiters.is_empty(), self.slab[group].turn);
-            let seat = self.slab[group].seat_mut(view);
-            if seat.epoch != epoch {
-                *seat = Seat { epoch, waiters: seat.waiters, ..Seat::default() };
-            }
-            let place = seat.place;
-            let runs = match standing(&self.slab[group], view, terms) {
-                Standing::Runnable => true,
-                Standing::Held(until_ms) => {
-                    earliest_ms = earliest_ms.min(until_ms);
-                    false
-                }
-                Standing::Blocked => false,
-            };
-            let runnable = &mut rotation.views[view].runnable;
-            if runs {
-                runs_in |= 1 << view;
-                if place == NONE {
-                    runnable.insert(turn, group, &mut Seats(&mut self.slab, view));
-                    // Pulls of view 0 wait at the queue, which is not known here: assume that there are some.
-                    comes |= has_waiters || view == 0;
-                }
-            } else if place != NONE {
-                runnable.remove(place, &mut Seats(&mut self.slab, view));
-            }
+        let about = &self.slab[group];
+        let (place, turn) = (about.place, about.turn);
+        let blocked_until_ms = blocked_until_ms(about, rotation.limits);
+        let runs = blocked_until_ms.is_none();
+        if runs && place == NONE {
+            rotation.runnable.insert(turn, group, &mut Places(&mut self.slab));
+        } else if !runs && place != NONE {
+            rotation.runnable.remove(place, &mut Places(&mut self.slab));
         }
-        self.set_timer(group, earliest_ms);
-        self.note_awaited(rotation, group, runs_in) || comes
+        if let Some(until_ms) = blocked_until_ms {
+            self.set_timer(group, until_ms);
+        }
+        self.note_awaited(rotation, group, runs) || runs && place == NONE
     }
 
     /// Lists a group that could serve a pull which waits for its jobs only. True if it could not before.
-    fn note_awaited(&mut self, rotation: &mut Rotation, group: u32, runs_in: u8) -> bool {
+    fn note_awaited(&mut self, rotation: &mut Rotation, group: u32, runs: bool) -> bool {
         let about = &mut self.slab[group];
-        let awaited = about.views_awaited & runs_in != 0;
+        let awaited = runs && !about.waiters.is_empty();
         if std::mem::replace(&mut about.is_awaited, awaited) == awaited {
             return false;
         }
@@ -330,19 +221,9 @@ impl Groups {
         {
             own.window.note(now_ms, rate);
         }
-        for view in 0..rotation.views.len() {
-            let (rate, epoch) = (rotation.views[view].terms.rate, rotation.views[view].epoch);
-            if let Some(rate) = rate {
-                let seat = self.slab[group].seat_mut(view);
-                if seat.epoch == epoch {
-                    seat.window.note(now_ms, rate);
-                    let until_ms = seat.window.began_ms.saturating_add(rate.span_ms);
-                    let view = &mut rotation.views[view];
-                    view.counts_until_ms = view.counts_until_ms.max(until_ms);
-                }
-            }
+        if let Some(rate) = rotation.limits.rate {
+            about.window.note(now_ms, rate);
         }
-        let about = &mut self.slab[group];
         about.credit = about.credit.saturating_sub(1);
         if about.credit == 0 {
             self.send_back(rotation, group);
@@ -362,12 +243,10 @@ impl Groups {
     pub(crate) fn set_turn(&mut self, rotation: &mut Rotation, group: u32, turn: u64, credit: u32) {
         let about = &mut self.slab[group];
         (about.turn, about.credit) = (turn, credit);
-        for view in 0..rotation.views.len() {
-            if let Some(place) = self.place(rotation, group, view) {
-                let runnable = &mut rotation.views[view].runnable;
-                runnable.remove(place, &mut Seats(&mut self.slab, view));
-                runnable.insert(turn, group, &mut Seats(&mut self.slab, view));
-            }
+        let place = about.place;
+        if place != NONE {
+            rotation.runnable.remove(place, &mut Places(&mut self.slab));
+            rotation.runnable.insert(turn, group, &mut Places(&mut self.slab));
         }
     }
 
@@ -379,12 +258,8 @@ impl Groups {
         {
             own.window.end(now_ms, rate);
         }
-        for (place, view) in rotation.views.iter().enumerate() {
-            if let Some(rate) = view.terms.rate
-                && about.seat(place).epoch == view.epoch
-            {
-                about.seat_mut(place).window.end(now_ms, rate);
-            }
+        if let Some(rate) = rotation.limits.rate {
+            about.window.end(now_ms, rate);
         }
     }
 
@@ -397,37 +272,16 @@ impl Groups {
         group: u32,
         jobs: Option<u64>,
     ) -> Option<u64> {
-        let about = &self.slab[group];
-        let left = |window: &crate::group::Window, rate: GroupRate| {
-            let left_ms = window.left_ms(now_ms, rate)?;
-            Some(if jobs.is_some_and(|jobs| window.jobs < jobs) { 0 } else { left_ms })
-        };
-        let own = about.own.as_deref();
-        if let Some((own, rate)) = own.and_then(|own| Some((own, own.settings.rate?))) {
-            return left(&own.window, rate);
-        }
-        let views = rotation.views.iter().enumerate().filter_map(|(place, view)| {
-            let seat = about.seat(place);
-            left(&seat.window, view.terms.rate?).filter(|_| seat.epoch == view.epoch)
-        });
-        views.max()
-    }
-
-    /// When the last span ends in which jobs of a group have left, of rates that pulls brought.
-    fn windows_end_ms(&self, rotation: &Rotation, group: u32) -> Option<u64> {
-        let about = &self.slab[group];
-        let ends = rotation.views.iter().enumerate().filter_map(|(place, view)| {
-            let (rate, seat) = (view.terms.rate?, about.seat(place));
-            let counts = seat.epoch == view.epoch && seat.window.jobs > 0;
-            counts.then(|| seat.window.began_ms.saturating_add(rate.span_ms))
-        });
-        ends.max()
+        let (rate, window) = self.slab[group].rate(rotation.limits)?;
+        let left_ms = window.left_ms(now_ms, rate)?;
+        Some(if jobs.is_some_and(|jobs| window.jobs < jobs) { 0 } else { left_ms })
     }
 
     /// Lets a group without jobs go on for as long as a rate counts those that have left: else its next job
     /// would leave at once. False if there is none, or too many groups do so.
     fn linger(&mut self, rotation: &Rotation, group: u32) -> bool {
-        let Some(until_ms) = self.windows_end_ms(rotation, group) else { return false };
+        let window = self.slab[group].window;
+        let Some(rate) = rotation.limits.rate.filter(|_| window.jobs > 0) else { return false };
         if !self.slab[group].lingers {
             if self.lingering >= GROUPS_LINGERING_MAX {
                 self.forgotten_early += 1;
@@ -436,7 +290,7 @@ impl Groups {
             self.slab[group].lingers = true;
             self.lingering += 1;
         }
-        self.set_timer(group, until_ms);
+        self.set_timer(group, window.began_ms.saturating_add(rate.span_ms));
         true
     }
 
@@ -446,11 +300,8 @@ impl Groups {
             return;
         }
         self.refresh(rotation, group);
-        let next = List::<OfQueue>::after(&self.slab, group).unwrap_or(NONE);
-        for view in &mut rotation.views {
-            if view.unseen == group {
-                view.unseen = next;
-            }
+        if rotation.unseen == Some(group) {
+            rotation.unseen = List::<OfQueue>::after(&self.slab, group);
         }
         let timer = self.slab[group].timer;
         if timer != NONE {
@@ -483,7 +334,7 @@ impl Groups {
             List::<WithWaiters>::after(&self.slab, group)
         });
         let (listed, waited) =
-            (with_waiters.count() as u64, sum(|it| u64::from(it.views_awaited != 0)));
+            (with_waiters.count() as u64, sum(|it| u64::from(!it.waiters.is_empty())));
         if listed != waited {
             return Err(format!("pulls wait for {waited} groups, not {listed}"));
         }
@@ -491,32 +342,25 @@ impl Groups {
         if waiting != rotation.waiting {
             return Err(format!("{waiting} jobs of groups by priority, not {}", rotation.waiting));
         }
-        let mut unseen = vec![Vec::new(); rotation.views.len()];
-        for (place, view) in rotation.views.iter().enumerate() {
-            let rest = std::iter::successors(Some(view.unseen).filter(|&at| at != NONE), |&at| {
-                List::<OfQueue>::after(&self.slab, at)
-            });
-            unseen[place] = rest.collect();
-            let seated = groups().filter(|&at| self.place(rotation, at, place).is_some()).count();
-            if seated != view.runnable.len() {
-                return Err(format!(
-                    "{seated} groups have their turn, not {}",
-                    view.runnable.len()
-                ));
-            }
+        let seated = sum(|it| u64::from(it.place != NONE));
+        if seated != rotation.runnable.len() as u64 {
+            return Err(format!(
+                "{seated} groups have their turn, not {}",
+                rotation.runnable.len()
+            ));
         }
+        let mut unseen = false;
         for group in groups() {
-            self.audit_group(rotation, group, &unseen)?;
+            unseen |= rotation.unseen == Some(group);
+            self.audit_group(rotation, group, unseen)?;
+        }
+        if unseen != rotation.is_unseen() {
+            return Err("groups are to be looked at that are not there".into());
         }
         Ok(())
     }
 
-    fn audit_group(
-        &self,
-        rotation: &Rotation,
-        group: u32,
-        unseen: &[Vec<u32>],
-    ) -> Result<(), String> {
+    fn audit_group(&self, rotation: &Rotation, group: u32, unseen: bool) -> Result<(), String> {
         let about = &self.slab[group];
         if about.is_idle() != about.lingers {
             return Err(format!(
@@ -524,56 +368,40 @@ impl Groups {
                 about.name
             ));
         }
-        let mut awaited = false;
-        for (place, view) in rotation.views.iter().enumerate() {
-            let unknown = about.seat(place).epoch != view.epoch;
-            let waited = about.views_awaited & (1 << place) != 0;
-            if about.seat(place).waiters.is_empty() == waited {
-                return Err(format!("the group {} does not know of which views wait", about.name));
-            }
-            if view.terms.plain || unknown && unseen[place].contains(&group) {
-                continue;
-            }
-            let seated = self.place(rotation, group, place).is_some();
-            let should = match standing(about, place, view.terms) {
-                Standing::Runnable => true,
-                Standing::Held(until_ms) if about.timer == NONE || about.timer_at_ms > until_ms => {
-                    return Err(format!("nobody will look at the group {}", about.name));
-                }
-                Standing::Held(_) | Standing::Blocked => false,
-            };
-            if seated != should {
-                return Err(format!("the group {} has its turn: {seated}", about.name));
-            }
-            awaited |= seated && about.views_awaited & (1 << place) != 0;
-        }
-        if about.is_awaited != awaited {
+        let seated = about.place != NONE;
+        if about.is_awaited != (seated && !about.waiters.is_empty()) {
             return Err(format!("the group {} does not know who waits for it", about.name));
+        }
+        let blocked_until_ms = blocked_until_ms(about, rotation.limits);
+        if unseen {
+            return Ok(());
+        }
+        if seated != blocked_until_ms.is_none() {
+            return Err(format!("the group {} has its turn: {seated}", about.name));
+        }
+        let timed = blocked_until_ms.is_some_and(|until_ms| until_ms < u64::MAX);
+        if timed && (about.timer == NONE || Some(about.timer_at_ms) > blocked_until_ms) {
+            return Err(format!("no timer stands for the group {}", about.name));
         }
         Ok(())
     }
 }
 
-/// The standing of `group` for pulls of a view.
-fn standing(group: &Group, view: usize, terms: ViewTerms) -> Standing {
+/// Until when a group gives no job, by what is set for it or else by the limits that pulls brought; `u64::MAX` for until an
+/// event ends that, `None` if its turn can come.
+fn blocked_until_ms(group: &Group, limits: PullLimits) -> Option<u64> {
     let settings = group.settings();
     // Whether or not there are jobs: that the time is over has to be written.
     if settings.held_until_ms > 0 {
-        return Standing::Held(settings.held_until_ms);
+        return Some(settings.held_until_ms);
     }
-    if group.lane.is_empty() || settings.paused {
-        return Standing::Blocked;
+    let full = |max: u64| u64::from(group.active) >= max;
+    let active_max = settings.active_max.or(limits.active_max);
+    if group.lane.is_empty() || settings.paused || active_max.is_some_and(full) {
+        return Some(u64::MAX);
     }
-    let active_max = settings.active_max.or(terms.active_max);
-    if active_max.is_some_and(|max| u64::from(group.active) >= max) {
-        return Standing::Blocked;
-    }
-    let full_until_ms = match (settings.rate, terms.rate) {
-        (Some(rate), _) => group.own.as_deref().and_then(|own| own.window.full_until_ms(rate)),
-        (None, Some(rate)) => group.seat(view).window.full_until_ms(rate),
-        (None, None) => None,
-    };
-    full_until_ms.map_or(Standing::Runnable, Standing::Held)
+    let (rate, window) = group.rate(limits)?;
+    window.full_until_ms(rate)
 }
 
 /// The groups of a queue in the order in which they became known, from behind `after` on.

@@ -6,7 +6,7 @@ use crate::command::Pull;
 use crate::effect::{Delivery, Reply};
 use crate::event::Step;
 use crate::group::membership::waiters_at;
-use crate::group::scheduler::Rotation;
+use crate::group::scheduler::{PullLimits, Rotation};
 use crate::job::State;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease::owners::OwnerRef;
@@ -70,11 +70,9 @@ impl Shard {
             owner,
             at: Place::default(),
         };
-        if pull.group.is_some() {
-            self.pull_of_groups(now_ms, pull, terms, out);
-        } else {
-            self.pull_of_any(now_ms, pull, &terms, out);
-        }
+        let looks = self.allowance.looks;
+        self.pull_as(now_ms, pull, terms, out);
+        self.steps += looks - self.allowance.looks;
         self.owners.give_back(owner);
         // Of a queue that is not known, nobody asks for its pulls.
         if let Some(queue) = self.queues.find(pull.queue) {
@@ -82,29 +80,43 @@ impl Shard {
         }
     }
 
-    /// A pull that says nothing of groups.
     #[inline]
-    fn pull_of_any<J: Journal>(
+    fn pull_as<J: Journal>(
         &mut self,
         now_ms: u64,
         pull: &Pull<'_>,
-        terms: &Terms,
+        mut terms: Terms,
         out: &mut Out<'_, J>,
     ) {
+        let group = pull.group.copied().unwrap_or_default();
+        let limits = PullLimits::of(&group);
         let known = self.queues.find(pull.queue);
+        if let Some(queue) = known {
+            self.say_limits(queue, limits);
+        }
         self.serve_earlier(now_ms, known, out);
         if let Some(queue) = known
-            && self.is_next(queue, Place::default(), pull)
-            && self.deliver(now_ms, queue, terms, out)
+            && let Some(at) = self.place_of(queue, group.only)
         {
-            return;
+            terms.at = at;
+            if self.is_next(queue, at, pull) && self.deliver(now_ms, queue, &terms, out) {
+                return;
+            }
+            if self.lacks_looks(queue, at) {
+                // Whether there is a job for it is known once all groups have been looked at: that long it waits in any
+                // case.
+                self.seeing.push(queue);
+                self.wait(now_ms + pull.timeout_ms, queue, &terms);
+                return;
+            }
         }
         if pull.timeout_ms == 0 {
             Self::pulled_nothing(terms.request, out);
             return;
         }
         let queue = self.queues.find_or_insert(pull.queue);
-        self.wait(now_ms + pull.timeout_ms, queue, terms);
+        terms.at = self.place_to_wait(queue, group.only, limits);
+        self.wait(now_ms + pull.timeout_ms, queue, &terms);
         // A pull that came behind sleeping ones may still find a job left over for it.
         self.serve(now_ms, queue, out);
     }
@@ -162,66 +174,20 @@ impl Shard {
         spent
     }
 
-    /// A pull that says something of groups.
-    fn pull_of_groups<J: Journal>(
-        &mut self,
-        now_ms: u64,
-        pull: &Pull<'_>,
-        mut terms: Terms,
-        out: &mut Out<'_, J>,
-    ) {
-        let Some(group) = pull.group else { return };
-        let waits = pull.timeout_ms > 0;
-        let known = self.queues.find(pull.queue);
-        self.serve_earlier(now_ms, known, out);
-        let mut unseen = None;
-        match self.place_of(now_ms, pull.queue, group, false) {
-            Ok(Some(at)) => {
-                terms.at = at;
-                if let Some(queue) = self.queues.find(pull.queue)
-                    && self.is_next(queue, at, pull)
-                    && self.deliver(now_ms, queue, &terms, out)
-                {
-                    return;
-                }
-                unseen = self.queues.find(pull.queue).filter(|&queue| self.lacks_looks(queue, at));
-            }
-            Ok(None) => {}
-            Err(refusal) => {
-                let refused = Reply::Refused { place: 0, refusal };
-                out.effects.replies.push((terms.request, refused));
-                return;
-            }
-        }
-        if let Some(queue) = unseen {
-            // Whether there is a job for it is known once all groups have been looked at: that long it waits in any
-            // case.
-            self.see_on(queue);
-            self.wait(now_ms + pull.timeout_ms, queue, &terms);
-            return;
-        }
-        let at = if waits { self.place_of(now_ms, pull.queue, group, true) } else { Ok(None) };
-        let Ok(Some(at)) = at else {
-            Self::pulled_nothing(terms.request, out);
-            return;
-        };
-        let queue = self.queues.find_or_insert(pull.queue);
-        self.wait(now_ms + pull.timeout_ms, queue, &Terms { at, ..terms });
-        self.serve(now_ms, queue, out);
-    }
-
     /// Whether a pull found nothing because no more groups could be looked at in this step of time, any of which could
     /// serve it.
     fn lacks_looks(&self, queue: u32, at: Place) -> bool {
-        let rotation = self.queues[queue].groups.as_deref();
-        self.allowance.looks == 0
-            && at.group == NONE
-            && rotation.is_some_and(|rotation| rotation.is_unseen(at.view))
+        self.allowance.looks == 0 && at == Place::default() && self.is_unseen(queue)
     }
 
-    /// Goes on looking at the groups of a queue with the next step of time.
-    fn see_on(&mut self, queue: u32) {
-        self.seeing.push(queue);
+    /// Whether limits that pulls bring have changed, and not all groups of a queue have been looked at since.
+    pub(crate) fn is_unseen(&self, queue: u32) -> bool {
+        self.queues[queue].groups.as_deref().is_some_and(Rotation::is_unseen)
+    }
+
+    /// Whether a pull that is to be answered at once may have to wait until all groups have been looked at.
+    pub fn is_seeing(&mut self, queue: &str) -> bool {
+        self.queues.find(queue).is_some_and(|queue| self.is_unseen(queue))
     }
 
     /// Looks at more groups for the pulls that wait until all are seen.
@@ -241,21 +207,19 @@ impl Shard {
     /// Whether a pull whose time is over still waits for all groups to be seen.
     pub(crate) fn must_wait_on(&self, waiter: u32) -> bool {
         let Waiter { queue, at, .. } = self.waiters[waiter];
-        let rotation = self.queues[queue].groups.as_deref();
-        at.group == NONE
-            && rotation.is_some_and(|rotation| rotation.is_unseen(at.view))
+        at == Place::default()
+            && self.is_unseen(queue)
             && (self.seeing.contains(queue) || self.unserved.contains(&queue))
     }
 
-    /// Gives jobs that time has brought to a queue with groups to the pulls that wait there already, in whatever view.
+    /// Gives jobs that time has brought to a queue with groups to the pulls that wait there already, at whatever place.
     #[inline]
     fn serve_earlier<J: Journal>(&mut self, now_ms: u64, queue: Option<u32>, out: &mut Out<'_, J>) {
         let Some(queue) = queue.filter(|&queue| self.queues[queue].groups.is_some()) else {
             return;
         };
         self.wake_groups(now_ms, out);
-        let about = &self.queues[queue];
-        if !about.waiters.is_empty() || about.groups.as_deref().is_some_and(Rotation::is_awaited) {
+        if self.any_waiter(queue).is_some() {
             self.serve(now_ms, queue, out);
         }
     }
@@ -328,8 +292,7 @@ impl Shard {
     /// Serves a queue that has groups, where a pull that finds nothing does not speak for others.
     fn serve_by_place<J: Journal>(&mut self, now_ms: u64, queue: u32, out: &mut Out<'_, J>) {
         self.wake_groups(now_ms, out);
-        let mut tried = 0;
-        while let Some(waiter) = self.next_choosy_waiter(queue) {
+        while let Some(waiter) = self.next_choosy_waiter(now_ms, queue) {
             if self.puts_off_serving(queue) {
                 return;
             }
@@ -341,31 +304,36 @@ impl Shard {
             }
             self.stop_waiting(waiter);
         }
-        while let Some(waiter) = self.next_waiter(queue, tried) {
+        // Whether there may be a job for pulls that want none of groups.
+        let mut plain = true;
+        while let Some(waiter) = self.next_waiter(queue, plain) {
             if self.puts_off_serving(queue) {
                 return;
             }
             let terms = Terms::of(&self.waiters[waiter]);
             if self.deliver(now_ms, queue, &terms, out) {
                 self.stop_waiting(waiter);
-            } else {
+                continue;
+            }
+            plain = false;
+            if !terms.at.plain {
                 if self.lacks_looks(queue, terms.at) {
-                    self.see_on(queue);
+                    self.seeing.push(queue);
                 }
-                tried |= 1 << terms.at.view;
+                break;
             }
         }
-        if tried > 0 {
+        if !plain {
             self.await_token(queue);
         }
     }
 
     /// The job to be handed out next.
     #[inline]
-    fn next_job(&mut self, queue: u32, at: Place) -> Option<u32> {
+    fn next_job(&mut self, now_ms: u64, queue: u32, at: Place) -> Option<u32> {
         let about = &self.queues[queue];
         if about.groups.is_some() {
-            return self.next_of_groups(queue, at);
+            return self.next_of_groups(now_ms, queue, at);
         }
         about.ready.first(&self.jobs.slab).filter(|_| at.group == NONE)
     }
@@ -388,7 +356,7 @@ impl Shard {
         let (mut bytes, mut waits) = (0, Alike::default());
         self.entries.clear();
         while out.effects.deliveries.len() - first < count {
-            let Some(job) = self.next_job(queue, terms.at) else { break };
+            let Some(job) = self.next_job(now_ms, queue, terms.at) else { break };
             bytes += u64::from(self.data_of(job).payload_bytes);
             if bytes > PULL_BYTES_MAX && out.effects.deliveries.len() > first {
                 break;

@@ -6,18 +6,18 @@ use crate::collections::slab::{Linked, Links, NONE, Slab};
 use crate::lease::clients::OfClient;
 use crate::lease::owners::OwnerRef;
 
-/// Where a pull stands in a queue that has groups; the default is that of one that says nothing of them.
+/// Where a pull stands in a queue that has groups; the default is that of one that takes any job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The view that shows what its limits leave.
-    pub(crate) view: u8,
+    /// Whether it wants only jobs without a group.
+    pub(crate) plain: bool,
     /// The one group whose jobs it wants, or `NONE`.
     pub(crate) group: u32,
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Self { view: 0, group: NONE }
+        Self { plain: false, group: NONE }
     }
 }
 

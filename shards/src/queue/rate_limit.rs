@@ -9,7 +9,6 @@ use crate::collections::deadline_heap::Timed;
 use crate::collections::slab::NONE;
 use crate::effect::Reply;
 use crate::event::Extra;
-use crate::group::scheduler::Rotation;
 use crate::log_record::location::LogRef;
 use crate::log_record::{Journal, Limited, Record};
 use crate::queue::Queues;
@@ -283,8 +282,7 @@ impl Shard {
         let about = &self.queues[queue];
         let Some(limits) = about.limits.as_deref() else { return };
         let Some(rate) = limits.rate.filter(|rate| rate.level < rate.token()) else { return };
-        let unseen = about.groups.as_deref().is_some_and(Rotation::waits_unseen);
-        if !about.is_paused() && (unseen || about.has_deliverable(&self.jobs)) {
+        if !about.is_paused() && (self.is_unseen(queue) || about.has_deliverable(&self.jobs)) {
             self.await_limits(queue, rate.tokens_ms(1));
         }
     }

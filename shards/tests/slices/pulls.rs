@@ -104,6 +104,102 @@ fn a_pull_that_came_while_something_was_in_the_way_waits_for_groups_once_it_is_g
     assert_eq!(bed.effects.deliveries.len(), 1);
 }
 
+/// Two jobs in each of many groups, and a third with a worker.
+fn many_groups() -> Bed {
+    let mut bed = Bed::new();
+    let names: Vec<String> = (0..MANY).map(|n| format!("g{n}")).collect();
+    for some in names.chunks(500) {
+        let job = |n: usize| NewJob { group_id: Some(&some[n]), ..NewJob::default() };
+        let jobs: Vec<NewJob<'_>> = (0..some.len()).map(job).collect();
+        for _ in 0..3 {
+            bed.push_all("a", &jobs);
+        }
+    }
+    for _ in 0..MANY / 500 {
+        assert_eq!(bed.pull(1, "a", 500).len(), 500);
+    }
+    bed
+}
+
+/// Guards against limits that are compared with all groups whenever they change, and against pulls that wait for that
+/// when there is a job for them.
+#[test]
+fn limits_that_change_with_each_pull_cost_each_of_them_little() {
+    let mut bed = many_groups();
+    let some = |max| GroupPull { active_max: Some(max), ..GroupPull::default() };
+    for (max, other, least) in [(100, 200, 2000), (1, 2, 200)] {
+        let (mut delivered, mut all) = (0, 0);
+        for n in 0..2000 {
+            let group = some(if n % 2 == 0 { max } else { other });
+            let pull = Pull { group: Some(&group), ..crate::support::locked("a") };
+            let of_call = steps(&mut bed, |bed| _ = bed.run(2, &Command::Pull(pull)));
+            delivered += bed.effects.deliveries.len();
+            assert!(of_call <= STEPS_MAX, "{of_call} steps");
+            all += of_call;
+            if n % 99 == 0 {
+                bed.now_ms += 1;
+                all += steps(&mut bed, |bed| _ = tick(bed));
+                delivered += bed.effects.deliveries.len();
+            }
+        }
+        // Between two steps of time there are 2000 looks, by all together.
+        assert!(all <= 20 * 2 * STEPS_MAX, "{all} steps");
+        assert!(delivered >= least, "{delivered} jobs");
+        bed.shard.audit().unwrap();
+    }
+    let mut more = true;
+    while more {
+        bed.now_ms += 1;
+        let of_tick = steps(&mut bed, |bed| more = tick(bed));
+        assert!(of_tick <= STEPS_MAX + SLICE, "{of_tick} steps");
+    }
+    assert_eq!(bed.shard.holdings().waiters, 0);
+}
+
+#[test]
+fn a_pull_for_one_of_many_groups_learns_in_slices_of_limits_that_let_it_run() {
+    let mut bed = many_groups();
+    let last = format!("g{}", MANY - 1);
+    let only =
+        |group, max| GroupPull { active_max: Some(max), rate: None, only: Only::Group(group) };
+    let own = only(&last, 1);
+    let pull = Pull { group: Some(&own), timeout_ms: 5000, ..crate::support::locked("a") };
+    assert_eq!(bed.ask(2, &Command::Pull(pull)), None);
+    while tick(&mut bed) {}
+    bed.shard.audit().unwrap();
+    let other = only("g0", 2);
+    let other = Pull { group: Some(&other), ..crate::support::locked("a") };
+    let of_call = steps(&mut bed, |bed| _ = bed.run(3, &Command::Pull(other)));
+    assert!(of_call <= STEPS_MAX && bed.effects.deliveries.len() == 1, "{of_call} steps");
+    let mut ticks = 0;
+    while bed.shard.holdings().waiters > 0 {
+        bed.shard.audit().unwrap();
+        let mut more = false;
+        let of_tick = steps(&mut bed, |bed| more = tick(bed));
+        assert!(of_tick <= STEPS_MAX, "{of_tick} steps");
+        assert!(more || bed.shard.holdings().waiters == 0, "it is served");
+        ticks += 1;
+    }
+    assert!(ticks > 1 && bed.effects.deliveries.len() == 1);
+}
+
+#[test]
+fn a_pull_that_says_nothing_waits_as_well_until_groups_have_been_compared_with_limits() {
+    let mut bed = many_groups();
+    let free = NewJob { group_id: Some("last"), ..NewJob::default() };
+    let free = bed.push("a", free);
+    let group = GroupPull { active_max: Some(1), rate: None, only: Only::Group("unknown") };
+    bed.run(2, &Command::Pull(Pull { group: Some(&group), ..crate::support::locked("a") }));
+    assert!(bed.shard.is_seeing("a"));
+    assert_eq!(bed.ask(3, &Command::Pull(crate::support::locked("a"))), None);
+    while bed.effects.deliveries.is_empty() {
+        let more = tick(&mut bed);
+        assert!(more || !bed.effects.deliveries.is_empty(), "it is answered");
+    }
+    assert_eq!(bed.id(&bed.effects.deliveries[0]), free);
+    bed.shard.audit().unwrap();
+}
+
 /// A queue with jobs of groups, at which more pulls waited than one step of time serves, as it goes on.
 fn unserved(bed: &mut Bed) -> usize {
     bed.run(1, &Command::Pause { queue: "a", paused: true });

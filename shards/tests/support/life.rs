@@ -284,7 +284,7 @@ fn any_group(chance: &mut Chance) -> Option<&'static str> {
     GROUPS.get(chance.draw() as usize % (2 * GROUPS.len())).copied()
 }
 
-/// Limits for groups that a pull brings, if any: more different ones than a queue takes at a time.
+/// Limits for groups that a pull brings, if any.
 fn group_pull(chance: &mut Chance) -> Option<GroupPull<'static>> {
     let some = |draw: u64| draw.is_multiple_of(2).then_some(1 + draw % 3);
     let rate = some(chance.draw()).map(|jobs| GroupRate { jobs, span_ms: 700 });

@@ -2,7 +2,6 @@
 
 use super::job_view::write_delivery;
 use super::pending_replies::Shape;
-use crate::api::request::JobRef;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::{ReplyWriter, framed};
 use crate::server::shard_mail::envelope::Origin;
@@ -27,21 +26,14 @@ impl ShardServer {
         let mut caller = Self::caller(&ctx);
         // A pull that another shard sent on before it knew of the end must not hold the end up.
         let timeout_ms = if self.stopping { 0 } else { pull.timeout_ms };
-        // A pull that brings limits of its own may have to wait until they have been compared with all groups.
-        if timeout_ms > 0 || pull.group.is_some() {
+        // Limits that pulls bring may have to be compared with all groups first, and then it waits.
+        if timeout_ms > 0 || pull.group.is_some() || self.engine.shard.is_seeing(pull.queue) {
             caller.request = self.park(ctx.origin, ctx.req_id, shape);
         }
         let pull = Pull { timeout_ms, ..*pull };
         self.apply(conns, caller, &Command::Pull(pull));
-        match self.own_reply() {
-            Some(Reply::Pulled(range)) => {
-                self.write_pulled(conns, ctx.origin, ctx.req_id, shape, range);
-            }
-            Some(Reply::Refused { refusal, .. }) => {
-                let error = self.refusal_error(refusal, JobRef::Custom(""));
-                self.refuse(conns, ctx.origin, ctx.req_id, &error);
-            }
-            _ => {}
+        if let Some(Reply::Pulled(range)) = self.own_reply() {
+            self.write_pulled(conns, ctx.origin, ctx.req_id, shape, range);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::protocol::uuid_text;
 use corq_io::log::Lack;
 use corq_shards::effect::Refusal;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::{GROUP_SETTINGS_MAX, QUEUE_SETTINGS_MAX, VIEWS_MAX};
+use corq_shards::{GROUP_SETTINGS_MAX, QUEUE_SETTINGS_MAX};
 
 /// The error of a log that gets no more room, by what there is too little of.
 pub(crate) fn lack_error(lack: Option<Lack>) -> ErrorKind {
@@ -34,7 +34,6 @@ pub(crate) fn refusal_error(refusal: Refusal, job: JobRef<'_>) -> Error {
         Refusal::GroupFull => ErrorKind::GroupOfJobFull,
         Refusal::GroupSettings => return Error::too_many_group_settings(GROUP_SETTINGS_MAX),
         Refusal::QueueSettings => return Error::too_many_queue_settings(QUEUE_SETTINGS_MAX),
-        Refusal::GroupTerms => return Error::too_many_group_terms(VIEWS_MAX),
         Refusal::TokenRequired => return with_id(job, Error::token_required),
         Refusal::TokenInvalid => return with_id(job, Error::token_invalid),
     };

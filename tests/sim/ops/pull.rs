@@ -45,6 +45,7 @@ impl Call for Pull {
     }
 
     fn check(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        model.hear_limits(&self.queue, &self.of_groups);
         model.waiters.push(Waiter {
             request: at.request,
             client: at.client,
@@ -85,7 +86,6 @@ fn of_groups(dice: &mut Dice) -> OfGroups {
         1 => Wanted::Group(dice.pick(GROUPS).into()),
         _ => Wanted::Any,
     };
-    // A queue takes no more than seven such pairs.
     let one = GroupRate { jobs: 1, span_ms: 9000 };
     let two = GroupRate { jobs: 2, span_ms: 2000 };
     let (active_max, rate) = dice.pick(&[
