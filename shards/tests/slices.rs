@@ -12,7 +12,7 @@ use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::{Config, Out, SLICE};
+use corq_shards::{Out, SLICE};
 
 /// As many as each of these commands is about.
 const MANY: usize = 20_000;
@@ -129,36 +129,6 @@ fn carry(bed: &mut Bed) -> (usize, usize, u64) {
 }
 
 #[test]
-fn dependents_of_a_job_are_told_of_its_end_in_slices_whoever_hears_of_it() {
-    for cancels in [false, true] {
-        let mut bed = Bed::new();
-        let part = bed.data("part", b"1");
-        let on = unmet(&[part]);
-        let waits = NewJob { unmet: Unmet::new(&on), ..NewJob::default() };
-        for _ in 0..MANY / 500 {
-            bed.push_all("whole", &vec![waits.clone(); 500]);
-            carry(&mut bed);
-        }
-        let of_call = if cancels {
-            steps(&mut bed, |bed| {
-                bed.ask(1, &Command::Change { job: part, change: Change::Cancel });
-            })
-        } else {
-            let (id, token) = bed.pull(1, "part", 1)[0];
-            steps(&mut bed, |bed| bed.ack(id, Some(token)).unwrap())
-        };
-        assert!(of_call <= STEPS_MAX, "{of_call} steps");
-        let first = bed.effects.notices.len();
-        let (most, all, most_steps) = carry(&mut bed);
-        assert!(most <= 1000 && most_steps <= STEPS_MAX, "{most} in a turn, {most_steps} steps");
-        assert!(first + all >= MANY);
-        let state = if cancels { State::Failed } else { State::Waiting };
-        assert_eq!(count(&mut bed, "whole", state), MANY as u64);
-        bed.shard.audit().unwrap();
-    }
-}
-
-#[test]
 fn a_job_that_waits_for_many_says_so_and_takes_it_back_in_slices() {
     let mut bed = Bed::new();
     let parts = push_many(&mut bed, "part", MANY, &NewJob::default());
@@ -270,28 +240,6 @@ fn all_parents_of_a_child_have_its_value_though_they_are_told_in_slices_and_it_i
 }
 
 #[test]
-fn jobs_of_a_connection_that_goes_are_released_in_slices() {
-    let mut bed = Bed::new();
-    push_many(&mut bed, "a", MANY, &NewJob::default());
-    for _ in 0..MANY / 500 {
-        assert_eq!(bed.pull(7, "a", 500).len(), 500);
-    }
-    let before = bed.shard.steps();
-    bed.run(7, &Command::Disconnect);
-    // Another one that goes in the same turn has its jobs released after that.
-    bed.run(8, &Command::Disconnect);
-    let of_turn = bed.shard.steps() - before;
-    assert!(of_turn <= STEPS_MAX, "{of_turn} steps");
-    let mut more = true;
-    while more {
-        let of_tick = steps(&mut bed, |bed| more = tick(bed));
-        assert!(of_tick <= STEPS_MAX, "{of_tick} steps");
-    }
-    assert_eq!(count(&mut bed, "a", State::Waiting), MANY as u64);
-    bed.shard.audit().unwrap();
-}
-
-#[test]
 fn locks_of_a_connection_that_is_gone_do_not_stall_though_their_jobs_wait_for_their_slice() {
     let mut bed = Bed::new();
     push_many(&mut bed, "a", MANY, &NewJob::default());
@@ -368,54 +316,6 @@ fn waits_for_jobs_whose_time_is_over_are_counted() {
     }
     assert_eq!(all, 1000);
     bed.shard.audit().unwrap();
-}
-
-#[test]
-fn long_commands_on_a_queue_take_a_slice_at_a_time() {
-    let all = [State::Waiting, State::Delayed];
-    let clean = Clean { queue: "a", grace_ms: 0, states: &all, limit: u64::MAX };
-    let delayed = NewJob { delay_ms: 1_000_000, ..NewJob::default() };
-    let commands = [
-        (Command::Drain { queue: "a" }, NewJob::default()),
-        (Command::Clean(clean), NewJob::default()),
-        (Command::Obliterate { queue: "a" }, NewJob::default()),
-        (Command::PromoteAll { queue: "a", count: u64::MAX }, delayed),
-    ];
-    for (command, job) in commands {
-        let mut bed = Bed::new();
-        push_many(&mut bed, "a", MANY, &job);
-        let (most, reply) = longest(&mut bed, &command);
-        assert!(most <= STEPS_MAX && reply.is_some(), "{command:?}: {most} steps");
-        let left = if matches!(command, Command::PromoteAll { .. }) { MANY as u64 } else { 0 };
-        assert_eq!(count(&mut bed, "a", State::Waiting), left, "{command:?}");
-        bed.shard.audit().unwrap();
-    }
-    for state in [State::Failed, State::Completed] {
-        let mut bed = Bed::with(Config { completed_max: 1 << 20, ..crate::support::config(1) });
-        push_many(&mut bed, "a", MANY, &NewJob { max_attempts: 1, ..NewJob::default() });
-        for _ in 0..MANY / 500 {
-            for (id, token) in bed.pull(1, "a", 500) {
-                match state {
-                    State::Completed => bed.ack(id, Some(token)).unwrap(),
-                    _ => bed.fail(id, Some(token)).unwrap(),
-                }
-            }
-        }
-        assert_eq!(count(&mut bed, "a", state), MANY as u64);
-        let retry = match state {
-            State::Completed => Command::RetryCompleted {
-                queue: "a",
-                job: None,
-                count: u64::MAX,
-                until_ms: u64::MAX,
-            },
-            _ => Command::RetryFailed { queue: "a", job: None, count: u64::MAX },
-        };
-        let (most, reply) = longest(&mut bed, &retry);
-        assert!(most <= STEPS_MAX, "{retry:?}: {most} steps");
-        assert_eq!(reply, Some(Reply::Count(MANY as u64)));
-        bed.shard.audit().unwrap();
-    }
 }
 
 /// Steps of a command's first slice were counted when the command came.

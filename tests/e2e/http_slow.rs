@@ -1,15 +1,13 @@
 //! Clients that are slow, or mean. The fear: a connection, a thread of work or memory that a client can
 //! hold for nothing, and a server that serves nobody else meanwhile.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::e2e::hostile::open_sockets;
-use crate::e2e::space::metrics;
-use crate::support::{Dice, Http, Server, Start, until};
+use crate::support::{Http, Server, Start, until};
 
 /// How long a connection may be idle where one is cut off for it: longer than a test that is not to be stands still.
 const IDLE_MS: u64 = 8000;
@@ -140,78 +138,6 @@ fn a_slow_reader_is_not_cut_off_while_it_reads() {
         let due = whole.mul_f64(got as f64 / LARGE_BYTES as f64);
         std::thread::sleep(due.saturating_sub(start.elapsed()));
     }
-}
-
-#[test]
-fn slow_and_half_open_connections_by_the_thousand_leave_the_server_serving() {
-    let server = Start::new()
-        .env("HTTP_REQUEST_TIMEOUT_MS", 2 * IDLE_MS)
-        .env("HTTP_IDLE_TIMEOUT_MS", IDLE_MS)
-        .start();
-    serves(&server);
-    let accepted = || metrics(&mut server.client())["corq_connections_accepted_total"];
-    let accepted_before = accepted();
-    let (before, memory_before) = (open_sockets(&server), resident_kb(&server));
-    let mut sockets: Vec<TcpStream> =
-        (0..1200).map(|_| TcpStream::connect(("127.0.0.1", server.http)).unwrap()).collect();
-    for (number, socket) in sockets.iter_mut().enumerate() {
-        let part: &[u8] = match number % 4 {
-            0 => b"",
-            1 => b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ",
-            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n{",
-            _ => b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET",
-        };
-        socket.write_all(part).unwrap();
-    }
-    until("they are there", || (accepted() >= accepted_before + 1200).then_some(()));
-    (0..10).for_each(|_| serves(&server));
-    assert!(resident_kb(&server) < memory_before + (64 << 10), "{} kB", resident_kb(&server));
-    until("they are all cut off", || (open_sockets(&server) < before + 20).then_some(()));
-    serves(&server);
-}
-
-#[test]
-fn a_head_of_a_megabyte_and_garbage_are_refused_and_forgotten() {
-    let server = Server::start_default();
-    let before = open_sockets(&server);
-    let mut dice = Dice::new(4);
-    for round in 0..60 {
-        let mut web = server.web();
-        let bytes: Vec<u8> = match round % 3 {
-            0 => [b"GET /healthz HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; 1 << 20]].concat(),
-            1 => (0..20_000).map(|_| dice.roll(256) as u8).collect(),
-            _ => [
-                b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n".as_slice(),
-                &b"a: b\r\n".repeat(200_000),
-            ]
-            .concat(),
-        };
-        // The server may have closed long before all of it is sent.
-        let _ = web.raw(&bytes);
-        if let Ok(answer) = web.recv(false) {
-            assert!([400, 431].contains(&answer.status), "{answer:?}");
-        }
-    }
-    serves(&server);
-    until("they are gone", || (open_sockets(&server) <= before).then_some(()));
-}
-
-#[test]
-fn clients_that_leave_in_the_middle_of_a_body_leave_no_memory_behind() {
-    let server = Start::new().env("SHARDS", 1).start();
-    let part = vec![b'x'; 4 << 20];
-    serves(&server);
-    let before = open_sockets(&server);
-    for _ in 0..40 {
-        let mut web = server.web();
-        let head =
-            "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12000000\r\n\r\n";
-        web.raw(head.as_bytes()).unwrap();
-        web.raw(&part).unwrap();
-    }
-    until("they are gone", || (open_sockets(&server) <= before).then_some(()));
-    assert!(resident_kb(&server) < 120 << 10, "{} kB", resident_kb(&server));
-    serves(&server);
 }
 
 #[test]

@@ -153,19 +153,6 @@ fn a_batch_of_custom_ids_on_all_shards_makes_each_once() {
 }
 
 #[test]
-fn custom_ids_have_1_to_256_characters() {
-    let (mut client, queue) = (client(), queue("id-length"));
-    for wrong in [json!(""), json!("x".repeat(257)), json!(17)] {
-        let text = client.refused("PUSH", json!({"queue": queue, "data": 1, "jobId": wrong}));
-        assert!(text.contains("jobId"), "{text}");
-    }
-    let long = format!("{queue:x<256}");
-    assert_eq!(client.push_with(&queue, 1, json!({"jobId": long})), long);
-    let odd = format!("spaces and \u{fc}ml\u{e4}uts / {queue}");
-    assert_eq!(client.push_with(&queue, 1, json!({"jobId": odd})), odd);
-}
-
-#[test]
 fn a_unique_key_is_held_until_its_job_is_done() {
     let (mut client, queue) = (client(), queue("unique"));
     let options = json!({"uniqueKey": "k", "maxAttempts": 2, "backoff": 0});

@@ -48,17 +48,6 @@ fn no_more_jobs_leave_per_second_than_the_rate_allows() {
 }
 
 #[test]
-fn limits_are_whole_numbers_from_one() {
-    let (mut client, queue) = (client(), queue("limit-bounds"));
-    for cmd in ["RateLimit", "SetConcurrency"] {
-        for wrong in [json!(0), json!(-1), json!("two"), Value::Null] {
-            let text = client.refused(cmd, json!({"queue": queue, "limit": wrong}));
-            assert!(text.contains("limit"), "{cmd} {wrong}: {text}");
-        }
-    }
-}
-
-#[test]
 fn a_token_wakes_the_worker_that_has_waited_longest() {
     let (mut client, queue) = (client(), queue("rate-wake"));
     client.ok("RateLimit", json!({"queue": queue, "limit": 1, "duration": 3_600_000}));

@@ -106,19 +106,6 @@ fn many_restarts_change_nothing() {
 }
 
 #[test]
-fn another_number_of_shards_finds_every_job() {
-    let mut server = Start::new().env("SHARDS", 1).start();
-    fill(&mut server.client());
-    let before = everything(&mut server.client());
-    for shards in [4, 2, 1, 2] {
-        assert_eq!(server.terminate().code(), Some(0));
-        server.start_with("SHARDS", shards);
-        assert_eq!(everything(&mut server.client()), before, "{shards} shards");
-    }
-    check_after_restart(&mut server, &before);
-}
-
-#[test]
 fn a_locked_job_keeps_its_lock_over_a_kill_and_can_be_acknowledged() {
     let mut server = Server::start_default();
     let mut client = server.client();

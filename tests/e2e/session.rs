@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use rmpv::Value;
 use serde_json::json;
 
-use crate::support::{Client, encode, frame};
-use crate::{client, queue, shared};
+use crate::support::{encode, frame};
+use crate::{client, queue};
 
 #[test]
 fn hello_names_the_server_its_version_and_the_protocol() {
@@ -67,33 +67,6 @@ fn frames_that_are_no_commands_are_refused_one_by_one_and_the_connection_lives_o
 }
 
 #[test]
-fn a_request_id_of_any_type_comes_back_exactly_as_sent() {
-    let mut client = client();
-    let ids = [
-        Value::from("text"),
-        Value::from(""),
-        Value::from(0),
-        Value::from(127),
-        Value::from(-1),
-        Value::from(70_000),
-        Value::from(u64::MAX),
-        Value::from(i64::MIN),
-        Value::F64(1.5),
-        Value::Boolean(true),
-        Value::Binary(vec![1, 2, 3]),
-        Value::Array(vec![Value::from(1), Value::from("a")]),
-        Value::Map(vec![(Value::from("a"), Value::from(1))]),
-    ];
-    for id in ids {
-        let command = Value::Map(vec![("reqId".into(), id.clone()), ("cmd".into(), "Ping".into())]);
-        client.send_value(&command).unwrap();
-        let Value::Map(reply) = client.recv_value().unwrap() else { panic!("no map") };
-        let echoed = reply.iter().find(|(key, _)| key.as_str() == Some("reqId"));
-        assert_eq!(echoed.map(|(_, value)| value), Some(&id));
-    }
-}
-
-#[test]
 fn a_request_id_has_at_most_4096_bytes() {
     let mut client = client();
     // A text of so many bytes has three more that say so.
@@ -118,30 +91,6 @@ fn a_reply_to_a_command_without_request_id_has_none() {
     let reply = client.recv().unwrap();
     assert_eq!(reply["ok"], true);
     assert!(reply.get("reqId").is_none(), "{reply}");
-}
-
-#[test]
-fn extension_zero_and_nil_count_as_absent() {
-    let (mut client, queue) = (client(), queue("absent"));
-    let fields = ["priority", "delay", "ttl", "jobId", "tags", "uniqueKey", "timeout", "backoff"];
-    for absent in [Value::Nil, Value::Ext(0, vec![0])] {
-        let mut command: Vec<(Value, Value)> = vec![
-            ("cmd".into(), "PUSH".into()),
-            ("queue".into(), queue.as_str().into()),
-            ("data".into(), 1.into()),
-        ];
-        command.extend(fields.map(|field| (field.into(), absent.clone())));
-        client.send_value(&Value::Map(command)).unwrap();
-        let reply = client.recv().unwrap();
-        assert_eq!(reply["ok"], true, "{reply}");
-    }
-    assert_eq!(client.counted(&queue, "waiting"), 2);
-}
-
-#[test]
-fn unknown_fields_are_ignored() {
-    let (mut client, queue) = (client(), queue("extra"));
-    client.push_with(&queue, 1, json!({"colour": "green", "nested": {"a": [1, 2]}}));
 }
 
 #[test]
@@ -192,16 +141,6 @@ fn payloads_of_every_kind_come_back_as_they_went() {
         let (_, data) = fields.iter().find(|(key, _)| key.as_str() == Some("data")).unwrap();
         assert_eq!(*data, payload);
     }
-}
-
-#[test]
-fn a_frame_may_arrive_byte_by_byte() {
-    let (mut client, queue) = (client(), queue("bytes"));
-    let bytes = frame(&encode(&json!({"cmd": "PUSH", "queue": queue, "data": "x".repeat(40)})));
-    for byte in &bytes {
-        client.send_bytes(&[*byte]).unwrap();
-    }
-    assert_eq!(client.recv().unwrap()["ok"], true);
 }
 
 #[test]
@@ -256,49 +195,4 @@ fn a_frame_over_64_mb_gets_one_error_and_the_connection_is_closed() {
     assert_eq!(reply["ok"], false);
     assert!(client.is_closed_by_server());
     crate::client().ok("Ping", json!({}));
-}
-
-#[test]
-fn a_client_that_leaves_in_the_middle_of_a_frame_disturbs_nobody() {
-    for cut in [1, 3, 4, 10] {
-        let mut leaving = client();
-        let bytes = frame(&encode(&json!({"cmd": "Ping", "text": "long enough to be cut"})));
-        leaving.send_bytes(&bytes[..cut]).unwrap();
-        drop(leaving);
-        client().ok("Ping", json!({}));
-    }
-}
-
-#[test]
-fn a_client_that_does_not_read_costs_only_itself() {
-    let (mut client, queue) = (client(), queue("deaf"));
-    let id = client.push(&queue, "x".repeat(1 << 20));
-    let mut deaf = Client::connect(shared().tcp);
-    for _ in 0..200 {
-        // Once the server has had enough of this client, writing to it may fail: fair.
-        if deaf.send("GetJob", json!({"id": id})).is_err() {
-            break;
-        }
-    }
-    for _ in 0..20 {
-        client.ok("Ping", json!({}));
-    }
-    let status = std::fs::read_to_string(format!("/proc/{}/status", shared().pid())).unwrap();
-    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    let kilobytes: u64 = rss.split_whitespace().next().unwrap().parse().unwrap();
-    // 64 MB of unsent replies, and whatever else the tests beside this one hold.
-    assert!(kilobytes < 400 << 10, "{kilobytes} kB");
-}
-
-#[test]
-fn many_connections_are_served_at_once() {
-    let queue = queue("crowd");
-    let mut clients: Vec<Client> = (0..100).map(|_| client()).collect();
-    for client in &mut clients {
-        client.send("PUSH", json!({"queue": queue, "data": 1})).unwrap();
-    }
-    for client in &mut clients {
-        assert_eq!(client.recv().unwrap()["ok"], true);
-    }
-    assert_eq!(clients[0].counted(&queue, "waiting"), 100);
 }

@@ -1,7 +1,7 @@
 //! Starting. The fear: a server that starts with a setting it did not understand, or on data
 //! that another one has open.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{Server, Start, get, until};
 
@@ -124,15 +124,4 @@ fn completed_jobs_are_kept_up_to_their_number() {
     until("the retention", || (client.counted("q", "completed") == 5).then_some(()));
     assert_eq!(client.state(&ids[2]), "unknown");
     assert_eq!(client.state(&ids[3]), "completed");
-}
-
-#[test]
-fn a_connection_over_its_rate_limit_is_told_so() {
-    let start = Start::new().env("TCP_RATE_LIMIT_MAX_REQUESTS", 20);
-    let server = start.env("RATE_LIMIT_WINDOW_MS", 3_600_000).start();
-    let mut client = server.client();
-    let replies: Vec<Value> = (0..25).map(|_| client.call("Ping", json!({}))).collect();
-    assert!(replies[..20].iter().all(|reply| reply["ok"] == true));
-    assert!(replies[20..].iter().all(|reply| reply["error"] == "Rate limit exceeded"));
-    server.client().ok("Ping", json!({}));
 }

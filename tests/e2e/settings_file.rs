@@ -108,10 +108,9 @@ fn a_file_with_mistakes_stops_the_start_with_a_line_for_each_and_check_finds_the
     let ran = Tool::at(1).run(&["config", "check", &path, "--json"]);
     let found: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.code, &found["findings"]), (Some(1), &json!(lines)));
-    file.write("shards = 2\ndata_max_mb = 1\n");
+    file.write("shards = 2\ndata_max_mb = 639\n");
     let ran = Tool::at(1).run(&["config", "check", &path]);
-    let least =
-        "DATA_MAX_MB: 1 is too little for 2 shards with files of 64 MB: it must be at least 640\n";
+    let least = "DATA_MAX_MB: 639 is too little for 2 shards with files of 64 MB: it must be at least 640\n";
     assert_eq!(ran.out, least);
     file.write("auth_tokens = \"one,read(s3cret\"\n");
     let ran = Tool::at(1).run(&["config", "check", &path]);

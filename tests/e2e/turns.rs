@@ -36,7 +36,7 @@ pub(crate) fn is_sliced(client: &mut Client, command: &str) {
     assert!(steps_of(client, command) > 0, "{command} is counted");
 }
 
-pub(crate) fn push_many(client: &mut Client, queue: &str, count: usize, job: &Value) -> Vec<Value> {
+fn push_many(client: &mut Client, queue: &str, count: usize, job: &Value) -> Vec<Value> {
     let mut ids = Vec::new();
     while ids.len() < count {
         let jobs = vec![job.clone(); 1000.min(count - ids.len())];
@@ -44,62 +44,6 @@ pub(crate) fn push_many(client: &mut Client, queue: &str, count: usize, job: &Va
         ids.extend(pushed["ids"].as_array().unwrap().iter().cloned());
     }
     ids
-}
-
-#[test]
-fn the_longest_turn_names_its_command_and_how_much_that_did() {
-    let server = server();
-    let mut client = server.client();
-    push_many(&mut client, "q", 1000, &json!({"data": 1}));
-    client.ok("PULL", json!({"queue": "q"}));
-    let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
-    let text = text.as_str().unwrap();
-    for family in ["corq_longest_turn_seconds", "corq_turn_steps_max"] {
-        let line = format!("{family}{{shard=\"0\",command=\"PUSHB\"}} ");
-        assert!(text.lines().any(|it| it.starts_with(&line)), "no {line} in\n{text}");
-    }
-    assert!((1000..2000).contains(&steps_of(&mut client, "PUSHB")));
-    assert!((1..10).contains(&steps_of(&mut client, "PULL")));
-    let metrics = client.ok("Metrics", json!({}))["metrics"].clone();
-    assert!(metrics["longestTurnMs"].as_f64().unwrap() > 0.0, "{metrics}");
-    assert!(!metrics["longestTurnCommand"].as_str().unwrap().is_empty(), "{metrics}");
-}
-
-#[test]
-fn children_that_are_let_go_of_go_in_slices() {
-    let server = server();
-    let mut client = server.client();
-    let children: Vec<String> = (0..MANY).map(|n| format!("c{n}")).collect();
-    let whole = json!({"data": 1, "dependsOn": children, "childrenIds": children});
-    let mut jobs = vec![json!({"id": "whole", "queue": "whole", "input": whole})];
-    let part = json!({"data": 1, "parentId": "whole"});
-    let parts = children.iter().map(|id| json!({"id": id, "queue": "part", "input": part}));
-    jobs.extend(parts);
-    client.ok("PUSHF", json!({"jobs": jobs}));
-    let parent = json!("whole");
-    client.ok("RemoveUnprocessedChildren", json!({"id": parent}));
-    assert_eq!(client.counted("part", "waiting"), 0);
-    let parent = parent.as_str().unwrap();
-    until("the parent to go on", || (client.state(parent) == "waiting").then_some(()));
-    is_sliced(&mut client, "RemoveUnprocessedChildren");
-}
-
-#[test]
-fn dependents_of_a_job_go_on_or_fail_in_slices() {
-    for end in ["ACK", "Cancel"] {
-        let server = server();
-        let mut client = server.client();
-        let part = client.push("part", 1);
-        push_many(&mut client, "whole", MANY, &json!({"data": 1, "dependsOn": [part]}));
-        if end == "ACK" {
-            client.pull("part");
-        }
-        client.ok(end, json!({"id": part}));
-        let state = if end == "ACK" { "waiting" } else { "failed" };
-        let counted = |client: &mut Client| client.counted("whole", state) == MANY as u64;
-        until("all dependents to hear", || counted(&mut client).then_some(()));
-        is_sliced(&mut client, end);
-    }
 }
 
 #[test]
@@ -126,22 +70,6 @@ fn no_command_is_begun_while_much_is_to_be_told_of_those_before() {
     until("all dependents to go on", || counted(&mut client).then_some(()));
 }
 
-#[test]
-fn jobs_of_a_connection_that_goes_are_released_in_slices_of_a_turn() {
-    let server = server();
-    let mut client = server.client();
-    push_many(&mut client, "q", MANY, &json!({"data": 1}));
-    let mut worker = server.client();
-    for _ in 0..MANY / 1000 {
-        let pull = json!({"queue": "q", "count": 1000, "owner": "w"});
-        assert_eq!(worker.ok("PULLB", pull)["jobs"].as_array().unwrap().len(), 1000);
-    }
-    drop(worker);
-    let counted = |client: &mut Client| client.counted("q", "waiting") == MANY as u64;
-    until("all to be released", || counted(&mut client).then_some(()));
-    is_sliced(&mut client, "PULLB");
-}
-
 /// The fear: each of many connections has only its share of a turn, and all of them have it in the same.
 #[test]
 fn listings_that_many_connections_ask_for_at_once_begin_a_few_in_a_turn() {
@@ -165,26 +93,6 @@ fn listings_that_many_connections_ask_for_at_once_begin_a_few_in_a_turn() {
         }
         is_sliced(&mut client, "GetJobs");
     }
-}
-
-#[test]
-fn counts_of_many_priorities_are_written_in_slices_and_are_those_of_all() {
-    let server = server();
-    let mut client = server.client();
-    for first in (0..MANY).step_by(1000) {
-        let priority = |n: usize| 2 * (first + n) as i64 - 1000;
-        let jobs: Vec<Value> =
-            (0..1000).map(|n| json!({"data": 1, "priority": priority(n)})).collect();
-        client.ok("PUSHB", json!({"queue": "q", "jobs": jobs}));
-    }
-    let grouped = json!([{"data": 1, "priority": 0, "groupId": "g"}, {"data": 1, "priority": 1, "groupId": "g"}]);
-    client.ok("PUSHB", json!({"queue": "q", "jobs": grouped}));
-    let counts = client.ok("GetCountsPerPriority", json!({"queue": "q"}))["counts"].clone();
-    let counts = counts.as_object().unwrap();
-    assert_eq!(counts.len(), MANY + 1);
-    assert_eq!((&counts["0"], &counts["1"], &counts["-1000"]), (&json!(2), &json!(1), &json!(1)));
-    is_sliced(&mut client, "GetCountsPerPriority");
-    client.ok("GetCountsPerPriority", json!({"queue": "none"}));
 }
 
 /// The data of a child is written anew with its parent in it.

@@ -13,14 +13,15 @@ const CENTRAL: [(&str, &str, usize, usize); 2] =
 /// Lines of a file of code.
 const FILE_LINES_MAX: usize = 600;
 
-/// Where the product is. What of its files begins with their tests is counted with those.
+/// Where the product is. Files that are called `tests.rs` or end so, and what of others begins with their tests, are counted
+/// with the tests.
 const PRODUCT: [&str; 4] = ["src", "shards/src", "io/src", "clients/rust/src"];
 
 /// Where only tests are.
 const TESTS: [&str; 5] = ["tests", "shards/tests", "io/tests", "clients/rust/tests", "bench/tests"];
 
 /// Lines of the product and of tests, in thousands.
-const LINES_MAX: (usize, usize) = (148, 103);
+const LINES_MAX: (usize, usize) = (147, 104);
 
 fn sources(places: &[&str]) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
@@ -91,6 +92,7 @@ fn no_file_is_too_long_to_be_read_and_the_whole_grows_no_further() {
     for (places, is_test) in [(&PRODUCT[..], false), (&TESTS, true)] {
         for (path, text) in sources(places) {
             let all = text.lines().count();
+            let is_test = is_test || path.to_string_lossy().ends_with("tests.rs");
             let product = if is_test { 0 } else { without_tests(&text).lines().count() };
             lines = (lines.0 + product, lines.1 + all - product);
             if all > FILE_LINES_MAX {

@@ -253,4 +253,7 @@ fn canary_a_command_that_is_not_in_slices_is_seen() {
     run.play(Sizes::SMALL, COMMANDS.iter().filter(|command| command.op == Op::PullBatch));
     let seen = run.findings.iter().any(|it| it.case == "PULLB" && it.work == "PULLB");
     assert!(seen, "{:?}", run.findings);
+    // Batches of a thousand have filled the queue.
+    let push = run.all["PUSHB"];
+    assert!((1000..2000).contains(&push.steps) && push.length_ms > 0.0, "{push:?}");
 }

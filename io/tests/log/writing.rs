@@ -205,36 +205,6 @@ fn a_full_disk_is_told_before_it_is_needed_and_holds_back_only_what_has_no_room(
 }
 
 #[test]
-fn another_failure_to_make_a_segment_stops_the_log() {
-    let mut log = new_log(Mode::Written, Faults::default());
-    log.disk_mut().faults = Faults { fail_create: true, errno: libc::EIO, ..Faults::default() };
-    let mut turns = (0..40).map(|turn| {
-        append(&mut log, 2000, 1);
-        log.flush(turn)
-    });
-    let failed = turns.find_map(Result::err).unwrap();
-    assert_eq!((failed.errno, failed.operation), (libc::EIO, "creation"));
-}
-
-#[test]
-fn a_disk_that_was_full_for_a_while_is_full_no_longer_once_there_is_room() {
-    let faults = Faults { fail_create: true, errno: libc::ENOSPC, ..Faults::default() };
-    let mut log = new_log(Mode::Written, Faults::default());
-    log.disk_mut().faults = faults;
-    let mut turns = 0..;
-    while log.lack().is_none() {
-        append(&mut log, 2000, 1);
-        log.flush(turns.next().unwrap()).unwrap();
-    }
-    log.disk_mut().faults = Faults::default();
-    while log.lack().is_some() {
-        // Time passes before the next attempt.
-        log.flush(100 * turns.next().unwrap()).unwrap();
-    }
-    assert_eq!(log.counters().segment_failures, 1);
-}
-
-#[test]
 fn short_and_interrupted_writes_are_completed() {
     for mode in [Mode::Written, Mode::Synced] {
         let faults = Faults { short_writes: 2, interrupts: 3, ..late(true) };

@@ -40,29 +40,6 @@ fn limits_that_a_pull_brings_are_compared_with_many_groups_in_slices_and_it_gets
 }
 
 #[test]
-fn pulls_that_wait_at_a_queue_that_goes_on_are_served_in_slices_and_all_of_them() {
-    let mut bed = Bed::new();
-    bed.run(1, &Command::Pause { queue: "a", paused: true });
-    push_many(&mut bed, "a", MANY, &NewJob::default());
-    for client in 0..200 {
-        let pull = Pull { timeout_ms: 5000, count: 100, ..crate::support::locked("a") };
-        bed.run(client, &Command::Pull(pull));
-    }
-    let mut most =
-        steps(&mut bed, |bed| drop(bed.run(1, &Command::Pause { queue: "a", paused: false })));
-    assert!(bed.effects.deliveries.len() < 2000, "{}", bed.effects.deliveries.len());
-    let mut more = true;
-    while more {
-        most = most.max(steps(&mut bed, |bed| more = tick(bed)));
-        assert!(bed.effects.deliveries.len() < 2000, "{}", bed.effects.deliveries.len());
-    }
-    assert!(most <= STEPS_MAX, "{most} steps");
-    assert_eq!(count(&mut bed, "a", State::Active), MANY as u64);
-    assert_eq!(bed.shard.holdings().waiters, 0);
-    bed.shard.audit().unwrap();
-}
-
-#[test]
 fn a_pull_with_new_limits_does_not_wait_for_groups_where_something_else_is_in_the_way() {
     let mut bed = Bed::new();
     bed.push("a", NewJob { group_id: Some("g"), ..NewJob::default() });

@@ -6,8 +6,9 @@ use super::journal::LogJournal;
 use corq_io::log::{Log, LogConfig, Mode, Scan};
 use corq_io::log_ring::Store;
 use corq_shards::collections::hash_key::HashKey;
-use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token};
+use corq_shards::command::{Ack, Clean, ClientId, Command, Fail, Pull, RequestId, Token};
 use corq_shards::effect::{Effects, Reply};
+use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
@@ -60,7 +61,7 @@ fn open(mode: Mode, segments: u64, disk: Store) -> (Shard, LogJournal) {
     let mut shard = fresh_shard();
     let config = LogConfig {
         segment_bytes: SEGMENT_BYTES,
-        record_bytes_max: 1 << 20,
+        record_bytes_max: 3 << 20,
         block_bytes: 256 << 10,
         cache_bytes: 2 << 20,
         bytes_max: segments * SEGMENT_BYTES,
@@ -163,8 +164,35 @@ impl Bed {
         own.map_or(Reply::Dropped, |(_, reply)| reply.clone())
     }
 
+    /// Runs a command on many jobs to its end.
+    fn run_whole(&mut self, command: &Command<'_>) {
+        self.run(command);
+        let mut more = true;
+        while more {
+            self.wait();
+            more = self.tick() <= self.now_ms;
+            self.end_turn();
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
+        self.shard.tick(self.now_ms, &mut out)
+    }
+
+    /// Turns in which nothing comes: after them a job of a megabyte is taken.
+    fn has_room_again(&mut self) {
+        for _ in 0..2000 {
+            self.tick();
+            self.walk();
+            self.end_turn();
+        }
+        let space_forecast = self.shard.space_forecast();
+        assert!(self.journal.can_append_new(1 << 20, || space_forecast), "there is room again");
+    }
+
     /// Jobs of up to `bytes` until none is taken.
-    fn fill(&mut self, bytes: u64, dice: &mut Dice) -> u64 {
+    fn fill(&mut self, bytes: u64, max_attempts: u16, dice: &mut Dice) -> u64 {
         let data = vec![0xc0; bytes as usize];
         let mut jobs = 0;
         loop {
@@ -172,7 +200,7 @@ impl Bed {
             let batch: Vec<NewJob<'_>> = (0..count)
                 .map(|_| NewJob {
                     data: &data[..=dice.below(bytes) as usize],
-                    max_attempts: 3,
+                    max_attempts,
                     backoff_ms: 0,
                     ..NewJob::default()
                 })
@@ -202,8 +230,8 @@ impl Bed {
         deliveries.map(|one| (one.job.id, one.token)).collect()
     }
 
-    /// Takes some jobs and ends them, or not; returns how many were there.
-    fn end_some(&mut self, dice: &mut Dice, failures: u64) -> usize {
+    /// Takes some jobs and ends them, or not; returns how many were completed.
+    fn end_some(&mut self, dice: &mut Dice, failures: u64) -> u64 {
         let queue = QUEUES[dice.below(3) as usize];
         let held = self.pull(queue, 1 + dice.below(300) as u32);
         let error = "e".repeat(3000);
@@ -226,7 +254,7 @@ impl Bed {
             }
         }
         assert_eq!(self.run(&Command::Ack { acks: &acks }), Reply::Done);
-        held.len()
+        acks.len() as u64
     }
 
     fn jobs(&self) -> u64 {
@@ -238,44 +266,33 @@ impl Bed {
 fn live(mode: Mode, bytes: u64, failures: u64, seed: u64) {
     let mut dice = Dice(seed);
     let mut bed = Bed::new(mode, 5);
-    bed.fill(bytes, &mut dice);
+    let mut came = bed.fill(bytes, 3, &mut dice);
+    let mut went = 0;
     for round in 0_u64.. {
-        bed.end_some(&mut dice, failures);
+        went += bed.end_some(&mut dice, failures);
         if round % 199 == 50 {
             bed = bed.kill();
         }
         if round % 41 == 7 && round < 130 {
             // As much as there is room for comes again.
-            bed.fill(bytes, &mut dice);
+            came += bed.fill(bytes, 3, &mut dice);
         }
         if round == 300 {
-            bed.run(&Command::Drain { queue: "a" });
-            while bed
-                .shard
-                .tick(bed.now_ms, &mut Out { journal: &mut bed.journal, effects: &mut bed.effects })
-                <= bed.now_ms
-            {
-                bed.end_turn();
-                bed.wait();
-            }
+            let before = bed.jobs();
+            bed.run_whole(&Command::Drain { queue: "a" });
+            went += before - bed.jobs();
         }
         if bed.jobs() == 0 {
             break;
         }
         assert!(round < 50_000, "{} jobs are left", bed.jobs());
     }
+    assert!(went == came || failures > 0, "{went} of {came} jobs were there");
     bed.shard.audit().unwrap();
     for queue in QUEUES {
         bed.run(&Command::PurgeFailed { queue });
     }
-    for _ in 0..2000 {
-        let mut out = Out { journal: &mut bed.journal, effects: &mut bed.effects };
-        bed.shard.tick(bed.now_ms, &mut out);
-        bed.walk();
-        bed.end_turn();
-    }
-    let space_forecast = bed.shard.space_forecast();
-    assert!(bed.journal.can_append_new(1 << 20, || space_forecast), "there is room again");
+    bed.has_room_again();
     assert!(bed.walked > 0);
 }
 
@@ -301,7 +318,7 @@ fn the_same_where_every_block_is_a_page() {
 fn a_walk_through_jobs_that_all_get_longer_has_room_to_its_end() {
     let mut dice = Dice(9);
     let mut bed = Bed::new(Mode::Written, 16);
-    let jobs = bed.fill(1, &mut dice);
+    let jobs = bed.fill(1, 3, &mut dice);
     let mut held = Vec::new();
     for queue in QUEUES {
         while let some @ [_, ..] = &bed.pull(queue, 1000)[..] {
@@ -318,4 +335,85 @@ fn a_walk_through_jobs_that_all_get_longer_has_room_to_its_end() {
         assert_eq!(bed.run(&Command::Fail(fail)), Reply::Done);
     }
     bed.shard.audit().unwrap();
+}
+
+/// Guards that commands which end many jobs at once have room, whichever of them comes first.
+#[test]
+fn a_log_full_of_the_smallest_jobs_is_emptied_queue_by_queue() {
+    for first in 0..3 {
+        let mut bed = Bed::new(Mode::Written, 6);
+        let jobs = bed.fill(1, 3, &mut Dice(30));
+        assert!(jobs > 30_000, "{jobs} jobs fit");
+        for (n, queue) in QUEUES.into_iter().enumerate() {
+            let states = &[State::Waiting];
+            bed.run_whole(&match (first + n) % 3 {
+                0 => Command::Drain { queue },
+                1 => Command::Obliterate { queue },
+                _ => Command::Clean(Clean { queue, grace_ms: 0, states, limit: u64::MAX }),
+            });
+            let left = bed.jobs();
+            assert!((left == 0) == (n == 2), "{left} jobs are left after {queue}");
+            bed = bed.kill();
+            assert_eq!(bed.jobs(), left, "{queue} came back");
+        }
+        bed.shard.audit().unwrap();
+        bed.has_room_again();
+    }
+}
+
+/// Retries without end complete nothing and write all the time: the log is reclaimed as fast as they do.
+#[test]
+fn attempts_without_end_find_room_without_end() {
+    let mut dice = Dice(40);
+    let mut bed = Bed::new(Mode::Written, 6);
+    let jobs = bed.fill(5000, 1000, &mut dice);
+    let error = "e".repeat(2500);
+    while bed.walked < 24 {
+        for (job, token) in bed.pull(QUEUES[dice.below(3) as usize], 200) {
+            let fail = Fail { job, token, error: &error, ..Fail::default() };
+            assert_eq!(bed.run(&Command::Fail(fail)), Reply::Done);
+        }
+    }
+    assert_eq!(bed.jobs(), jobs);
+    bed.shard.audit().unwrap();
+    for queue in QUEUES {
+        bed.run_whole(&Command::Drain { queue });
+    }
+    bed.has_room_again();
+}
+
+/// Guards that a job which fills the smallest log there may be leaves room for the next one: completed jobs give way,
+/// and a job that was large costs nothing once it is gone.
+#[test]
+fn the_smallest_log_takes_one_of_the_largest_jobs_after_another() {
+    // The part of a segment that 10 MB are of the smallest that a server may have.
+    let data = vec![0xc0; 2_500_000];
+    let mut bed = Bed::new(Mode::Written, 5);
+    for round in 0..16 {
+        let job = NewJob { data: &data, ..NewJob::default() };
+        let push = Command::Push { queue: "a", jobs: std::slice::from_ref(&job) };
+        let mut tries = 0;
+        while !matches!(bed.run(&push), Reply::Pushed(_)) {
+            tries += 1;
+            assert!(tries < 100, "round {round}: the job finds no room");
+            bed.tick();
+            bed.walk();
+            bed.end_turn();
+        }
+        if round % 8 == 4 {
+            bed = bed.kill();
+        }
+        let (job, token) = bed.pull("a", 1)[0];
+        if round % 2 == 0 {
+            let acks = [Ack { job, token, remove: false, result: &[0xc0; 4000] }];
+            assert_eq!(bed.run(&Command::Ack { acks: &acks }), Reply::Done);
+        } else {
+            let error = "e".repeat(4000);
+            let fail = Fail { job, token, error: &error, ..Fail::default() };
+            assert_eq!(bed.run(&Command::Fail(fail)), Reply::Done);
+            let change = Change::Cancel;
+            assert_eq!(bed.run(&Command::Change { job, change }), Reply::Done);
+        }
+    }
+    bed.has_room_again();
 }

@@ -159,7 +159,9 @@ pub(crate) fn play(op: Op, world: &mut World) {
         Op::Metrics => {
             world.fill_completed("minutes", 10);
             world.ok("Metrics", json!({"queue": "minutes"}));
-            world.ok("Metrics", json!({}));
+            let metrics = world.ok("Metrics", json!({}))["metrics"].clone();
+            assert!(metrics["longestTurnMs"].as_f64().unwrap() > 0.0, "{metrics}");
+            assert!(!metrics["longestTurnCommand"].as_str().unwrap().is_empty(), "{metrics}");
         }
         Op::History | Op::Heatmap | Op::Shards | Op::Watch | Op::Unwatch => figures(op, world),
         Op::Ping => _ = world.ok("Ping", json!({})),
@@ -255,6 +257,11 @@ fn ways_of_jobs(op: Op, world: &mut World) {
             world.fill("pullb", sizes.jobs, &json!({"data": 1}));
             let most = PULL_COUNT_MAX;
             world.ok("PULLB", json!({"queue": "pullb", "count": most, "owner": "w"}));
+            world.pull_many("pullb", sizes.jobs - most as usize, true);
+            // Jobs of a connection that ends go back, all of them at once.
+            let next = world.server.client();
+            drop(std::mem::replace(&mut world.client, next));
+            world.await_count("pullb", "waiting", sizes.jobs);
         }
         Op::AckBatch => {
             world.fill("ackb", sizes.batch, &json!({"data": 1}));

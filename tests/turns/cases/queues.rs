@@ -47,7 +47,12 @@ pub(super) fn one_queue(op: Op, world: &mut World) {
         }
         Op::GetCountsPerPriority => {
             world.fill_with(queue, count, |n| json!({"data": 1, "priority": n % 1_000_001}));
-            world.ok("GetCountsPerPriority", of_queue);
+            // Jobs of a group count beside the others.
+            world.fill_with(queue, 2, |n| json!({"data": 1, "priority": n, "groupId": "g"}));
+            let counts = world.ok("GetCountsPerPriority", of_queue)["counts"].clone();
+            let shown = ["0", "1", "2"].map(|priority| counts[priority].clone());
+            assert_eq!(shown, [json!(2), json!(2), json!(1)]);
+            assert_eq!(counts.as_object().unwrap().len(), count.min(1_000_001));
         }
         Op::GetDeduplicationJobId | Op::RemoveDeduplicationKey => {
             // Jobs that end free their key, and hold it again when they are tried anew.
