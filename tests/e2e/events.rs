@@ -320,11 +320,12 @@ fn too_many_events_behind_one_that_is_read_wait_no_longer() {
     }
     let mut sse = Sse::open(server.http, "/events/queues/q");
     let jobs: Vec<Json> = (0..JOBS).map(|number| json!({"data": number})).collect();
-    let both = [
-        frame(&encode(&json!({"cmd": "ACK", "id": id}))),
-        frame(&encode(&json!({"cmd": "PUSHB", "queue": "q", "jobs": jobs}))),
-    ];
-    client.send_bytes(&both.concat()).unwrap();
+    let mut frames = vec![frame(&encode(&json!({"cmd": "ACK", "id": id})))];
+    frames.extend(
+        jobs.chunks(JOBS / 2)
+            .map(|jobs| frame(&encode(&json!({"cmd": "PUSHB", "queue": "q", "jobs": jobs})))),
+    );
+    client.send_bytes(&frames.concat()).unwrap();
     assert_eq!(sse.next()["eventType"], "completed");
     let run = sse.next();
     assert_eq!(run["eventType"], "pushed");

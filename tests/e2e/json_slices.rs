@@ -272,8 +272,8 @@ fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_
     let mut client = server.client();
     let ballast = "x".repeat(JOB_BYTES);
     client.ok("Pause", json!({"queue": "q"}));
-    for _ in 0..PULLS / 40 {
-        let jobs = vec![json!({"data": ballast}); 40];
+    for _ in 0..PULLS / 10 {
+        let jobs = vec![json!({"data": ballast}); 10];
         client.ok("PUSHB", json!({"queue": "q", "jobs": jobs}));
     }
     let pull = json!({"queue": "q", "timeout": 60_000});
