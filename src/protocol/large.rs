@@ -84,7 +84,7 @@ impl<'a> FrameRef<'a> {
         self.bytes
     }
 
-    /// What has been checked of it.
+    /// The values that have been checked.
     #[inline]
     pub fn known(self) -> Known<'a> {
         let values = self.large.map_or(&[][..], |large| &large.checked.values);

@@ -369,7 +369,7 @@ mod tests {
         }
     }
 
-    /// What has been checked is not looked at again: a change of it behind the check is not noticed.
+    /// A checked value is not looked at again: a change of it behind the check is not noticed.
     #[test]
     fn the_decoder_does_not_go_through_payloads_that_are_known() {
         let mut frame =

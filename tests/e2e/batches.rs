@@ -445,8 +445,10 @@ fn a_batch_beyond_its_bounds_is_refused_and_says_why() {
     let refused = client.recv().unwrap();
     assert_eq!((&refused["error"], &refused["code"]), (&json!(told), &json!("too_large")));
     let mut socket = WebSocket::open(server.http, "/ws");
-    socket.send("PUSHB", fields);
-    assert_eq!(socket.closed_with(), Some(1009));
+    let text = format!(r#"{{"cmd":"PUSHB","reqId":"r",{}"#, &fields.to_string()[1..]);
+    socket.send_text(&text);
+    let refused = socket.recv();
+    assert_eq!((&refused["error"], &refused["reqId"]), (&json!(told), &json!("r")));
     assert_eq!(client.counted("a", "waiting"), 0, "nothing of it came");
     client.ok("PUSHB", json!({"queue": "a", "jobs": &large[..15]}));
     assert_eq!(client.counted("a", "waiting"), 15);

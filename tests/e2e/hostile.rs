@@ -239,12 +239,12 @@ fn frames_that_are_too_large_together_give_way_the_largest_first() {
     let half = commands(1, &json!({"cmd": "PUSH", "queue": "q", "data": "s".repeat(100_000)}));
     small.send_bytes(&half[..70_000]).unwrap();
     let mut large: Vec<Client> = Vec::new();
-    for _ in 0..12 {
+    for _ in 0..30 {
         let mut client = server.client();
         // Connections that give way are closed while the rest of their frame is on its way. A command that may be as
         // long, so that it is not refused for that.
-        let begun = [&[3, 0, 0, 0, 0x83][..], b"\xa3cmd\xa5PUSHB"].concat();
-        let _ = client.send_bytes(&[&begun[..], &vec![0x81; 40 << 20]].concat());
+        let begun = [&[0, 0xf0, 0, 0, 0x83][..], b"\xa3cmd\xa5PUSHB"].concat();
+        let _ = client.send_bytes(&[&begun[..], &vec![0x81; 14 << 20]].concat());
         large.push(client);
     }
     until("some have given way", || {

@@ -138,7 +138,7 @@ fn payloads_of_ten_megabytes_cross_it_whole() {
     client.ok("ACK", json!({"id": id, "token": token, "result": data}));
     assert!(client.ok("GetResult", json!({"id": id}))["result"] == json!(data));
     let jobs: Vec<Value> =
-        (0..1000).map(|n| json!({"data": format!("{n}{}", "y".repeat(20_000))})).collect();
+        (0..1000).map(|n| json!({"data": format!("{n}{}", "y".repeat(15_000))})).collect();
     client.ok("PUSHB", json!({"queue": "many", "jobs": jobs}));
     let pulled = client.ok("PULLB", json!({"queue": "many", "count": 1000}));
     for (n, job) in pulled["jobs"].as_array().unwrap().iter().enumerate() {

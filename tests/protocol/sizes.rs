@@ -8,7 +8,7 @@ use super::tidy::{ROOT, gather};
 
 /// A central type: its name, the sources of its crate, and at most so many methods and fields.
 const CENTRAL: [(&str, &str, usize, usize); 2] =
-    [("ShardServer", "src", 732, 74), ("Shard", "shards/src", 492, 57)];
+    [("ShardServer", "src", 681, 74), ("Shard", "shards/src", 489, 56)];
 
 /// Lines of a file of code.
 const FILE_LINES_MAX: usize = 600;
@@ -21,7 +21,7 @@ const PRODUCT: [&str; 4] = ["src", "shards/src", "io/src", "clients/rust/src"];
 const TESTS: [&str; 5] = ["tests", "shards/tests", "io/tests", "clients/rust/tests", "bench/tests"];
 
 /// Lines of the product and of tests, in thousands.
-const LINES_MAX: (usize, usize) = (147, 104);
+const LINES_MAX: (usize, usize) = (144, 104);
 
 fn sources(places: &[&str]) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();

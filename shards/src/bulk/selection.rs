@@ -36,9 +36,13 @@ impl Shard {
         while let Some((state, below)) = removal.ended.last() {
             let about = &self.queues[queue];
             let ended = if *state == State::Completed { &about.completed } else { &about.failed };
-            let meant =
-                |&job: &u32| self.jobs.end_order(job) < *below && is_old(self.since_ms(job));
-            for job in ended.iter(&self.jobs).take_while(meant) {
+            // The ends of a clock that was ahead stand before younger ones: as many as that are passed over.
+            let meant = |&job: &u32| {
+                let since_ms = self.since_ms(job);
+                self.jobs.end_order(job) < *below && (is_old(since_ms) || since_ms > began_ms)
+            };
+            let reached = ended.iter(&self.jobs).take(LOOKS_MAX).take_while(meant);
+            for job in reached.filter(|&job| is_old(self.since_ms(job))) {
                 if victims.len() == most {
                     return (victims, false);
                 }

@@ -23,7 +23,6 @@ use crate::collections::deadline_heap::{Timed, Timers};
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{Linked, Links, List, NONE, Slab};
 use crate::collections::table::Table;
-use crate::group::scheduler::PullLimits;
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job};
 use crate::lease::waiting_pulls::AtQueue;
@@ -47,6 +46,22 @@ pub struct GroupRate {
     pub jobs: u64,
     /// In which time, at least 1.
     pub span_ms: u64,
+}
+
+/// Limits that pulls brought, for groups for which nothing else is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct PullLimits {
+    /// Most active jobs of a group.
+    pub(crate) active_max: Option<u64>,
+    /// The rate of a group.
+    pub(crate) rate: Option<GroupRate>,
+}
+
+impl PullLimits {
+    /// Whether there are none.
+    pub(crate) fn are_none(self) -> bool {
+        self == Self::default()
+    }
 }
 
 /// Settings of a group. Whatever pulls its jobs is bound by them.

@@ -15,7 +15,7 @@ enum Foreseen {
     Duplicate,
 }
 
-/// What the jobs of a push before the next one bring and take.
+/// Effects of the jobs of a push before the next one.
 #[derive(Default)]
 struct Foresight {
     /// How many jobs groups will have.

@@ -13,9 +13,8 @@ use crate::apply::allowance;
 use crate::collections::count::Count;
 use crate::collections::deadline_heap::Timers;
 use crate::collections::slab::{List, NONE, Slab};
-use crate::command::{GroupPull, Only};
 use crate::group::{
-    Awaited, GROUPS_LINGERING_MAX, Group, GroupRate, Groups, OfQueue, Places, WithSettings,
+    Awaited, GROUPS_LINGERING_MAX, Group, Groups, OfQueue, Places, PullLimits, WithSettings,
     WithWaiters,
 };
 use crate::lease::waiting_pulls::AtQueue;
@@ -23,30 +22,6 @@ use std::collections::BTreeMap;
 
 /// Groups that are looked at with each job that is pulled, while limits have changed.
 const LOOKS_PER_JOB: usize = 64;
-
-/// Limits that pulls brought, for groups for which nothing else is set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct PullLimits {
-    /// Most active jobs of a group.
-    pub(crate) active_max: Option<u64>,
-    /// The rate of a group.
-    pub(crate) rate: Option<GroupRate>,
-}
-
-impl PullLimits {
-    /// Limits that a pull says. If it wants no jobs of groups, there are none.
-    pub(crate) fn of(pull: &GroupPull<'_>) -> Self {
-        match pull.only {
-            Only::Ungrouped => Self::default(),
-            Only::Any | Only::Group(_) => Self { active_max: pull.active_max, rate: pull.rate },
-        }
-    }
-
-    /// Whether there are none.
-    pub(crate) fn are_none(self) -> bool {
-        self == Self::default()
-    }
-}
 
 /// The groups of one queue.
 #[derive(Default)]

@@ -2,11 +2,12 @@
 
 use crate::caller::{ClientId, RequestId, Token};
 use crate::collections::slab::NONE;
-use crate::command::Pull;
+use crate::command::{GroupPull, Only, Pull};
 use crate::effect::{Delivery, Reply};
 use crate::event::Step;
+use crate::group::PullLimits;
 use crate::group::membership::waiters_at;
-use crate::group::scheduler::{PullLimits, Rotation};
+use crate::group::scheduler::Rotation;
 use crate::job::State;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease::owners::OwnerRef;
@@ -51,6 +52,14 @@ impl Terms {
     }
 }
 
+/// Limits that a pull says. If it wants no jobs of groups, there are none.
+fn limits_of(pull: &GroupPull<'_>) -> PullLimits {
+    match pull.only {
+        Only::Ungrouped => PullLimits::default(),
+        Only::Any | Only::Group(_) => PullLimits { active_max: pull.active_max, rate: pull.rate },
+    }
+}
+
 impl Shard {
     pub(crate) fn pull<J: Journal>(
         &mut self,
@@ -89,7 +98,7 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let group = pull.group.copied().unwrap_or_default();
-        let limits = PullLimits::of(&group);
+        let limits = limits_of(&group);
         let known = self.queues.find(pull.queue);
         if let Some(queue) = known {
             self.say_limits(queue, limits);

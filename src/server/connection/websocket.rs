@@ -8,7 +8,7 @@ use super::session::{IN_FLIGHT_MAX, UNAUTHENTICATED_FRAME_BYTES_MAX};
 use super::transcode::{LONG_REPLY_BYTES, SLICE_BYTES};
 use crate::api::error::{Error, ErrorKind};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
-use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
+use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge, too_long};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::decode::repair::outcome_in;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
@@ -261,10 +261,14 @@ impl ShardServer {
                 {
                     return self.begin_text(conns, conn, text, frame, Ok(()));
                 }
-                let error = if trusted {
-                    Error::invalid_json(error)
-                } else {
-                    ErrorKind::NotAuthenticated.into()
+                let longest = match judge(text, text.len(), Face::Text) {
+                    Some(Ok(spec)) if error.fault == Fault::TooLong => Some(spec),
+                    _ => None,
+                };
+                let error = match longest {
+                    _ if !trusted => ErrorKind::NotAuthenticated.into(),
+                    Some(spec) => too_long(spec, spec.bytes_max),
+                    None => Error::invalid_json(error),
                 };
                 let origin = self.origin(conn);
                 self.refuse(conns, origin, req_id_in(text).as_deref(), &error);

@@ -44,7 +44,7 @@ const SLICES_PER_TURN: usize = 2;
 /// How far a large command has come.
 #[derive(Debug)]
 enum Phase {
-    /// Its payloads are being checked.
+    /// The payloads are being checked.
     Check(Box<LargeScan>),
     /// The texts of an outcome are being repaired. A refusal from before stays if the repair changes nothing.
     Repair(Box<Repair>),

@@ -20,7 +20,7 @@ pub(super) struct Running {
 /// Large commands of a shard.
 #[derive(Debug, Default)]
 pub struct LargeCommands {
-    /// Those that have something to do, each once, in their turn.
+    /// Commands that have something to do, each once, in their turn.
     pub(super) active: VecDeque<Step>,
     /// A connection whose next frame is one.
     pub(super) wanted: Option<(ConnId, usize)>,
