@@ -140,7 +140,7 @@ soak: ## An hour (SOAK_SECONDS) of load, kills, stops, full disks and a million 
 hang: ## Load two shards for five minutes; fails on a single late reply
 	CORQ_HANG_SECONDS=300 cargo test --profile quick -p corq-tests --test alone hang:: -- --nocapture
 
-turns: ## Measure the longest turn of every command at its bounds; fails above 5 ms (TURNS_ONLY=PUSH,Drain; a quiet machine)
+turns: ## Measure the longest turn of every command at its bounds; fails above 5 ms, of a batch 20 (TURNS_ONLY=PUSH,Drain; a quiet machine)
 	@scripts/setup.sh
 	scripts/turns.sh
 

@@ -250,8 +250,11 @@ fn ways_of_jobs(op: Op, world: &mut World) {
             let far = json!({"data": 1, "repeat": {"pattern": "59 59 23 29 2 *"}});
             world.ok("PUSHB", json!({"queue": "pushb-plans", "jobs": vec![far; 1000]}));
             let data = world.payload();
-            let large = json!([{"data": 1}, {"data": data}, {"data": data}]);
+            let large = json!([{"data": 1}, {"data": data}]);
             world.ok("PUSHB", json!({"queue": "pushb-large", "jobs": large}));
+            // As many bytes as a batch may have, in as many jobs.
+            let jobs = vec![json!({"data": "y".repeat(1500)}); sizes.batch];
+            world.ok("PUSHB", json!({"queue": "pushb-bytes", "jobs": jobs}));
         }
         Op::PullBatch => {
             world.fill("pullb", sizes.jobs, &json!({"data": 1}));
@@ -267,10 +270,9 @@ fn ways_of_jobs(op: Op, world: &mut World) {
             world.fill("ackb", sizes.batch, &json!({"data": 1}));
             let (ids, tokens) = world.pull_many("ackb", sizes.batch, true);
             world.ok("ACKB", json!({"ids": ids, "tokens": tokens}));
-            world.fill("ackb-large", 3, &json!({"data": 1}));
-            let (ids, tokens) = world.pull_many("ackb-large", 3, true);
-            let result = world.payload();
-            let results = json!([1, result, result]);
+            world.fill("ackb-large", 2, &json!({"data": 1}));
+            let (ids, tokens) = world.pull_many("ackb-large", 2, true);
+            let results = json!([1, world.payload()]);
             world.ok("ACKB", json!({"ids": ids, "tokens": tokens, "results": results}));
         }
         Op::Fail => {
