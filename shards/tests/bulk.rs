@@ -506,6 +506,24 @@ fn a_job_is_not_removed_in_the_call_that_delivers_it() {
     bed.pass(0);
 }
 
+/// Found by the simulator: the clean-up stopped at the first job whose end lay ahead of the clock.
+#[test]
+fn ends_of_a_clock_that_was_ahead_keep_no_older_ones_from_being_cleaned() {
+    let mut bed = Bed::new();
+    let jobs = push_many(&mut bed, "q", 3);
+    let held = bed.pull(1, "q", 3);
+    let now_ms = bed.now_ms;
+    for ((job, token), ahead_ms) in held.into_iter().zip([5000, 0, 0]) {
+        bed.now_ms = now_ms + ahead_ms;
+        bed.ack(job, Some(token)).unwrap();
+    }
+    bed.now_ms = now_ms + 10;
+    assert_eq!(clean(&mut bed, &[State::Completed], 10, 1000), 2);
+    assert!(jobs.iter().map(|&job| bed.state(job)).eq([Some(State::Completed), None, None]));
+    bed.now_ms = now_ms + 5010;
+    assert_eq!(clean(&mut bed, &[State::Completed], 10, 1000), 1);
+}
+
 /// Found by the simulator: the third came before the second, if the first was in between at the time.
 #[test]
 fn bulk_operations_of_one_queue_keep_their_order_whenever_they_come() {

@@ -509,8 +509,7 @@ mod tests {
             ),
         ] {
             let text = format!(r#"{{"cmd":"PUSHF","jobs":[{jobs}]}}"#);
-            let mut frame = Vec::new();
-            json::to_msgpack(text.as_bytes(), &mut frame).unwrap();
+            let frame = json::packed(&text);
             let Ok(Request { body: Body::PushFlow { jobs }, .. }) = decode(&frame) else {
                 panic!()
             };

@@ -19,7 +19,7 @@ pub struct LargeFrame {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Payloads, and lists that hold some, in the order in which they begin.
-    values: Vec<Span>,
+    pub(super) values: Vec<Span>,
     /// The bytes of the payload that a record keeps, if the frame is about one job: of a text its content only.
     kept: Range<usize>,
 }
@@ -39,16 +39,6 @@ impl Checked {
     /// Sets which bytes a record keeps, of a frame about one job.
     pub fn keep(&mut self, kept: Range<usize>) {
         self.kept = kept;
-    }
-
-    /// How many values are known.
-    pub fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
     }
 
     /// Memory held.

@@ -77,11 +77,6 @@ impl LargeScan {
         Self { spec, at: 0, levels, state: At::Front, values: 0, checked }
     }
 
-    /// The command.
-    pub fn spec(&self) -> &'static CommandSpec {
-        self.spec
-    }
-
     /// Memory held.
     pub fn held_bytes(&self) -> usize {
         self.checked.held_bytes()
@@ -294,15 +289,9 @@ mod tests {
     use crate::api::request::Body;
     use crate::api::version::Version;
     use crate::protocol::decode::{decode, decode_frame};
-    use crate::protocol::json;
+    use crate::protocol::json::packed;
     use crate::protocol::large::{FrameRef, KeptFrame, LargeFrame};
     use std::sync::Arc;
-
-    fn packed(text: &str) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        json::to_msgpack(text.as_bytes(), &mut bytes).unwrap();
-        bytes
-    }
 
     fn scanned(frame: &[u8], name: &str, slice: usize) -> Result<Checked, Error> {
         let mut scan = LargeScan::new(CommandSpec::find(name.as_bytes()).unwrap());
@@ -354,7 +343,7 @@ mod tests {
             let frame = packed(&format!(r#"{{"cmd":"{name}","reqId":"r",{fields}}}"#));
             for slice in [1, 2, 1000] {
                 let checked = scanned(&frame, name, slice).unwrap();
-                assert_eq!(checked.len(), values, "{name}: {fields}");
+                assert_eq!(checked.values.len(), values, "{name}: {fields}");
                 let mut bytes = vec![0; 4];
                 bytes.extend_from_slice(&frame);
                 let large = Arc::new(LargeFrame::new(bytes, 4, checked));

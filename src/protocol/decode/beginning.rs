@@ -120,12 +120,7 @@ pub fn name_in_frame(beginning: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
     use crate::api::limits::BATCH_BYTES_MAX;
-
-    fn frame(text: &str) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        json::to_msgpack(text.as_bytes(), &mut bytes).unwrap();
-        bytes
-    }
+    use crate::protocol::json::packed as frame;
 
     fn both(text: &str, bytes: usize) -> [Option<Result<&'static str, String>>; 2] {
         let name = |judged: Option<Result<&'static CommandSpec, Error>>| {

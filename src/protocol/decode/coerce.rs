@@ -220,15 +220,12 @@ fn written(text: &str) -> Option<f64> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::api::commands::CommandSpec;
     use crate::api::version::Version;
     use crate::protocol::decode::decode_as;
-    use crate::protocol::json;
-
-    fn frame(text: &str) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        json::to_msgpack(text.as_bytes(), &mut bytes).unwrap();
-        bytes
-    }
+    use crate::protocol::json::packed as frame;
+    use crate::protocol::large_scan::LargeScan;
+    use std::sync::Arc;
 
     /// A push with one field more, as it is read, or why it is not.
     fn read(field: &str, value: &str) -> Result<String, String> {
@@ -325,6 +322,38 @@ mod tests {
             (r#""lifo":1"#, "jobs[0]: input.lifo must be a boolean"),
         ] {
             assert_eq!(flow(field), Err(error.to_owned()));
+        }
+    }
+
+    /// The fear: payloads whose places are not where the values before them have moved them, so that bytes beside them are
+    /// taken for them, or all of them are gone through again.
+    #[test]
+    fn payloads_that_are_known_stay_known_where_values_before_them_become_longer_and_shorter() {
+        let text = "x".repeat(50);
+        for (name, fields) in [
+            (
+                "PUSHB",
+                format!(
+                    r#""queue":"q","jobs":[{{"delay":1.5,"data":[1,"{text}"],"jobId":7}},{{"data":2,"lifo":"no"}},{{"lifo":1}}]"#
+                ),
+            ),
+            ("ACKB", format!(r#""ids":[7,9007199254740991,"a"],"results":["{text}",null,[3]]"#)),
+            ("PUSH", format!(r#""delay":"2.0","queue":"q","data":["{text}"],"lifo":1"#)),
+            ("Progress", format!(r#""id":7,"progress":"5","message":"{text}""#)),
+        ] {
+            let bytes = frame(&format!(r#"{{"cmd":"{name}","reqId":"r",{fields}}}"#));
+            let mut scan = LargeScan::new(CommandSpec::find(name.as_bytes()).unwrap());
+            assert!(scan.go_on(&bytes, &mut usize::MAX.clone()).unwrap());
+            let large = Arc::new(LargeFrame::new(bytes.clone(), 0, scan.into_checked()));
+            let (known, plain) = (coerced((&large).into()), coerced((&*bytes).into()));
+            let (known, plain) = (Arc::new(known.unwrap()), plain.unwrap());
+            assert_eq!(**known, *plain, "{name}");
+            let mut scan = LargeScan::new(CommandSpec::find(name.as_bytes()).unwrap());
+            assert!(scan.go_on(&plain, &mut usize::MAX.clone()).unwrap());
+            let expected = Arc::new(LargeFrame::new(plain.to_vec(), 0, scan.into_checked()));
+            let (known, expected) = (FrameRef::from(&known), FrameRef::from(&expected));
+            assert_eq!(format!("{:?}", known.known()), format!("{:?}", expected.known()), "{name}");
+            assert_eq!(known.payload(), expected.payload(), "{name}");
         }
     }
 

@@ -62,11 +62,10 @@ impl ReqIdSearch {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::protocol::decode::find_req_id;
-    use crate::protocol::json;
+    use crate::protocol::json::packed;
 
     #[test]
     fn a_search_in_slices_finds_the_request_id_that_a_search_at_once_finds() {
@@ -76,8 +75,7 @@ mod tests {
             r#"{"cmd":"PUSHB","jobs":[]}"#,
             "[1,2]",
         ] {
-            let mut frame = Vec::new();
-            json::to_msgpack(text.as_bytes(), &mut frame).unwrap();
+            let frame = packed(text);
             for cut in 0..=frame.len() {
                 let frame = &frame[..cut];
                 let mut search = ReqIdSearch::default();

@@ -122,3 +122,12 @@ fn plain_length(text: &[u8]) -> usize {
     let plain = |byte: &&u8| !matches!(byte, b'"' | b'\\' | 0..=0x1f);
     length + text[length..].iter().take_while(plain).count()
 }
+
+/// The value of a JSON text, for tests.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) fn packed(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    to_msgpack(text.as_bytes(), &mut bytes).unwrap();
+    bytes
+}

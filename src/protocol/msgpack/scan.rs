@@ -141,9 +141,7 @@ mod tests {
             "7",
             r#""a text""#,
         ] {
-            let mut bytes = Vec::new();
-            json::to_msgpack(text.as_bytes(), &mut bytes).unwrap();
-            values.push(bytes);
+            values.push(json::packed(text));
         }
         values.push(b"\xc7\x03\x05abc".to_vec());
         values.push(b"\xc4\x03abc\x00".to_vec());
