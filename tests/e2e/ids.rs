@@ -6,6 +6,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use super::space::metrics;
 use crate::support::{Client, Start};
 use crate::{client, queue, shared};
 
@@ -20,6 +21,23 @@ fn a_custom_id_is_the_jobs_id() {
     assert_eq!(client.pull(&queue)["id"], json!(own));
     client.ok("ACK", json!({"id": own}));
     assert_eq!(client.state(&own), "completed");
+}
+
+/// The fear: each step of a claim waits for a turn of its own, with `synced` for the disk as well.
+#[test]
+fn on_one_shard_a_push_with_a_custom_id_takes_the_turn_in_which_it_comes_and_one_for_the_news() {
+    let server = Start::new().env("SHARDS", 1).start();
+    let mut client = server.client();
+    let turns = |client: &mut Client| metrics(client)["corq_turn_duration_ms_count"];
+    let before = turns(&mut client);
+    for order in 0..100 {
+        client.push_with("ids", order, json!({"jobId": format!("order-{order}")}));
+        client.push_with("ids", order, json!({"jobId": format!("order-{order}")}));
+    }
+    // A turn counts if another follows at once, as that which has told itself of a new name.
+    let counted = turns(&mut client) - before;
+    assert!(counted < 450, "{counted} for 100 new jobs and 100 known ones");
+    assert_eq!(client.ok("Count", json!({"queue": "ids"}))["count"], 100);
 }
 
 #[test]

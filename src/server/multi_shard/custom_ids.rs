@@ -18,13 +18,13 @@ use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
-use corq_shards::Caller;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{PushedJob, Refusal, Reply};
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::log_record::Journal as _;
+use corq_shards::{Caller, Shard};
 use std::collections::BTreeMap;
 
 /// Claims of names that jobs of other shards bear, or jobs that are gone from this one. Such a job may be gone, and its
@@ -35,6 +35,10 @@ pub struct ClaimProbes {
     waiting: BTreeMap<u64, (usize, WaitingClaim)>,
     begun: u64,
 }
+
+/// Jobs of a push that is carried out in the turn in which it comes, if its queue and its names are of this shard. Of more, each
+/// step has a turn.
+const DIRECT_JOBS_MAX: usize = 500;
 
 /// Steps of claims that go on, in one turn.
 const CLAIM_STEPS_MAX: u64 = 500;
@@ -93,6 +97,17 @@ pub(crate) fn write_ids(
     }
 }
 
+/// The job that has a name as its id from the server. Such a job would be on the shard that the name hashes to.
+fn jobs_id(shard: &Shard, name: &str) -> Option<JobId> {
+    let JobRef::Id(id) = JobRef::of(name) else { return None };
+    shard.find(id).map(|_| id)
+}
+
+/// The bytes for a job in a row that is in the order of the jobs.
+fn bytes_of(lists: &UnmetOf<Vec<u8>>, job: usize) -> &[u8] {
+    lists.binary_search_by_key(&job, |(job, _)| *job).map_or(&[], |found| &lists[found].1)
+}
+
 impl ShardServer {
     /// Claims the custom ids of a push, if it has any, before it goes to the owner of the queue.
     pub(crate) fn claim_names(
@@ -125,16 +140,29 @@ impl ShardServer {
             return;
         }
         let step = self.tasks.start(self.me, Task::Claims(claims));
-        self.claim_at_next_owner(step, jobs);
+        self.claim_at_next_owner(conns, step, jobs);
     }
 
-    fn claim_at_next_owner(&mut self, step: Step, jobs: &[NewJob<'_>]) {
+    /// Claims names at the shard whose turn it is. This one is asked directly if no other has a part in the push: the reply is
+    /// held back until the log has all that the answer tells of.
+    fn claim_at_next_owner(&mut self, conns: &mut Connections, step: Step, jobs: &[NewJob<'_>]) {
         let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
+        let is_direct = claims.owner == self.me
+            && claims.name_owners.len() == 1
+            && jobs.len() <= DIRECT_JOBS_MAX;
         let (owner, places) = &claims.name_owners[claims.answered];
-        let batch = self.outbox.immediate(*owner);
-        let name = |&place: &usize| jobs[place].custom_id.unwrap_or_default();
-        let names = places.iter().map(|place| batch.keep(name(place).as_bytes())).collect();
+        let names = places.iter().map(|&place| jobs[place].custom_id.unwrap_or_default());
         let durable = places.iter().any(|&place| jobs[place].durable);
+        if is_direct && *owner == self.me {
+            let names = names.map(Into::into).collect();
+            let claim = WaitingClaim { step, names, first: 0, sounded: false, durable };
+            if let Some((step, taken)) = self.grant(claim) {
+                self.claimed(conns, step, &taken);
+            }
+            return;
+        }
+        let batch = self.outbox.immediate(*owner);
+        let names = names.map(|name| batch.keep(name.as_bytes())).collect();
         batch.messages.push(Message::Claim { step, names, durable });
     }
 
@@ -145,6 +173,13 @@ impl ShardServer {
     }
 
     fn grant_or_wait(&mut self, claim: WaitingClaim) {
+        let Some((step, taken)) = self.grant(claim) else { return };
+        let batch = self.outbox.after_commit(usize::from(step.shard));
+        batch.messages.push(Message::Claimed { step, taken });
+    }
+
+    /// Grants all names of a claim, and says which are taken. None if the claim waits.
+    fn grant(&mut self, claim: WaitingClaim) -> Option<(Step, Vec<bool>)> {
         let (claimed, looks) = claim.claimed_by_others(|name| self.directory.is_claimed(name));
         self.meter.note(1 + looks / NAMES_PER_STEP);
         if let Some(first) = claimed {
@@ -152,19 +187,13 @@ impl ShardServer {
             // Whatever is known of it by then is asked for then.
             let claim = WaitingClaim { first, sounded: false, ..claim };
             self.waiting_claims.push(name, WaitingForName::Claim(claim));
-            return;
+            return None;
         }
-        let Some(claim) = self.probe(claim) else { return };
-        let taken = claim
-            .names
-            .iter()
-            .map(|name| self.jobs_id(name).is_some() || !self.directory.claim(name));
-        let taken = taken.collect();
-        let step = claim.step;
-        self.outbox
-            .after_commit(usize::from(step.shard))
-            .messages
-            .push(Message::Claimed { step, taken });
+        let claim = self.probe(claim)?;
+        let shard = &self.engine.shard;
+        let names = claim.names.iter();
+        let taken = names.map(|name| jobs_id(shard, name).is_some() || !self.directory.claim(name));
+        Some((claim.step, taken.collect()))
     }
 
     /// Sounds the shards of jobs that bear names of a claim, if that has not been done: then the claim comes
@@ -175,7 +204,8 @@ impl ShardServer {
         }
         let mut owners: BTreeMap<usize, Vec<JobId>> = BTreeMap::new();
         for name in &claim.names {
-            let Some(job) = self.directory.find(name).or_else(|| self.jobs_id(name)) else {
+            let Some(job) = self.directory.find(name).or_else(|| jobs_id(&self.engine.shard, name))
+            else {
                 continue;
             };
             let (owner, shard) = (self.slots.of_job(job), &self.engine.shard);
@@ -227,12 +257,6 @@ impl ShardServer {
         }
     }
 
-    /// The job that has a name as its id from the server. Such a job would be on this shard.
-    fn jobs_id(&self, name: &str) -> Option<JobId> {
-        let JobRef::Id(id) = JobRef::of(name) else { return None };
-        self.engine.shard.find(id).map(|_| id)
-    }
-
     /// Lets a command wait for a name that is claimed.
     pub(crate) fn wait_for_name(&mut self, ctx: RequestContext<'_>, name: &str) {
         let RequestContext { origin, frame, lookup, .. } = ctx;
@@ -278,7 +302,7 @@ impl ShardServer {
         if claims.answered < claims.name_owners.len() {
             let (frame, version) = (std::mem::take(&mut claims.frame), claims.origin.version);
             if let Ok(Request { body, .. }) = decode_frame(frame.view(), version) {
-                self.claim_at_next_owner(step, jobs_of(&body));
+                self.claim_at_next_owner(conns, step, jobs_of(&body));
             }
             if let Some(Task::Claims(claims)) = self.tasks.get(step) {
                 claims.frame = frame;
@@ -299,6 +323,13 @@ impl ShardServer {
             self.refuse(conns, claims.origin, req_id, error);
             self.answered(claims.origin);
             return;
+        }
+        let is_direct = claims.owner == self.me && claims.taken.len() <= DIRECT_JOBS_MAX;
+        if is_direct && self.stalled_messages.is_empty() && !self.must_pause() {
+            let Claims { origin, frame, taken, dependencies, .. } = claims;
+            let FoundDependencies { unmet, open, parents, .. } = dependencies;
+            let waits = |place| (bytes_of(&unmet, place), bytes_of(&open, place));
+            return self.push_prepared(conns, origin, frame.view(), (&taken, &parents), waits);
         }
         self.forwarded_frames.note_sent(&claims.frame);
         let batch = self.outbox.immediate(claims.owner);
