@@ -5,7 +5,8 @@ use corq::config::{Config, Layers};
 use corq::logging;
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+/// Runs the program.
+pub(crate) fn main() -> ExitCode {
     match cli::parse(&std::env::args_os().collect::<Vec<_>>()) {
         Asked::Server(config, layers) => serve(*config, layers),
         Asked::Tool(tool) => tool.run(),

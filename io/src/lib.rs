@@ -3,6 +3,7 @@
 //!
 //! | module | responsibility |
 //! |---|---|
+//! | `allocations` | an allocator that counts, for tests |
 //! | `batch_post` | items that one receiver gets, many at a time |
 //! | `cgroup` | what control groups leave of the CPUs |
 //! | `chronicle` | logs as rows of a database |
@@ -30,6 +31,7 @@
 //! | `zone_files` | the rules of time zones that the system keeps |
 #![warn(missing_docs)]
 
+pub mod allocations;
 pub mod batch_post;
 pub mod cgroup;
 pub mod chronicle;

@@ -6,6 +6,7 @@
 //! themselves and a release build, prints the longest turn of each command, and fails if one is above 5 ms; of a batch, which is
 //! done in one turn, above 20 ms.
 
+mod allocations;
 mod cases;
 mod world;
 

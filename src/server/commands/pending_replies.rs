@@ -3,6 +3,7 @@
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::message::Message;
+use crate::server::shard_mail::req_id::ReqId;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::command::RequestId;
@@ -17,7 +18,7 @@ pub struct Parked {
     /// Who asked.
     pub origin: Origin,
     /// The client's name for it.
-    pub req_id: Option<Box<[u8]>>,
+    pub req_id: ReqId,
     /// How the answer is written.
     pub shape: Shape,
     /// The command that the slices of the answer count as.
@@ -51,23 +52,19 @@ impl ShardServer {
         if self.effects.replies.iter().all(|(request, _)| *request == CURRENT) {
             return;
         }
-        let replies = std::mem::take(&mut self.effects.replies);
-        for (request, reply) in &replies {
+        // The list is put back, so that its memory serves the next command.
+        let mut replies = std::mem::take(&mut self.effects.replies);
+        replies.retain(|(request, reply)| {
             if *request == CURRENT {
-                self.effects.replies.push((*request, reply.clone()));
-                continue;
+                return true;
             }
-            let Some(parked) = self.parked.remove(request.0.wrapping_sub(1) as u32) else {
-                continue;
-            };
+            let place = request.0.wrapping_sub(1) as u32;
+            let Some(parked) = self.parked.remove(place) else { return false };
+            let req_id = parked.req_id.as_deref();
             if let Reply::Ended(ending) = reply
-                && self.send_shared_ending(
-                    conns,
-                    (parked.origin, parked.req_id.as_deref()),
-                    *ending,
-                )
+                && self.send_shared_ending(conns, (parked.origin, req_id), *ending)
             {
-                continue;
+                return false;
             }
             self.answered(parked.origin);
             if *reply != Reply::Dropped {
@@ -78,7 +75,9 @@ impl ShardServer {
                 let tell = self.outbox.after_commit(usize::from(origin.shard));
                 tell.messages.push(Message::Reply { origin, frame });
             }
-        }
+            false
+        });
+        self.effects.replies = replies;
     }
 
     /// Parks a command that the engine may answer later, or at once.
@@ -88,7 +87,7 @@ impl ShardServer {
         req_id: Option<&[u8]>,
         shape: Shape,
     ) -> RequestId {
-        let (req_id, work) = (req_id.map(Into::into), self.meter.current());
+        let (req_id, work) = (ReqId::from(req_id), self.meter.current());
         let parked = Parked { origin, req_id, shape, work };
         self.deferred(origin);
         RequestId(u64::from(self.parked.insert(parked)) + 1)
