@@ -56,7 +56,7 @@ export default function Overview() {
             limit: 100,
             fields: ["waiting", "active", "paused", "completedPerMinute", "failedPerMinute", "oldestWaiting"],
         },
-        5000,
+        10_000,
     );
     remember();
     if (!may("server")) return <Limited queues={queues.data?.queues ?? []} />;
