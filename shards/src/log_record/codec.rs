@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
 
     /// Ends the writing; the slice must be full. Returns where the payload is, if that was to be left out and is a piece
     /// by itself: a record that was moved holds another one with its payload.
-    pub fn finish(self) -> Option<Place> {
+    pub fn finish(&self) -> Option<Place> {
         match self.payload {
             Payload::Noted(place) if self.at == self.bytes.len() => Some(place),
             Payload::Noted(_) | Payload::Inseparable => None,

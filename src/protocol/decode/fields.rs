@@ -35,7 +35,6 @@ impl From<Malformed> for Error {
 pub(crate) struct Aside<'a> {
     pub(crate) jobs: Vec<NewJob<'a>>,
     pub(crate) flow: Vec<FlowJob<'a>>,
-    pub(crate) flow_job: Option<NewJob<'a>>,
     pub(crate) ids: Vec<JobRef<'a>>,
     pub(crate) tokens: Vec<Option<Token>>,
     pub(crate) results: Vec<&'a [u8]>,

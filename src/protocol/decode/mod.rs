@@ -69,9 +69,16 @@ pub fn decode_as(frame: &[u8], version: Version) -> Result<Request<'_>, Refused<
 /// Decodes a frame as [`decode_as`] does, one that has been checked before without going through its payload.
 #[inline]
 pub fn decode_frame(frame: FrameRef<'_>, version: Version) -> Result<Request<'_>, Refused<'_>> {
-    let decoded =
-        decode_into(frame.bytes(), Aside { version, known: frame.known(), ..Aside::default() });
-    decoded.map_err(|error| Refused { req_id: find_req_id(frame), error })
+    let mut aside = Aside { version, known: frame.known(), ..Aside::default() };
+    let (mut op, mut req_id) = (Op::Ping, None);
+    // The body is the large part of a request, and goes to its place at once.
+    match read_body(frame.bytes(), &mut aside, (&mut op, &mut req_id)) {
+        Ok(body) => {
+            let needs = if aside.has_of_three { Version::Three } else { op.spec().since };
+            Ok(Request { op, req_id, body, needs, patterns: aside.patterns })
+        }
+        Err(error) => Err(Refused { req_id: find_req_id(frame), error }),
+    }
 }
 
 /// Whether a frame, however wrong it is otherwise, has a command or a field that only version 3 has.
@@ -128,8 +135,13 @@ pub fn is_auth(frame: &[u8]) -> bool {
     find_command(reader, entries).is_ok_and(|spec| spec.op == Op::Auth)
 }
 
+/// Reads the map of a frame: the body of its request, with its command and its `reqId`.
 #[inline]
-fn decode_into<'a>(frame: &'a [u8], mut aside: Aside<'a>) -> Result<Request<'a>, Error> {
+fn read_body<'a>(
+    frame: &'a [u8],
+    aside: &mut Aside<'a>,
+    (op, req_id): (&mut Op, &mut Option<&'a [u8]>),
+) -> Result<Body<'a>, Error> {
     let mut reader = Reader::new(frame);
     let Some(entries) = reader.map()? else {
         return Err(ErrorKind::FrameNotMap.into());
@@ -151,7 +163,6 @@ fn decode_into<'a>(frame: &'a [u8], mut aside: Aside<'a>) -> Result<Request<'a>,
 
     let fields = Fields::new(spec.fields, spec.required);
     let mut fields = fields.closed(spec.is_closed()).strict(spec.op == Op::Bulk);
-    let mut req_id = None;
     while left > 0 {
         left -= 1;
         let key = reader.key()?;
@@ -172,16 +183,15 @@ fn decode_into<'a>(frame: &'a [u8], mut aside: Aside<'a>) -> Result<Request<'a>,
                 }
             }
         } else {
-            fields.read(key, &mut reader, &mut aside)?;
+            fields.read(key, &mut reader, aside)?;
         }
     }
     if !reader.rest().is_empty() {
         return Err(ErrorKind::FrameGoesOn.into());
     }
     fields.complete(aside.version)?;
-    let needs = if aside.has_of_three { Version::Three } else { spec.since };
-    let patterns = aside.patterns;
-    Ok(Request { op: spec.op, req_id, body: body(spec.op, &mut fields, aside)?, needs, patterns })
+    *op = spec.op;
+    body(spec.op, &mut fields, aside)
 }
 
 /// Reads the value of `cmd`; `None` if it counts as absent.
@@ -236,10 +246,10 @@ pub fn find_req_id(frame: FrameRef<'_>) -> Option<&[u8]> {
 /// Decodes the row of a command: by the types of its fields, or by its own function.
 macro_rules! row {
     ([$take:ident] $op:ident $fields:tt, $f:ident, $aside:ident) => {
-        $take($f, &mut $aside)?
+        $take($f, $aside)?
     };
     ($op:ident { $($field:ident,)* }, $f:ident, $aside:ident) => {
-        Body::$op { $($field: Take::take($f, &mut $aside)),* }
+        Body::$op { $($field: Take::take($f, $aside)),* }
     };
 }
 
@@ -248,8 +258,7 @@ macro_rules! decoder {
         $($field:ident: $type:ty $(= $spec:expr)?),* $(,)?
     } => $class:expr, $reply:expr, $route:expr, $run:ident($($argument:expr),* $(,)?);)*) => {
         /// Puts a command together from its fields, taken in the order of the table.
-        #[allow(unused_mut, reason = "few commands have fields of the kind that is put aside")]
-        fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>, Error> {
+        fn body<'a>(op: Op, f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Body<'a>, Error> {
             Ok(match op {
                 $(Op::$op => row!($([$take])? $op { $($field,)* }, f, aside)),*
             })

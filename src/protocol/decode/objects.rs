@@ -208,7 +208,8 @@ pub(crate) fn read_flow_job<'a>(
         Ok(false) => return Err(spec.wrong_type()),
         Err(error) => Err(error),
     };
-    aside.flow_job = Some(job.map_err(|error| error.inside("input."))?);
+    let job = job.map_err(|error| error.inside("input."))?;
+    aside.rare.get_or_insert_default().flow_job = Some(job);
     Ok(Value::Aside)
 }
 
@@ -228,7 +229,8 @@ pub(crate) fn read_flow<'a>(
             Err(error) => return Err(error.in_job(index)),
         }
         let (id, queue) = (fields.text("id"), fields.text("queue"));
-        let job = aside.flow_job.take().unwrap_or_default();
+        let job = aside.rare.as_deref_mut().and_then(|rare| rare.flow_job.take());
+        let job = job.unwrap_or_default();
         jobs.push(FlowJob { id, queue, job });
     }
     aside.flow = jobs;

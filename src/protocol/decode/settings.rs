@@ -34,6 +34,8 @@ pub(crate) struct Rare<'a> {
     /// The filter is there, be it null or undefined: clients that want what it comes with name it always.
     pub(crate) filter_is_named: bool,
     pub(crate) job: Option<NewJob<'a>>,
+    /// Job of the flow whose other fields are being read.
+    pub(crate) flow_job: Option<NewJob<'a>>,
     /// Which jobs an action is about.
     pub(crate) bulk: Option<BulkFilter<'a>>,
 }

@@ -5,9 +5,7 @@
 
 use super::protocol::Protocol;
 use super::session::{IN_FLIGHT_MAX, Session, UNAUTHENTICATED_FRAME_BYTES_MAX};
-use crate::api::access::Grant;
 use crate::api::error::ErrorKind;
-use crate::api::version::Version;
 use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Verdict};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
@@ -18,7 +16,7 @@ use crate::server::http::{Phase, Rule};
 use crate::server::lifecycle::certificate;
 use crate::server::lifecycle::listeners::Port;
 use crate::server::overload::send_memory::is_tight;
-use crate::server::shard_mail::envelope::{Origin, Ticket};
+use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_server::ShardServer;
 use corq_io::memory;
@@ -312,27 +310,10 @@ impl ShardServer {
     }
 
     pub(crate) fn origin(&mut self, conn: ConnId) -> Origin {
-        let session = self.sessions.get(conn);
-        let about = session.map(|session| {
-            let version = session.spoken.version();
-            let is_http = session.protocol == Protocol::Http;
-            (session.client, is_http, version, session.access.grant)
-        });
-        let (client, tokenless, version, grant) =
-            about.unwrap_or((ClientId::default(), false, Version::default(), Grant::ALL));
-        let Grant { role, queues: scope, holder, .. } = grant;
-        let (shard, ticket) = (self.me as u16, Ticket::NONE);
-        Origin {
-            shard,
-            conn,
-            client,
-            tokenless,
-            lists: false,
-            version,
-            scope,
-            role,
-            holder,
-            ticket,
+        let shard = self.me as u16;
+        match self.sessions.get(conn) {
+            Some(session) => session.origin(shard),
+            None => Origin::of_none(shard, conn),
         }
     }
 

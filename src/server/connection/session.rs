@@ -3,7 +3,7 @@
 use super::migration::ShardAffinity;
 use super::protocol::Protocol;
 use super::transcode::Transcoding;
-use crate::api::access::Permission;
+use crate::api::access::{Grant, Permission};
 use crate::api::version::{Spoken, Version};
 use crate::protocol::decode::beginning::Verdict;
 use crate::protocol::large::LargeFrame;
@@ -13,6 +13,7 @@ use crate::server::http::{HttpConnection, Window};
 use crate::server::overload::fair_share::TurnQuota;
 use crate::server::overload::receive_memory::ReceivedBytes;
 use crate::server::overload::shared_replies::SharedReplies;
+use crate::server::shard_mail::envelope::{Origin, Ticket};
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
 use std::ops::Range;
@@ -201,6 +202,24 @@ pub struct Session {
 }
 
 impl Session {
+    /// The client of a request, as its shard `shard` tells others.
+    #[inline]
+    pub fn origin(&self, shard: u16) -> Origin {
+        let Grant { role, queues: scope, holder, .. } = self.access.grant;
+        Origin {
+            shard,
+            conn: self.conn,
+            client: self.client,
+            tokenless: self.protocol == Protocol::Http,
+            lists: false,
+            version: self.spoken.version(),
+            scope,
+            role,
+            holder,
+            ticket: Ticket::NONE,
+        }
+    }
+
     /// Notes whether it has left so much unread that nothing more of it is handled: whatever it sends may make
     /// output, and what makes output waits until that has been read. Where memory is `tight`, that is little.
     pub fn note_unread(&mut self, unsent_bytes: usize, tight: bool) -> bool {

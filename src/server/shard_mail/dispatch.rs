@@ -24,12 +24,12 @@ use std::sync::Arc;
 impl ShardServer {
     /// A frame of a connection here.
     pub(crate) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: FrameRef<'_>) {
-        let about = self.sessions.get(conn).map(|session| {
-            session.affinity.note_command();
-            (session.trusted, session.spoken.is_open(), session.access.grant)
-        });
-        let (trusted, is_open, grant) = about.unwrap_or((false, false, Grant::ALL));
-        let mut origin = self.origin(conn);
+        let shard = self.me as u16;
+        // Of one that is gone nothing is answered.
+        let Some(session) = self.sessions.get(conn) else { return };
+        session.affinity.note_command();
+        let (trusted, is_open) = (session.trusted, session.spoken.is_open());
+        let (grant, mut origin) = (session.access.grant, session.origin(shard));
         while !self.begin_as(conns, origin, frame, (trusted, grant), trusted && is_open) {
             origin.version = Version::Three;
         }
@@ -73,7 +73,11 @@ impl ShardServer {
     }
 
     /// Begins a frame that was read. `settles` if that tells which version its connection speaks.
-    #[inline]
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "its arguments go through memory otherwise, for each command"
+    )]
     fn begin_read(
         &mut self,
         conns: &mut Connections,

@@ -13,6 +13,7 @@ use crate::log::format::block::{
     u32_at,
 };
 use crate::log::format::salt::Salts;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -73,6 +74,8 @@ pub(crate) struct WriteBuffer {
     /// The chunk that is being filled. Apart from `older`, for the hot path.
     open: Chunk,
     older: VecDeque<Chunk>,
+    /// Place in `older` of the last read, or close to it: jobs that came one after the other mostly go so.
+    last_read: Cell<usize>,
     /// A buffer of `chunk_bytes` set free by eviction.
     spare: Option<Buffer>,
     /// Capacity of `open` and `older` together.
@@ -115,6 +118,7 @@ impl WriteBuffer {
             cache_bytes,
             open: Chunk { start: next, used: 0, buffer: Buffer::empty() },
             older: VecDeque::new(),
+            last_read: Cell::new(0),
             spare: None,
             memory_bytes: 0,
             block: 0,
@@ -304,8 +308,12 @@ impl WriteBuffer {
     }
 
     fn chunk_of(&self, position: Position) -> Option<&Chunk> {
-        let after = self.older.partition_point(|chunk| chunk.start <= position);
-        self.older.get(after.checked_sub(1)?)
+        let holds = |chunk: &&Chunk| chunk.start <= position && position < chunk.end();
+        self.older.get(self.last_read.get()).filter(holds).or_else(|| {
+            let after = self.older.partition_point(|chunk| chunk.start <= position);
+            self.last_read.set(after.checked_sub(1)?);
+            self.older.get(self.last_read.get())
+        })
     }
 
     /// The chunk of a block that has not been written, which therefore exists.
