@@ -55,6 +55,7 @@ const SETTINGS: &[&str] = &[
     "DURABILITY",
     "FSYNC_INTERVAL_MS",
     "PAYLOAD_CACHE_MB",
+    "CLIENT_MEMORY_MB",
     "PLACEMENT",
     "MEMORY",
     "CONFIG",

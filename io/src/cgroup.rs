@@ -1,15 +1,17 @@
-//! CPU time that the control groups of this process leave it, in both versions of control groups.
+//! CPU time and memory that the control groups of this process leave it, in both versions of control groups.
 //!
 //! A quota is time, not CPUs: a process that has used its part of a period is stopped as a whole until the next one, up
 //! to a tenth of a second later. Shards that never get more CPUs' worth of time than they are do not meet that.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where control groups are mounted: version 2 alone, and beside version 1.
 const MOUNTS_2: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
 /// Where the groups of CPU time are in version 1.
-const MOUNTS_1: [&str; 2] = ["sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"];
+const CPU_MOUNTS_1: [&str; 2] = ["sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"];
+/// Where the groups of memory are in version 1.
+const MEMORY_MOUNTS_1: [&str; 1] = ["sys/fs/cgroup/memory"];
 
 /// CPUs' worth of time that the control groups of this process leave it; `None` for no limit.
 pub fn cpu_quota() -> Option<f64> {
@@ -24,38 +26,56 @@ pub fn cpus_with_time(allowed: usize, quota: Option<f64>) -> usize {
     }
 }
 
-/// CPU quota on a machine whose files are below `root`. Each group is bounded by all above it as well.
+/// Memory that a process may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryLimit {
+    /// All of it.
+    pub bytes: u64,
+    /// Whether a control group has less than the machine.
+    pub is_of_group: bool,
+}
+
+/// Memory of the machine, or of the control groups of this process if they leave it less; `None` if the system does not say.
+pub fn memory_limit() -> Option<MemoryLimit> {
+    memory_below(Path::new("/"))
+}
+
+/// CPU quota on a machine whose files are below `root`.
 fn quota_below(root: &Path) -> Option<f64> {
-    let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let groups = own.lines().filter_map(|line| {
-        // `0::/a/b`, or `4:cpu,cpuacct:/a/b`.
-        let (_, rest) = line.split_once(':')?;
-        rest.split_once(':')
-    });
-    let quotas = groups.filter_map(|(controllers, group)| match controllers {
-        "" => least(root, &MOUNTS_2, group, quota_2),
-        names if names.split(',').any(|name| name == "cpu") => {
-            least(root, &MOUNTS_1, group, quota_1)
-        }
-        _ => None,
-    });
+    let groups = groups(root, "cpu", &CPU_MOUNTS_1);
+    let quotas = groups.iter().filter_map(|group| quota_2(group).or_else(|| quota_1(group)));
     quotas.min_by(f64::total_cmp)
 }
 
-/// The least quota of a group and those above it. Within a container the group may be the root of what is mounted,
-/// whatever it is called outside.
-fn least(
-    root: &Path,
-    mounts: &[&str],
-    group: &str,
-    quota: fn(&Path) -> Option<f64>,
-) -> Option<f64> {
-    let groups = Path::new(group).ancestors();
-    let groups = groups.map(|group| group.strip_prefix("/").unwrap_or(group));
-    let quotas = groups.flat_map(|group| {
-        mounts.iter().filter_map(move |mount| quota(&root.join(mount).join(group)))
-    });
-    quotas.min_by(f64::total_cmp)
+/// Memory on a machine whose files are below `root`.
+fn memory_below(root: &Path) -> Option<MemoryLimit> {
+    let groups = groups(root, "memory", &MEMORY_MOUNTS_1);
+    let of_groups = groups.iter().filter_map(|group| memory_of(group)).min();
+    let of_groups = of_groups.map(|bytes| MemoryLimit { bytes, is_of_group: true });
+    let of_machine = total(root).map(|bytes| MemoryLimit { bytes, is_of_group: false });
+    of_machine.into_iter().chain(of_groups).min_by_key(|limit| limit.bytes)
+}
+
+/// Directories of the control groups that share `controller` out to this process: its own and all above, each of which bounds
+/// it. Within a container the group may be the root of what is mounted, whatever it is called outside.
+fn groups(root: &Path, controller: &str, mounts_1: &[&str]) -> Vec<PathBuf> {
+    let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mut directories = Vec::new();
+    for line in own.lines() {
+        // `0::/a/b`, or `4:cpu,cpuacct:/a/b`.
+        let rest = line.split_once(':').and_then(|(_, rest)| rest.split_once(':'));
+        let Some((controllers, group)) = rest else { continue };
+        let mounts = match controllers {
+            "" => &MOUNTS_2[..],
+            names if names.split(',').any(|name| name == controller) => mounts_1,
+            _ => continue,
+        };
+        for group in Path::new(group).ancestors() {
+            let group = group.strip_prefix("/").unwrap_or(group);
+            directories.extend(mounts.iter().map(|mount| root.join(mount).join(group)));
+        }
+    }
+    directories
 }
 
 /// `200000 100000` is 2, `max 100000` no limit.
@@ -77,20 +97,43 @@ fn ratio(time: &str, period: &str) -> Option<f64> {
     Some(time? as f64 / period? as f64)
 }
 
+/// `max` is no limit. Version 1 writes more bytes than any machine has.
+fn memory_of(group: &Path) -> Option<u64> {
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+    read("memory.max").or_else(|| read("memory.limit_in_bytes"))?.trim().parse().ok()
+}
+
+/// Memory of the machine.
+fn total(root: &Path) -> Option<u64> {
+    let facts = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let total = facts.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
-    /// The quota of a machine with these files.
-    fn quota(files: &[(&str, &str)]) -> Option<f64> {
+    /// The root of a machine with these files.
+    fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        quota_below(root.path())
+        root
+    }
+
+    fn quota(files: &[(&str, &str)]) -> Option<f64> {
+        quota_below(machine(files).path())
+    }
+
+    /// Bytes of a machine with these files, and whether a control group says so.
+    fn memory(files: &[(&str, &str)]) -> Option<(u64, bool)> {
+        memory_below(machine(files).path()).map(|limit| (limit.bytes, limit.is_of_group))
     }
 
     #[test]
@@ -121,7 +164,7 @@ mod tests {
     #[test]
     fn version_1_has_a_quota_and_a_period() {
         let own = ("proc/self/cgroup", "12:memory:/a\n4:cpu,cpuacct:/a\n1:name=systemd:/b\n");
-        for mount in MOUNTS_1 {
+        for mount in CPU_MOUNTS_1 {
             let path = |name: &str| format!("{mount}/a/{name}");
             let (time, period) = (path("cpu.cfs_quota_us"), path("cpu.cfs_period_us"));
             let of = |text| quota(&[own, (time.as_str(), text), (period.as_str(), "100000\n")]);
@@ -147,6 +190,32 @@ mod tests {
             let files = [("proc/self/cgroup", "0::/\n"), ("sys/fs/cgroup/cpu.max", text)];
             assert_eq!(quota(&files), None, "{text}");
         }
+    }
+
+    #[test]
+    fn memory_is_that_of_the_machine_or_the_least_of_the_own_group_and_all_above_it() {
+        let files = [
+            ("proc/meminfo", "MemTotal:        4096 kB\nMemFree:          100 kB\n"),
+            ("proc/self/cgroup", "5:memory:/v1\n0::/a.slice/b.service\n"),
+            ("sys/fs/cgroup/a.slice/b.service/memory.max", "max\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/a.slice/memory.max", "3000000\n"),
+            ("sys/fs/cgroup/memory/v1/memory.limit_in_bytes", "2000000\n"),
+            ("sys/fs/cgroup/unified/a.slice/memory.max", "1000000\n"),
+        ];
+        for (count, expected) in [
+            (1, (4096 << 10, false)),
+            (4, (4096 << 10, false)),
+            (5, (3_000_000, true)),
+            (6, (2_000_000, true)),
+            (7, (1_000_000, true)),
+        ] {
+            assert_eq!(memory(&files[..count]), Some(expected), "{count}");
+        }
+        let [_, own @ .., _] = &files;
+        assert_eq!(memory(own), Some((2_000_000, true)), "a machine that does not say what it has");
+        assert_eq!(memory(&[("proc/meminfo", "MemTotal: many kB\n")]), None);
+        assert_eq!(memory(&[]), None);
     }
 
     #[test]

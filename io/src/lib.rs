@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `allocations` | an allocator that counts, for tests |
 //! | `batch_post` | items that one receiver gets, many at a time |
-//! | `cgroup` | what control groups leave of the CPUs |
+//! | `cgroup` | what control groups leave of CPUs and memory |
 //! | `chronicle` | logs as rows of a database |
 //! | `client_connect` | blocking connections of tools to a server |
 //! | `clock` | the time of a turn |

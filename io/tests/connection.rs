@@ -69,14 +69,29 @@ fn of_too_much_output_those_go_first_of_whom_nothing_has_been_taken_for_longest(
         let _ = reader.read(&mut buffer);
         let conns = &rig.reactor.conns;
         assert!(conns.unsent(reads) > 0);
-        conns.overdue(conns.output_bytes() - 1) == [reads_not]
+        conns.overdue(conns.output_bytes() - 1, 0) == Some(vec![reads_not])
     });
     let conns = &mut rig.reactor.conns;
-    assert_eq!(conns.overdue(conns.output_bytes()), []);
-    assert_eq!(conns.overdue(0), [reads_not, reads], "nobody for what may not be sent");
+    assert_eq!(conns.overdue(conns.output_bytes(), 0), None);
+    let all = Some(vec![reads_not, reads]);
+    assert_eq!(conns.overdue(0, usize::MAX), all, "nobody for what may not be sent");
     conns.allow(held, BYTES as u64);
     rig.until("some of it is taken", |rig| rig.reactor.conns.unsent(held) < BYTES);
-    assert!(rig.reactor.conns.overdue(0).contains(&held));
+    assert!(rig.reactor.conns.overdue(0, 0).unwrap().contains(&held));
+}
+
+#[test]
+fn who_alone_has_output_left_may_have_a_reply_beyond_the_bound_and_no_more() {
+    const BYTES: usize = 64 << 20;
+    let mut rig = Rig::new(Config::default());
+    let (_client, conn) = rig.connect();
+    rig.send(conn, &vec![1; BYTES]);
+    rig.until("the kernel has as much as it takes", |rig| rig.reactor.conns.unsent(conn) < BYTES);
+    let conns = &mut rig.reactor.conns;
+    assert_eq!(conns.overdue(1, 2 * BYTES), None);
+    assert_eq!(conns.overdue(1, BYTES / 2), Some(vec![conn]));
+    conns.note_owed(conn, 2 * BYTES);
+    assert_eq!(conns.overdue(1, 2 * BYTES), Some(vec![conn]), "what it is owed counts");
 }
 
 #[test]

@@ -16,6 +16,11 @@ const SEGMENTS_MIN: u64 = 5;
 /// Most origins that may be listed.
 const ORIGINS_MAX: usize = 64;
 
+/// Memory of clients in MB: the least of all shards together, the least of each, and the most of each that is taken unasked.
+const CLIENT_MEMORY_MIN_MB: u64 = 128;
+const SHARD_MEMORY_MIN_MB: u64 = 64;
+const SHARD_MEMORY_MAX_MB: u64 = 1024;
+
 /// Where the log lies if nothing says so.
 pub(super) const DATA_PATH: &str = "./corq-data";
 
@@ -81,6 +86,24 @@ impl Config {
         const UNBOUNDED_BYTES: u64 = 1 << 30;
         self.data_max_mb
             .map_or(UNBOUNDED_BYTES / shards as u64, |_| self.data_bytes_max(shards) / 8)
+    }
+
+    /// Memory of the clients of so many shards together, in MB: an eighth of what there is, within bounds, unless it is set.
+    pub fn client_memory_mb(&self, shards: usize, memory_mb: u64) -> u64 {
+        let most = SHARD_MEMORY_MAX_MB * shards as u64;
+        let default = (memory_mb / 8).clamp(client_memory_min_mb(shards), most);
+        self.client_memory_mb.unwrap_or(default)
+    }
+
+    /// Whether each shard has memory for its clients.
+    fn check_client_memory(&self, shards: usize) -> Result<(), String> {
+        let least = client_memory_min_mb(shards);
+        match self.client_memory_mb {
+            Some(size) if size < least => Err(format!(
+                "CLIENT_MEMORY_MB: {size} is too little for {shards} shards: it must be at least {least}"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the settings of the sockets fit each other.
@@ -163,6 +186,7 @@ impl Config {
         self.check_sockets()?;
         self.check_backups()?;
         self.check_fleet()?;
+        self.check_client_memory(shards)?;
         if self.cors_allow_origin.len() > ORIGINS_MAX {
             return Err(format!(
                 "CORS_ALLOW_ORIGIN: it must have at most {ORIGINS_MAX} origins, and has {}",
@@ -195,5 +219,46 @@ impl Config {
     /// Payload memory of one shard.
     pub fn cache_bytes(&self, shards: usize) -> usize {
         (self.payload_cache_mb as usize) * 1024 * 1024 / shards
+    }
+}
+
+/// The least memory of clients that so many shards may have together, in MB.
+fn client_memory_min_mb(shards: usize) -> u64 {
+    CLIENT_MEMORY_MIN_MB.max(SHARD_MEMORY_MIN_MB * shards as u64)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use clap::{Args, Command, FromArgMatches};
+
+    fn config(line: &str) -> Config {
+        let command = Config::augment_args(Command::new("corq"));
+        let words = ["corq"].into_iter().chain(line.split_whitespace());
+        Config::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_memory_of_clients_is_an_eighth_of_what_there_is_within_bounds_of_all_and_of_each_shard()
+    {
+        for (shards, memory_mb, expected) in
+            [(2, 8000, 1000), (2, 24_012, 2048), (4, 24_012, 3001), (1, 0, 128), (4, 1000, 256)]
+        {
+            assert_eq!(config("").client_memory_mb(shards, memory_mb), expected, "{shards}");
+        }
+        assert_eq!(config("--client-memory-mb 5000").client_memory_mb(1, 8000), 5000);
+    }
+
+    #[test]
+    fn less_memory_of_clients_than_the_shards_need_is_refused_with_the_bound() {
+        for (size, shards, least) in [(127, 1, 128), (127, 2, 128), (255, 4, 256)] {
+            let given = config(&format!("--client-memory-mb {size}"));
+            let text = format!(
+                "CLIENT_MEMORY_MB: {size} is too little for {shards} shards: it must be at least {least}"
+            );
+            assert_eq!(given.check(shards), Err(text));
+            assert_eq!(config(&format!("--client-memory-mb {least}")).check(shards), Ok(()));
+        }
     }
 }

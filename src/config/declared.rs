@@ -163,6 +163,11 @@ pub struct Config {
     #[arg(long, env = "PAYLOAD_CACHE_MB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(4..=1_048_576))]
     pub payload_cache_mb: u64,
 
+    /// Memory for what clients send and what they have yet to read, all shards together, in MB; at least 128, and 64 for each
+    /// shard [default: an eighth of the memory of the machine or its control group, at most 1024 for each shard]
+    #[arg(long, env = "CLIENT_MEMORY_MB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    pub client_memory_mb: Option<u64>,
+
     /// Size of one log file, in MB; a power of two
     #[arg(long, env = "SEGMENT_MB", default_value_t = 64, value_parser = segment_mb)]
     pub segment_mb: u64,

@@ -32,10 +32,11 @@ use super::multi_shard::large_commands::LargeCommands;
 use super::multi_shard::task::Tasks;
 use super::multi_shard::waiting_claims::WaitingClaims;
 use super::numbered::Entries;
+use super::overload::client_memory::ClientMemory;
 use super::overload::command_memory::ForwardedFrames;
 use super::overload::fair_share::FairShares;
 use super::overload::large_replies::LargeReplies;
-use super::overload::receive_memory::{FRAMES_BYTES_MAX, ReceiveMemory, UNAUTHENTICATED_BYTES_MAX};
+use super::overload::receive_memory::ReceiveMemory;
 use super::overload::send_memory::SendMemory;
 use super::overload::shared_values::SharedValues;
 use super::overload::write_stall::{DiskFullNotice, StalledMessages};
@@ -117,9 +118,10 @@ pub struct ShardServer {
     pub(super) permits: Permits,
     pub(super) settings: FollowedSettings,
     pub(super) http: HttpState,
-    /// Frames and messages that are not there yet.
+    /// How much of each kind of memory clients may take.
+    pub(super) client_memory: ClientMemory,
+    /// Requests that are not there yet.
     pub(super) receive_memory: ReceiveMemory,
-    pub(super) frames_crowded_out: u64,
     /// Requests refused by their length before they had come.
     pub(super) long_refused: u64,
     /// Memory of incomplete requests of clients that have not authenticated.
@@ -188,6 +190,8 @@ pub struct ShardSettings {
     pub spans: Spans,
     /// How HTTP is spoken.
     pub http: HttpState,
+    /// The shard's part of the memory of clients.
+    pub client_memory: ClientMemory,
     /// Bytes of records that may wait for the disk before no more commands are taken.
     pub unwritten_bytes_max: u64,
     /// The certificate, where TLS is spoken.
@@ -220,6 +224,7 @@ impl ShardServer {
             webhooks,
             spans,
             http,
+            client_memory,
             unwritten_bytes_max,
             certificates,
             data_presence,
@@ -241,7 +246,7 @@ impl ShardServer {
             effects: Effects::default(),
             waiting_claims: WaitingClaims::default(),
             claim_probes: ClaimProbes::default(),
-            crons: CronNames::default(),
+            crons: CronNames::new(client_memory.schedules()),
             webhooks,
             spans,
             sessions: Sessions::default(),
@@ -259,9 +264,9 @@ impl ShardServer {
             child_value_reads: ChildValueReads::default(),
             child_patches: ChildPatches::default(),
             outbox,
-            large_replies: LargeReplies::default(),
+            large_replies: LargeReplies::new(client_memory),
             forwarded_frames: ForwardedFrames::default(),
-            transcodings: Transcodings::default(),
+            transcodings: Transcodings::new(client_memory),
             rates: Rates::default(),
             durations: Durations::default(),
             meter: Meter::default(),
@@ -278,16 +283,16 @@ impl ShardServer {
             permits,
             settings,
             http,
-            receive_memory: ReceiveMemory::new(FRAMES_BYTES_MAX),
-            unauthenticated_memory: ReceiveMemory::new(UNAUTHENTICATED_BYTES_MAX),
-            frames_crowded_out: 0,
+            client_memory,
+            receive_memory: ReceiveMemory::new(client_memory.input()),
+            unauthenticated_memory: ReceiveMemory::new(client_memory.strangers()),
             long_refused: 0,
             deadlines: Deadlines::default(),
             events: Events::default(),
-            subscribers: Subscribers::default(),
+            subscribers: Subscribers::new(client_memory.events()),
             figures: FigureState::default(),
             scratch: Scratch::default(),
-            shared_values: SharedValues::default(),
+            shared_values: SharedValues::new(client_memory),
             net: Counters::default(),
             touched: Vec::new(),
             unrecorded: Vec::new(),
@@ -393,7 +398,6 @@ impl ShardServer {
         self.report_applied_flows(conns);
         let next_ms = next_ms.min(self.evict_history(conns)).min(self.end_patience(conns));
         let next_ms = next_ms.min(send_refusals(self, conns));
-        let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.give_back_output(conns));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));

@@ -261,7 +261,8 @@ fn commands_that_wait_for_a_schedule_are_answered_also_where_many_are_refused() 
         assert_eq!(listed(&mut client, "c").unwrap()["schedule"], "@monthly");
     }
     let numbers = crate::e2e::space::metrics(&mut client);
-    assert_eq!((numbers["corq_crons_waiting"], numbers["corq_crons_waiting_bytes"]), (0, 0));
+    let waiting_bytes = numbers[r#"corq_client_memory_bytes{account="schedules"}"#];
+    assert_eq!((numbers["corq_crons_waiting"], waiting_bytes), (0, 0));
 }
 
 #[test]

@@ -21,6 +21,11 @@ fn figure(server: &Server, name: &str) -> u64 {
     line.trim().parse().unwrap()
 }
 
+/// Memory of clients in an account.
+fn held(server: &Server, account: &str) -> u64 {
+    figure(server, &format!("client_memory_bytes{{account=\"{account}\"}}"))
+}
+
 /// Says something over and over until the server has closed the connection.
 fn is_closed_whatever_it_says(
     what: &str,
@@ -140,29 +145,29 @@ fn the_rest_of_a_frame_or_message_is_waited_for_so_long_and_no_longer() {
 #[test]
 fn what_strangers_have_begun_is_counted_bounded_and_in_nobodys_way() {
     let start = Start::new().env("AUTH_TOKENS", "secret").env("SHARDS", 1);
-    let server = start.env("AUTH_TIMEOUT_MS", 600_000).start();
+    let server = start.env("CLIENT_MEMORY_MB", 128).env("AUTH_TIMEOUT_MS", 600_000).start();
     let mut known = server.client();
     known.ok("Auth", json!({"token": "secret"}));
     let push = frame(&encode(&json!({"cmd": "PUSH", "queue": "q", "data": "x".repeat(2 << 20)})));
     known.send_bytes(&push[..1 << 20]).unwrap();
-    until("it is counted", || (figure(&server, "frames_bytes") >= 1 << 20).then_some(()));
+    until("it is counted", || (held(&server, "input") >= 1 << 20).then_some(()));
     let mut head = server.web();
     let long =
         format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {}", "x".repeat(20_000));
     head.raw(long.as_bytes()).unwrap();
-    until("so is a head", || (figure(&server, "strangers_bytes") >= 20_000).then_some(()));
+    until("so is a head", || (held(&server, "strangers") >= 20_000).then_some(()));
     let half = [&60_000_u32.to_be_bytes()[..], &vec![0x81; 59_000]].concat();
-    let strangers: Vec<Client> = (0..400)
+    let strangers: Vec<Client> = (0..60)
         .map(|_| {
             let mut stranger = server.client();
             let _ = stranger.send_bytes(&half);
             stranger
         })
         .collect();
-    // At most 278 of the 400 have room.
+    // At most 35 of the 60 have room.
     until("some have given way", || {
-        assert!(figure(&server, "strangers_bytes") <= 16 << 20);
-        (figure(&server, "frames_crowded_out_total") >= 122).then_some(())
+        assert!(held(&server, "strangers") <= 2 << 20);
+        (figure(&server, "frames_crowded_out_total") >= 25).then_some(())
     });
     known.send_bytes(&push[1 << 20..]).unwrap();
     assert_eq!(known.recv().unwrap()["ok"], true);
@@ -170,7 +175,7 @@ fn what_strangers_have_begun_is_counted_bounded_and_in_nobodys_way() {
     assert_eq!(head.recv(false).unwrap().status, 200);
     drop(strangers);
     until("nothing is left of it", || {
-        let left = figure(&server, "strangers_bytes") + figure(&server, "frames_bytes");
+        let left = held(&server, "strangers") + held(&server, "input");
         (left == 0).then_some(())
     });
 }
@@ -186,12 +191,12 @@ fn a_head_in_pieces_is_counted_until_it_is_whole_whatever_it_opens() {
         let web: Http = server.web();
         let mut socket = &web.socket;
         socket.write_all(&head.as_bytes()[..3000]).unwrap();
-        until("it is counted", || (figure(&server, "frames_bytes") >= 3000).then_some(()));
+        until("it is counted", || (held(&server, "input") >= 3000).then_some(()));
         socket.write_all(&head.as_bytes()[3000..]).unwrap();
         let mut first = [0; 9];
         socket.read_exact(&mut first).unwrap();
         assert_eq!(&first, b"HTTP/1.1 ");
-        assert_eq!(figure(&server, "frames_bytes"), 0, "while {path} is open");
+        assert_eq!(held(&server, "input"), 0, "while {path} is open");
     }
 }
 

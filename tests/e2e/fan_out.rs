@@ -33,6 +33,11 @@ fn metric(server: &Server, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }
 
+/// Memory of output that clients have not taken.
+fn output_bytes(server: &Server) -> u64 {
+    metric(server, "corq_client_memory_bytes{account=\"output\"}")
+}
+
 /// Takes little without reading: room for a few segments, as with less the kernel drops some and is slow to try again.
 fn reads_little(socket: &TcpStream) {
     socket2::SockRef::from(socket).set_recv_buffer_size(128 << 10).unwrap();
@@ -101,9 +106,7 @@ fn a_result_that_many_wait_for_is_in_memory_once_and_each_gets_it_as_it_reads() 
     // The result, its JSON on each shard, and what it took on its way in and into the log.
     let shared = (2 * (7 + 2) * LARGE as u64) >> 20;
     assert!(grown <= shared + SLACK_MB, "{grown} MB");
-    until("all of it to be taken", || {
-        (metric(&server, "corq_output_bytes") < 1 << 20).then_some(())
-    });
+    until("all of it to be taken", || (output_bytes(&server) < 1 << 20).then_some(()));
     assert_eq!(metric(&server, "corq_output_crowded_out_total"), 0);
 }
 
@@ -179,7 +182,8 @@ fn an_event_is_in_memory_once_for_all_who_listen_and_do_not_read() {
 fn events_of_many_queues_that_nobody_reads_are_bounded_together_and_the_oldest_go() {
     const QUEUES: usize = 60;
     const EVENTS: usize = 10;
-    let server = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4).start();
+    let start = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4);
+    let server = start.env("CLIENT_MEMORY_MB", 1024).start();
     let streams: Vec<Sse> = (0..QUEUES)
         .map(|number| {
             let sse = Sse::open(server.http, &format!("/events/queues/q{number}"));
@@ -196,14 +200,15 @@ fn events_of_many_queues_that_nobody_reads_are_bounded_together_and_the_oldest_g
     let waiting = metric(&server, "corq_events_waiting_bytes");
     let bound = (64 << 20) + QUEUES as u64 * 1_000_000;
     assert!(waiting <= bound, "{waiting} bytes wait, of {bound}");
-    assert!(metric(&server, "corq_output_bytes") <= 256 << 20);
+    assert!(output_bytes(&server) <= 256 << 20);
     assert_eq!(metric(&server, "corq_output_crowded_out_total"), 0);
     drop(streams);
 }
 
 #[test]
 fn those_who_do_not_read_are_ended_when_there_is_too_much_of_all_and_who_reads_is_not() {
-    let server = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4).start();
+    let start = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4);
+    let server = start.env("CLIENT_MEMORY_MB", 256).start();
     let mut client = server.client();
     let ballast = "x".repeat(1 << 20);
     for _ in 0..6 {
@@ -212,7 +217,7 @@ fn those_who_do_not_read_are_ended_when_there_is_too_much_of_all_and_who_reads_i
     // Each of these is within its own bound of 8 MB, with one answer.
     let ask = frame(&encode(&json!({"cmd": "GetJobs", "queue": "q", "limit": 100})));
     let mut greedy = Vec::new();
-    for _ in 0..80 {
+    for _ in 0..24 {
         let mut one = server.client();
         one.take_little();
         one.send_bytes(&ask).unwrap();
@@ -221,10 +226,10 @@ fn those_who_do_not_read_are_ended_when_there_is_too_much_of_all_and_who_reads_i
     until("the first of them to be ended", || {
         (metric(&server, "corq_output_crowded_out_total") > 0).then_some(())
     });
-    let held = metric(&server, "corq_output_bytes");
-    assert!(held <= (256 + 64) << 20, "{held} bytes");
+    let held = output_bytes(&server);
+    assert!(held <= (64 + 64) << 20, "{held} bytes");
     let ended = metric(&server, "corq_output_crowded_out_total");
-    assert!(ended < 80, "only as many as need be: {ended}");
+    assert!(ended < 24, "only as many as need be: {ended}");
     for _ in 0..3 {
         let reply = client.ok("GetJobs", json!({"queue": "q"}));
         assert_eq!(reply["jobs"].as_array().unwrap().len(), 6);
@@ -266,7 +271,7 @@ fn a_result_on_the_disk_is_read_once_for_all_who_wait_for_it() {
     assert!(answered.is_sorted(), "{answered:?}");
     let reads = metric(&server, "corq_log_cold_reads_total") - before;
     assert!((1..=4).contains(&reads), "{reads} reads for {READERS}");
-    until("nothing to be held", || (metric(&server, "corq_owed_bytes") == 0).then_some(()));
+    until("nothing to be held", || (output_bytes(&server) < 1 << 18).then_some(()));
 }
 
 #[test]
@@ -302,11 +307,11 @@ fn what_a_client_is_owed_counts_until_it_has_taken_it_and_holds_up_what_it_asks_
     let mut slow = server.client();
     reads_little(slow.socket());
     slow.send_bytes(&in_turns(&[&id], WAITS)).unwrap();
-    until("it to be owed", || (metric(&server, "corq_owed_bytes") >= LARGE as u64).then_some(()));
+    until("it to be owed", || (output_bytes(&server) >= LARGE as u64).then_some(()));
     let asked = slow.send("Ping", json!({})).unwrap();
     client.ok("Ping", json!({}));
-    let held = metric(&server, "corq_owed_bytes");
-    assert!(held <= LARGE as u64 + 16, "one for all: {held}");
+    let held = output_bytes(&server);
+    assert!(held < LARGE as u64 + (1 << 18), "one for all: {held}");
     let mut results = 0;
     let mut before_ping = None;
     while results < WAITS || before_ping.is_none() {
@@ -321,9 +326,9 @@ fn what_a_client_is_owed_counts_until_it_has_taken_it_and_holds_up_what_it_asks_
     }
     // No more than 8 MB are left then.
     assert!(before_ping >= Some(WAITS - 5), "{before_ping:?}");
-    until("nothing to be owed", || (metric(&server, "corq_owed_bytes") == 0).then_some(()));
+    until("nothing to be owed", || (output_bytes(&server) < 1 << 18).then_some(()));
     slow.send_bytes(&in_turns(&[&id], WAITS)).unwrap();
-    until("it to be owed", || (metric(&server, "corq_owed_bytes") > 0).then_some(()));
+    until("it to be owed", || (output_bytes(&server) >= LARGE as u64).then_some(()));
     drop(slow);
-    until("nothing to be owed", || (metric(&server, "corq_owed_bytes") == 0).then_some(()));
+    until("nothing to be owed", || (output_bytes(&server) < 1 << 18).then_some(()));
 }

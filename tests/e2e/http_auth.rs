@@ -146,7 +146,9 @@ fn a_stranger_s_body_takes_no_memory_where_no_token_is_asked_for() {
     }
     let sent = (strangers.len() * part.len()) as u64;
     until("it has come", || (figure("corq_received_bytes_total ") >= sent).then_some(()));
-    assert_eq!(figure("corq_http_bodies_bytes "), 0);
+    for account in ["input", "strangers"] {
+        assert_eq!(figure(&format!("corq_client_memory_bytes{{account=\"{account}\"}} ")), 0);
+    }
     // The next bytes are the rest of the body, and then the next request.
     let rest = vec![b'x'; 60_000 - part.len()];
     for mut web in strangers {

@@ -173,7 +173,8 @@ fn many_connections_push_and_pull_at_once() {
 
 #[test]
 fn bodies_that_are_too_large_together_give_way_the_largest_first() {
-    let server = Start::new().env("SHARDS", 1).start();
+    const INPUT: &str = "corq_client_memory_bytes{account=\"input\"} ";
+    let server = Start::new().env("SHARDS", 1).env("CLIENT_MEMORY_MB", 128).start();
     serves(&server);
     let part = vec![b'x'; 9 << 20];
     let head =
@@ -184,23 +185,23 @@ fn bodies_that_are_too_large_together_give_way_the_largest_first() {
         .raw(b"POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n\r\n")
         .unwrap();
     small.raw(&[b" ".repeat(40_000), b"{\"data\"".to_vec()].concat()).unwrap();
-    for _ in 0..20 {
+    for _ in 0..12 {
         let mut web = server.web();
         // Connections that give way are closed while the rest of their request is on its way.
         let _ = web.raw(&[head.as_bytes(), &part].concat());
         large.push(web);
     }
-    // Of those that are there in full the bound holds no more than fourteen, fewer if their memory has grown beyond them.
+    // Of those that are there in full the bound holds no more than five, fewer if their memory has grown beyond them.
     until("six or more have given way", || {
         let text = server.web().get("/prometheus").text().to_owned();
         let count = |name: &str| -> u64 {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap().trim().parse().unwrap()
         };
-        assert!(count("corq_http_bodies_bytes ") <= 128 << 20, "{text}");
-        (count("corq_http_bodies_crowded_out_total ") >= 6).then_some(())
+        assert!(count(INPUT) <= 48 << 20, "{text}");
+        (count("corq_frames_crowded_out_total ") >= 6).then_some(())
     });
-    assert!(resident_kb(&server) < 220 << 10, "{} kB", resident_kb(&server));
+    assert!(resident_kb(&server) < 140 << 10, "{} kB", resident_kb(&server));
     until("a client that is still there to be told", || {
         let mut told = None;
         for web in &mut large {
@@ -221,7 +222,7 @@ fn bodies_that_are_too_large_together_give_way_the_largest_first() {
     drop(large);
     until("their memory is free", || {
         let text = server.web().get("/prometheus").text().to_owned();
-        text.contains("corq_http_bodies_bytes 0\n").then_some(())
+        text.contains(&format!("{INPUT}0\n")).then_some(())
     });
     serves(&server);
 }

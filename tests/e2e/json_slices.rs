@@ -24,6 +24,11 @@ fn metric(client: &mut Client, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name}")).trim().parse().unwrap()
 }
 
+/// Memory of clients in an account.
+fn held(client: &mut Client, account: &str) -> u64 {
+    metric(client, &format!("corq_client_memory_bytes{{account=\"{account}\"}} "))
+}
+
 /// The slices so far, of which none was too large.
 fn slices(client: &mut Client) -> u64 {
     let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
@@ -137,8 +142,8 @@ fn a_client_that_goes_while_its_request_is_read_leaves_nothing_and_one_that_only
     web.socket.shutdown(std::net::Shutdown::Write).unwrap();
     web.recv(false).unwrap().expect(200);
     until("all to be over", || (metric(&mut client, "corq_json_under_way ") == 0).then_some(()));
-    for name in ["corq_frames_bytes ", "corq_http_bodies_bytes ", "corq_json_replies_bytes "] {
-        until(name, || (metric(&mut client, name) == 0).then_some(()));
+    for account in ["input", "texts", "json"] {
+        until(account, || (held(&mut client, account) == 0).then_some(()));
     }
     assert_eq!(client.ok("Count", json!({"queue": "r"}))["count"], 1);
 }
@@ -163,15 +168,15 @@ fn a_large_reply_is_written_in_slices() {
     assert!(head.headers["content-length"].parse::<usize>().unwrap() > 3 << 20);
     assert!(web.get("/queues/q/jobs").expect(200)["job"]["data"] == data);
     assert!((slices(&mut client) - after) as usize >= 3 * (2 << 20) / SLICE);
-    assert_eq!(metric(&mut client, "corq_json_replies_bytes "), 0);
+    assert_eq!([held(&mut client, "texts"), held(&mut client, "json")], [0; 2]);
     // Clients that do not take their reply leave nothing behind.
     for _ in 0..3 {
         WebSocket::open(server.http, "/ws/queues/none").send("GetJobs", json!({"queue": "q"}));
         server.web().send("GET", &format!("/jobs/{id}"), &[], b"").unwrap();
     }
     until("nothing to be under way", || {
-        let names = ["corq_json_under_way ", "corq_json_replies_bytes "];
-        names.iter().all(|name| metric(&mut client, name) == 0).then_some(())
+        let is_over = metric(&mut client, "corq_json_under_way ") == 0;
+        (is_over && held(&mut client, "json") == 0).then_some(())
     });
 }
 
@@ -244,9 +249,7 @@ fn a_long_message_means_the_same_in_whatever_pieces_its_bytes_come() {
         bytes.extend(client_frame(true, 1, br#"{"cmd":"Count","queue":"q","reqId":"after"}"#));
         let (begun, rest) = bytes.split_at(400_000);
         socket.send_bytes(begun).unwrap();
-        until("what has come to be held", || {
-            (metric(&mut client, "corq_frames_bytes ") >= 300_000).then_some(())
-        });
+        until("what has come to be held", || (held(&mut client, "input") >= 300_000).then_some(()));
         for piece in rest.chunks(piece) {
             socket.send_bytes(piece).unwrap();
         }
@@ -254,21 +257,20 @@ fn a_long_message_means_the_same_in_whatever_pieces_its_bytes_come() {
         assert_eq!(socket.recv()["reqId"], "after");
         assert!(client.ok("GetJob", json!({"id": id}))["job"]["data"] == data, "{first}");
     }
-    until("all of it to be given back", || {
-        (metric(&mut client, "corq_frames_bytes ") == 0).then_some(())
-    });
+    until("all of it to be given back", || (held(&mut client, "input") == 0).then_some(()));
 }
 
 #[test]
 fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_reads() {
     // More of them than a shard may have of unread output.
-    const PULLS: usize = 280;
+    const PULLS: usize = 80;
     const GONE: usize = 10;
     const JOB_BYTES: usize = 1 << 20;
-    // Bytes that may wait, and bytes that may take turns with their texts.
-    const WRITING_BYTES_MAX: u64 = (128 + 32) << 20;
+    // Bytes that may wait, and one reply more.
+    const WAITING_BYTES_MAX: u64 = (32 + 2) << 20;
     // No ping is answered for as long as nothing is read.
-    let server = Start::new().env("SHARDS", 1).env("STREAM_KEEP_ALIVE_MS", 3_600_000).start();
+    let start = Start::new().env("SHARDS", 1).env("STREAM_KEEP_ALIVE_MS", 3_600_000);
+    let server = start.env("CLIENT_MEMORY_MB", 256).start();
     let mut client = server.client();
     let ballast = "x".repeat(JOB_BYTES);
     client.ok("Pause", json!({"queue": "q"}));
@@ -294,7 +296,7 @@ fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_
     reader.send("GetJobs", json!({"queue": "other"}));
     until("its reply to be written", || {
         let written = metric(&mut client, "corq_json_under_way ") == 0;
-        (written && metric(&mut client, "corq_output_bytes ") > 1 << 20).then_some(())
+        (written && held(&mut client, "output") > 1 << 20).then_some(())
     });
     client.send("Resume", json!({"queue": "q"})).unwrap();
     // Jobs delivered to clients that go are given to others.
@@ -303,8 +305,9 @@ fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_
     assert_eq!(client.recv().unwrap()["ok"], true);
     let text = client.recv().unwrap()["data"]["metrics"].clone();
     let line = |name: &str| text.as_str().unwrap().lines().find_map(|line| line.strip_prefix(name));
-    let writing: u64 = line("corq_json_replies_bytes ").unwrap().parse().unwrap();
-    assert!(writing <= WRITING_BYTES_MAX, "a command was taken with {writing} bytes being written");
+    let waiting = line("corq_client_memory_bytes{account=\"texts\"} ").unwrap();
+    let waiting: u64 = waiting.parse().unwrap();
+    assert!(waiting <= WAITING_BYTES_MAX, "a command was taken with {waiting} bytes to be written");
     let mut ids = BTreeSet::new();
     for socket in &mut waits {
         let mut reply = socket.recv();
@@ -325,7 +328,8 @@ fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_
     assert_eq!(reader.recv()["jobs"].as_array().map(Vec::len), Some(listed));
     assert_eq!(metric(&mut client, "corq_output_crowded_out_total "), 0);
     until("nothing to be held", || {
-        let names = ["corq_json_under_way ", "corq_json_replies_bytes ", "corq_output_bytes "];
-        names.iter().all(|name| metric(&mut client, name) < 1 << 20).then_some(())
+        let names = ["texts", "json", "output"];
+        let is_over = metric(&mut client, "corq_json_under_way ") == 0;
+        (is_over && names.iter().all(|name| held(&mut client, name) < 1 << 20)).then_some(())
     });
 }

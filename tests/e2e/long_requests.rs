@@ -45,7 +45,11 @@ fn a_frame_beyond_what_its_command_can_need_is_refused_before_it_has_come_and_th
         client.send_bytes(&piece[..bytes]).unwrap();
         left -= bytes;
         if left == ANNOUNCED / 2 {
-            assert_eq!(metric(&server, "corq_frames_bytes"), 0, "nothing of it is kept");
+            assert_eq!(
+                metric(&server, "corq_client_memory_bytes{account=\"input\"}"),
+                0,
+                "nothing of it is kept"
+            );
         }
     }
     client.ok("Ping", json!({}));
@@ -138,7 +142,9 @@ fn fields_that_nobody_knows_are_looked_through_for_so_many_bytes_and_no_more() {
 
 #[test]
 fn an_answer_over_websocket_counts_as_it_is_written_and_a_list_has_64_mb_of_that() {
-    let server = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4).start();
+    const OUTPUT: &str = "corq_client_memory_bytes{account=\"output\"}";
+    let start = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4);
+    let server = start.env("CLIENT_MEMORY_MB", 1024).start();
     let mut client = server.client();
     // As JSON each takes 36 MB, as MessagePack 6.
     for _ in 0..2 {
@@ -152,10 +158,10 @@ fn an_answer_over_websocket_counts_as_it_is_written_and_a_list_has_64_mb_of_that
     socket.send("GetJobs", json!({"queue": "q", "limit": 1}));
     socket.send("GetJobs", json!({"queue": "q", "limit": 1}));
     crate::support::until("the first answer to be written", || {
-        (metric(&server, "corq_output_bytes") > 25 << 20).then_some(())
+        (metric(&server, OUTPUT) > 25 << 20).then_some(())
     });
     // The second waits until the first has been read, since it counts with all its bytes.
     client.ok("Ping", json!({}));
-    let held = metric(&server, "corq_output_bytes");
+    let held = metric(&server, OUTPUT);
     assert!(held < 40 << 20, "{held}");
 }

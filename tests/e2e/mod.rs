@@ -12,6 +12,7 @@ pub(crate) mod bad_values;
 mod batches;
 mod changes;
 mod cli;
+mod client_memory;
 mod clock;
 mod cron;
 mod cron_again;

@@ -23,6 +23,7 @@ fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         ("TCP_PORT", "70000"),
         ("DURABILITY", "hopeful"),
         ("FSYNC_INTERVAL_MS", "-1"),
+        ("CLIENT_MEMORY_MB", "127"),
         ("SHUTDOWN_TIMEOUT_MS", "soon"),
         ("STREAM_KEEP_ALIVE_MS", "99"),
         ("LOG_FORMAT", "poem"),

@@ -112,6 +112,10 @@ fn a_file_with_mistakes_stops_the_start_with_a_line_for_each_and_check_finds_the
     let ran = Tool::at(1).run(&["config", "check", &path]);
     let least = "DATA_MAX_MB: 639 is too little for 2 shards with files of 64 MB: it must be at least 640\n";
     assert_eq!(ran.out, least);
+    file.write("shards = 4\nclient_memory_mb = 255\n");
+    let ran = Tool::at(1).run(&["config", "check", &path]);
+    let least = "CLIENT_MEMORY_MB: 255 is too little for 4 shards: it must be at least 256\n";
+    assert_eq!(ran.out, least);
     file.write("auth_tokens = \"one,read(s3cret\"\n");
     let ran = Tool::at(1).run(&["config", "check", &path]);
     assert!(

@@ -108,7 +108,7 @@ fn long_frames_that_go_to_other_shards_are_counted_until_they_are_taken() {
         }
     }
     until("all to be taken", || {
-        let bytes = crate::e2e::space::metrics(&mut watcher)["corq_commands_bytes"];
-        (bytes == 0).then_some(())
+        let numbers = crate::e2e::space::metrics(&mut watcher);
+        (numbers[r#"corq_client_memory_bytes{account="commands"}"#] == 0).then_some(())
     });
 }

@@ -139,7 +139,7 @@ fn the_server_shows_its_admins_its_settings_and_no_secret() {
 fn figures_that_many_ask_for_at_once_are_gathered_a_few_at_a_time() {
     const RESERVE_BYTES: u64 = 2 << 20;
     for command in ["Metrics", "Doctor"] {
-        let server = Start::new().env("SHARDS", 1).start();
+        let server = Start::new().env("SHARDS", 1).env("CLIENT_MEMORY_MB", 1024).start();
         let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
         // All of them come in one turn.
         server.freeze();

@@ -164,7 +164,8 @@ fn large_commands_of_clients_that_leave_hold_up_nobody() {
             .as_str()
             .unwrap()
             .lines()
-            .find_map(|line| line.strip_prefix("corq_frames_bytes ")?.parse::<f64>().ok());
+            .find_map(|line| line.strip_prefix("corq_client_memory_bytes{account=\"input\"} "))
+            .and_then(|value| value.parse::<f64>().ok());
         (held? == 0.0).then_some(())
     });
 }

@@ -71,7 +71,7 @@ impl Connections {
             draining: VecDeque::new(),
             lingering: VecDeque::new(),
             handshaking: VecDeque::new(),
-            handshake_memory: HandshakeMemory::default(),
+            handshake_memory: HandshakeMemory::new(config.handshakes_bytes_max),
             drain: Duration::from_millis(config.drain_ms),
             begin_handshake: Duration::from_millis(config.handshake_ms),
             tls: 0,
@@ -166,15 +166,12 @@ impl Connections {
         }
     }
 
-    /// The connections that have to go if there is more output than `bytes_max` of all: of those that have more than
-    /// few, the ones from which the kernel has taken nothing for the longest. Clients that read come last, however much
-    /// they have left; bytes that may not be sent yet do not count. Shared bytes count in full with each connection, so
-    /// the list may be too short.
-    pub fn overdue(&self, bytes_max: usize) -> Vec<ConnId> {
-        let mut excess = self.output_bytes().saturating_sub(bytes_max);
-        if excess == 0 {
-            return Vec::new();
-        }
+    /// The connections that have to go if there is more output than `bytes_max` of all; `None` if there is not. Of those that
+    /// have more than few, the ones from which the kernel has taken nothing for the longest. Clients that read come last,
+    /// however much they have left; bytes that may not be sent yet do not count. Shared bytes count in full with each
+    /// connection, so the list may be too short. A connection that alone has some left may have `alone_bytes_max` in any case.
+    pub fn overdue(&self, bytes_max: usize, alone_bytes_max: usize) -> Option<Vec<ConnId>> {
+        let mut excess = self.output_bytes().checked_sub(bytes_max).filter(|bytes| *bytes > 0)?;
         let full = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let waits = |conn: &&Connection| conn.life != Life::Over && !conn.is_drained();
             let conn = slot.conn.as_ref().filter(waits)?;
@@ -183,6 +180,9 @@ impl Connections {
             (bytes > 0).then_some((conn.untaken_since, bytes, id))
         });
         let mut full: Vec<_> = full.collect();
+        if matches!(full[..], [(_, bytes, _)] if bytes <= alone_bytes_max) {
+            return None;
+        }
         let average = full.iter().map(|&(_, bytes, _)| bytes).sum::<usize>() / full.len().max(1);
         full.retain(|&(_, bytes, _)| bytes >= average / 2);
         full.sort_unstable_by_key(|&(since, ..)| since);
@@ -191,7 +191,7 @@ impl Connections {
             excess = excess.saturating_sub(bytes);
             wanted
         };
-        full.into_iter().take_while(goes).map(|(.., id)| id).collect()
+        Some(full.into_iter().take_while(goes).map(|(.., id)| id).collect())
     }
 
     /// Bytes ever appended to this connection's output.

@@ -7,17 +7,20 @@ use std::collections::BTreeSet;
 use super::ConnId;
 use super::connection::{Connection, Life};
 
-/// Most bytes of them all.
-const BYTES_MAX: usize = 16 << 20;
-
 /// Handshakes with what has come of each.
-#[derive(Default)]
 pub(super) struct HandshakeMemory {
+    /// Most bytes together.
+    bytes_max: usize,
     bytes: usize,
     by_size: BTreeSet<(usize, ConnId)>,
 }
 
 impl HandshakeMemory {
+    /// None, of which all together may have `bytes_max`.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, bytes: 0, by_size: BTreeSet::new() }
+    }
+
     /// Memory of all.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -45,7 +48,7 @@ impl HandshakeMemory {
 
     /// The one that has to go, if there is no room for all.
     pub(super) fn over_limit(&self) -> Option<ConnId> {
-        let (_, id) = self.by_size.last().filter(|_| self.bytes > BYTES_MAX)?;
+        let (_, id) = self.by_size.last().filter(|_| self.bytes > self.bytes_max)?;
         Some(*id)
     }
 }
@@ -57,7 +60,7 @@ mod tests {
     #[test]
     fn the_largest_has_to_go_once_there_is_no_room_for_all() {
         let id = |index| ConnId { index, generation: 0 };
-        let mut handshake_memory = HandshakeMemory::default();
+        let mut handshake_memory = HandshakeMemory::new(16 << 20);
         for index in 0..16 {
             handshake_memory.count(id(index), 0, 1 << 20);
         }

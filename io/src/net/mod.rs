@@ -184,6 +184,8 @@ pub struct Config {
     pub linger_ms: u64,
     /// How long keys may take to be agreed on.
     pub handshake_ms: u64,
+    /// Most bytes of handshakes that are not over; the largest gives way.
+    pub handshakes_bytes_max: usize,
     /// How long a sleep may go on so that more connections are heard by one wake-up, in microseconds. Counts as 0
     /// where the kernel does not know how (before 6.12).
     pub gather_us: u32,
@@ -199,6 +201,7 @@ impl Default for Config {
             drain_ms: 10_000,
             linger_ms: 1000,
             handshake_ms: 10_000,
+            handshakes_bytes_max: 16 << 20,
             gather_us: 0,
         }
     }

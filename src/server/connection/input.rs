@@ -124,7 +124,8 @@ impl ShardServer {
             left = &left[self.drop_refused(conn, left.len())..];
             let busy = self.must_stall();
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-            session.blocked = session.note_unread(conns.untaken(conn), is_tight(conns))
+            session.blocked = session
+                .note_unread(conns.untaken(conn), is_tight(conns, self.client_memory))
                 || session.in_flight >= IN_FLIGHT_MAX
                 || session.affinity.is_migrating()
                 || busy;
@@ -269,7 +270,6 @@ impl ShardServer {
     }
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
-        self.drop_body(conn);
         self.drop_received(conn);
         self.forget_viewers(conn);
         if let Some(session) = self.sessions.close(conn) {

@@ -114,7 +114,7 @@ impl ShardServer {
         // The rest of a message in pieces stands in front.
         let in_pieces = subscriber.is_some_and(|subscriber| subscriber.incoming.is_some());
         if in_pieces
-            || session.note_unread(conns.untaken(conn), is_tight(conns))
+            || session.note_unread(conns.untaken(conn), is_tight(conns, self.client_memory))
             || session.quota.waits()
             || session.affinity.is_migrating()
             || session.transcoding.goes_on()

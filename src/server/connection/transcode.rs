@@ -17,7 +17,7 @@ use crate::protocol::json::{
     EXPANSION_MAX, Fault, JsonError, Mend, Parse, Print, TEXT_BYTES_MAX, Unshown,
 };
 use crate::server::event_loop::turn_meter::Work;
-use crate::server::overload::send_memory::OUTPUT_BYTES_MAX;
+use crate::server::overload::client_memory::ClientMemory;
 use crate::server::overload::shared_values::Value;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::message::Message;
@@ -31,13 +31,6 @@ pub const SLICE_BYTES: usize = 128 << 10;
 
 /// A reply of no more than this is written in one go: its text may be some times as long.
 pub const LONG_REPLY_BYTES: usize = 64 << 10;
-
-/// Bytes of texts, each as long as it can become, beyond which no other is begun.
-const EXPECTED_BYTES_MAX: usize = 16 << 20;
-
-/// Bytes of replies that wait to become text beyond which no command is begun. Lists alone cannot bring that many, as each
-/// is begun only while there is little: one long list stops no commands of others.
-const WAITING_BYTES_MAX: usize = OUTPUT_BYTES_MAX / 2;
 
 /// Who wait for one text and learn of it in a turn.
 const SENT_PER_TURN: usize = 500;
@@ -121,6 +114,7 @@ enum Due {
 /// Long requests and replies on their way to the other form.
 #[derive(Debug, Default)]
 pub struct Transcodings {
+    memory: ClientMemory,
     readings: VecDeque<Reading>,
     /// Replies that take turns.
     writings: VecDeque<Writing>,
@@ -145,6 +139,11 @@ pub struct Transcodings {
 }
 
 impl Transcodings {
+    /// None, within the accounts of `memory`.
+    pub fn new(memory: ClientMemory) -> Self {
+        Self { memory, ..Self::default() }
+    }
+
     /// How many requests and replies are under way.
     pub fn len(&self) -> usize {
         self.readings.len() + self.writings.len() + self.line.len()
@@ -159,6 +158,11 @@ impl Transcodings {
         self.writing_bytes
     }
 
+    /// Memory of replies that wait to be written.
+    pub fn waiting_bytes(&self) -> usize {
+        self.line_bytes
+    }
+
     /// Slices so far.
     pub fn slices(&self) -> u64 {
         self.slices
@@ -166,13 +170,14 @@ impl Transcodings {
 
     /// Whether so much is being written that nothing more is begun.
     pub fn writes_enough(&self) -> bool {
-        self.expected_bytes >= EXPECTED_BYTES_MAX
+        self.expected_bytes >= self.memory.json()
     }
 
-    /// Whether so much waits to be written that no command may add to it.
+    /// Whether so much waits to be written that no command may add to it. Lists alone cannot bring that many, as each
+    /// is begun only while there is little: one long list stops no commands of others.
     #[inline]
     pub fn writes_too_much(&self) -> bool {
-        self.line_bytes >= WAITING_BYTES_MAX
+        self.line_bytes >= self.memory.texts()
     }
 
     fn begin(&mut self, tally: &Tally, reply: Shared, print: Print, due: Due) {
@@ -187,7 +192,7 @@ impl Transcodings {
 
     /// Has those take turns that come next, as many as there is room for.
     fn begin_next(&mut self) {
-        while self.begun_bytes < EXPECTED_BYTES_MAX
+        while self.begun_bytes < self.memory.json()
             && let Some(mut next) = self.line.pop_front()
         {
             next.make_room();
@@ -512,6 +517,8 @@ mod tests {
 
     const REPLY_BYTES: usize = 1 << 20;
 
+    const MEMORY: ClientMemory = ClientMemory::new(1024, 1);
+
     fn begin(transcodings: &mut Transcodings, tally: &Tally, index: u32) {
         let conn = ConnId { index, generation: 0 };
         let client = corq_shards::command::ClientId(u64::from(index));
@@ -531,8 +538,8 @@ mod tests {
     /// A text of tens of megabytes that outgrows its room is moved, all of it in one turn.
     #[test]
     fn a_text_has_its_room_from_the_beginning_once_it_has_its_turn() {
-        let (mut transcodings, tally) = (Transcodings::default(), Tally::default());
-        for index in 0..(EXPECTED_BYTES_MAX / REPLY_BYTES) as u32 {
+        let (mut transcodings, tally) = (Transcodings::new(MEMORY), Tally::default());
+        for index in 0..(MEMORY.json() / REPLY_BYTES) as u32 {
             begin(&mut transcodings, &tally, index);
         }
         let Transcodings { writings, line, writing_bytes, .. } = &transcodings;
@@ -546,12 +553,12 @@ mod tests {
 
     #[test]
     fn only_so_many_replies_become_text_at_a_time_and_the_others_keep_their_order() {
-        let (mut transcodings, tally) = (Transcodings::default(), Tally::default());
-        let all = 2 * (WAITING_BYTES_MAX / REPLY_BYTES) as u32;
-        let most = EXPECTED_BYTES_MAX / (REPLY_BYTES * EXPANSION_MAX);
+        let (mut transcodings, tally) = (Transcodings::new(MEMORY), Tally::default());
+        let all = 2 * (MEMORY.texts() / REPLY_BYTES) as u32;
+        let most = MEMORY.json() / (REPLY_BYTES * EXPANSION_MAX);
         for index in 0..all {
             let waiting = (index as usize).saturating_sub(most) * REPLY_BYTES;
-            assert_eq!(transcodings.writes_too_much(), waiting >= WAITING_BYTES_MAX);
+            assert_eq!(transcodings.writes_too_much(), waiting >= MEMORY.texts());
             begin(&mut transcodings, &tally, index);
         }
         assert_eq!((transcodings.len(), tally.bytes()), (all as usize, all as usize * REPLY_BYTES));

@@ -100,7 +100,7 @@ impl ShardServer {
     fn is_blocked(&mut self, conns: &Connections, conn: ConnId, is_control: bool) -> bool {
         let busy = self.must_stall();
         let Some(session) = self.sessions.get(conn) else { return false };
-        let choked = session.note_unread(conns.untaken(conn), is_tight(conns));
+        let choked = session.note_unread(conns.untaken(conn), is_tight(conns, self.client_memory));
         // Hold any message back while a list is under way: the command is known only once the message is taken.
         let waits = session.in_flight >= IN_FLIGHT_MAX || session.lists > 0 || busy;
         // Messages behind one that is still being read keep their place.

@@ -119,7 +119,7 @@ impl ShardServer {
             return 0;
         }
         let mut copied = 0;
-        let tight = is_tight(conns);
+        let tight = is_tight(conns, self.client_memory);
         if conns.unsent(conn) <= if tight { 0 } else { UNSENT_BYTES_MAX } {
             let most = if tight { 1 } else { FEED_BYTES_MAX };
             copied += self.feed_kept(conns, key, most);

@@ -13,9 +13,6 @@ use std::collections::VecDeque;
 /// Bytes of a shared buffer beyond which its oldest events go.
 pub const BUFFER_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of all shared buffers of a shard beyond which the oldest events of all go.
-pub const BUFFERS_BYTES_MAX: usize = 64 << 20;
-
 /// Memory of an event in a shared buffer beside its bytes.
 pub const EVENT_BYTES: usize = 128;
 

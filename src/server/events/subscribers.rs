@@ -99,11 +99,12 @@ pub struct Subscribers {
     pub(super) counts: SubscriberCounts,
 }
 
-impl Default for Subscribers {
-    fn default() -> Self {
+impl Subscribers {
+    /// None, whose events that wait may have so many bytes together.
+    pub fn new(waiting_bytes_max: usize) -> Self {
         Self {
             clients: Entries::default(),
-            topics: Topics::default(),
+            topics: Topics::new(waiting_bytes_max),
             returns: Returns::default(),
             position: Position::new(0, 0),
             hungry: VecDeque::new(),
@@ -119,9 +120,7 @@ impl Default for Subscribers {
             counts: SubscriberCounts::default(),
         }
     }
-}
 
-impl Subscribers {
     /// Sets how long an SSE stream is silent at most. A WebSocket is pinged half as often.
     pub fn keep_alive(&mut self, every_ms: u64) {
         self.keep_alive_ms = every_ms;
@@ -392,12 +391,14 @@ impl Subscribers {
 #[cfg(test)]
 mod tests {
     use super::super::greeting::Hello;
-    use super::super::shared_buffer::{BUFFERS_BYTES_MAX, SharedBuffer};
+    use super::super::shared_buffer::SharedBuffer;
     use super::super::targets::{Target, Wanted};
     use super::super::text::Layout;
     use super::super::topics::{NAME_TOPICS_MAX, PATTERN_TOPICS_MAX, PATTERNS_MAX};
     use super::*;
     use crate::api::error::ErrorKind;
+
+    const BUFFERS_BYTES_MAX: usize = 64 << 20;
 
     fn opening(time: u64) -> Opening {
         Opening::new(time, Hello::Changed)
@@ -419,7 +420,7 @@ mod tests {
     /// The fear: a list that remembers each subscription.
     #[test]
     fn a_connection_that_subscribes_again_and_again_leaves_nothing_behind() {
-        let mut subscribers = Subscribers::default();
+        let mut subscribers = Subscribers::new(BUFFERS_BYTES_MAX);
         for time in 0..10_000 {
             let (key, changes) = insert(&mut subscribers, 7, time);
             assert_eq!(changes.len(), 1);
@@ -433,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_client_that_moves_leaves_its_topic_to_the_others_in_it() {
-        let mut subscribers = Subscribers::default();
+        let mut subscribers = Subscribers::new(BUFFERS_BYTES_MAX);
         let keys = [1, 2, 3].map(|index| insert(&mut subscribers, index, 0).0);
         let changes = subscribers.move_to(keys[0], key(None), opening(1));
         assert_eq!(changes, [(Target::Under("".into()), key(None).wanted())]);
@@ -461,7 +462,7 @@ mod tests {
 
     #[test]
     fn an_event_is_framed_once_whatever_its_topics_have_passed_over_before() {
-        let (mut subscribers, tally) = (Subscribers::default(), Tally::default());
+        let (mut subscribers, tally) = (Subscribers::new(BUFFERS_BYTES_MAX), Tally::default());
         let text = vec![b' '; 900_000];
         let topics: Vec<u32> = (1..=90)
             .map(|sample| {
@@ -487,7 +488,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_by_what_it_takes_and_the_oldest_go_first() {
-        let (mut subscribers, tally) = (Subscribers::default(), Tally::default());
+        let (mut subscribers, tally) = (Subscribers::new(BUFFERS_BYTES_MAX), Tally::default());
         let text = vec![b' '; 1 << 20];
         let queues: Vec<String> = (0..8).map(|number| format!("q{number}")).collect();
         let topics: Vec<u32> = queues
@@ -511,7 +512,7 @@ mod tests {
 
     #[test]
     fn patterns_are_bounded_together_and_an_event_counts_those_it_is_compared_with() {
-        let (mut subscribers, tally) = (Subscribers::default(), Tally::default());
+        let (mut subscribers, tally) = (Subscribers::new(BUFFERS_BYTES_MAX), Tally::default());
         let nth = |nth: usize, count: usize| {
             let patterns: Vec<String> = (0..count).map(|n| format!("*{nth}x{n}")).collect();
             Choice::all().of_queues(patterns.iter().map(|pattern| &**pattern))
@@ -536,7 +537,7 @@ mod tests {
 
     #[test]
     fn choices_are_bounded_where_they_meet_and_those_who_chose_nothing_are_not() {
-        let mut subscribers = Subscribers::default();
+        let mut subscribers = Subscribers::new(BUFFERS_BYTES_MAX);
         let conn = ConnId { index: 1, generation: 0 };
         let form = Form { chosen: true, ..Form::plain(Carrier::Frames) };
         let nth = |nth: usize, queue| {

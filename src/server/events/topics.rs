@@ -10,9 +10,7 @@
 use super::choice::{Choice, Verdict};
 use super::kinds::Kinds;
 use super::position::Position;
-use super::shared_buffer::{
-    BUFFER_BYTES_MAX, BUFFERS_BYTES_MAX, EVENT_BYTES, Form, Place, SharedBuffer,
-};
+use super::shared_buffer::{BUFFER_BYTES_MAX, EVENT_BYTES, Form, Place, SharedBuffer};
 use super::targets::{ByTarget, Target, Wanted};
 use super::text::EventText;
 use crate::api::error::ErrorKind;
@@ -131,6 +129,8 @@ pub(super) struct Round {
 /// The topics of a shard, what was chosen, and their buffers.
 #[derive(Debug, Default)]
 pub(super) struct Topics {
+    /// Bytes of all shared buffers beyond which the oldest events of all go.
+    buffers_bytes_max: usize,
     entries: Entries<Box<Topic>>,
     /// A tree: what clients listen to comes and goes, and none of it moves at once.
     pub(super) by_key: BTreeMap<TopicKey, u32>,
@@ -166,6 +166,11 @@ pub(super) struct Topics {
 }
 
 impl Topics {
+    /// None, whose buffers together may have so many bytes.
+    pub(super) fn new(buffers_bytes_max: usize) -> Self {
+        Self { buffers_bytes_max, ..Self::default() }
+    }
+
     pub(super) fn get(&self, topic: u32) -> Option<&Topic> {
         self.entries.get(topic).map(|topic| &**topic)
     }
@@ -226,8 +231,8 @@ impl Topics {
     /// Drops the oldest events of all while there are too many bytes of them. What the buffers have in common is in memory
     /// once: neither what each of them counts nor what is on its way out as well shows alone that it is too much.
     fn keep_bound(&mut self, tally: &Tally) {
-        while self.buffered_bytes > BUFFERS_BYTES_MAX
-            && tally.bytes() + self.buffered_events * EVENT_BYTES > BUFFERS_BYTES_MAX
+        while self.buffered_bytes > self.buffers_bytes_max
+            && tally.bytes() + self.buffered_events * EVENT_BYTES > self.buffers_bytes_max
             && let Some((_, &topic)) = self.oldest.first_key_value()
         {
             self.with_buffer(topic, SharedBuffer::drop_oldest);

@@ -64,6 +64,11 @@ pub struct HttpConnection {
 }
 
 impl HttpConnection {
+    /// Memory of a body that has not come whole.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.reading.as_ref().map_or(0, |reading| reading.body.held_bytes())
+    }
+
     /// Whether its request tells what has come of a job.
     pub(crate) fn takes_any_form(&self) -> bool {
         let asks = self.exchange.as_ref().and_then(|exchange| exchange.route.asks.as_ref());
@@ -183,7 +188,7 @@ impl ShardServer {
             // The connection has become a stream: the bytes behind the request are no HTTP.
             return Progress::Wants;
         }
-        session.note_unread(conns.untaken(conn), is_tight(conns));
+        session.note_unread(conns.untaken(conn), is_tight(conns, self.client_memory));
         let Session { http, choked, blocked, affinity, .. } = session;
         let waits = http.exchange.is_some() || http.rate_limit_check == RateLimitCheck::Asked;
         let waits = waits || http.refused == Some(RefusalTime::Later);
@@ -514,16 +519,9 @@ impl ShardServer {
     fn read_body(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> Progress {
         let Some(session) = self.sessions.get(conn) else { return Progress::Over };
         let Some(reading) = &mut session.http.reading else { return Progress::Wants };
-        let before = reading.body.held_bytes();
-        let taken = reading.body.take(bytes);
-        let (now, whole) = (reading.body.held_bytes(), reading.body.is_whole());
-        self.note_body(conns, conn, before, now);
-        if self.sessions.get(conn).is_none_or(|session| session.http.over) {
-            return Progress::Over;
-        }
-        match taken {
+        match reading.body.take(bytes) {
             Err(error) => self.give_up(conns, conn, error),
-            Ok(taken) => match whole.then(|| self.drop_body(conn)).flatten() {
+            Ok(taken) => match session.http.reading.take_if(|reading| reading.body.is_whole()) {
                 Some(reading) => {
                     let Reading { plan, body } = *reading;
                     self.carry_out(conns, conn, &plan, body.into_bytes().into());

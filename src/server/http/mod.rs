@@ -7,7 +7,6 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `aliases` | routes that are no more than commands |
-//! | `bodies` | the memory of bodies |
 //! | `connection` | bytes become requests, and requests are carried out |
 //! | `credentials` | what a request has shown |
 //! | `cross_origin` | what a web page may ask without tokens |
@@ -26,7 +25,6 @@
 //! | `trace_headers` | the trace that the headers of a push name |
 
 mod aliases;
-mod bodies;
 mod connection;
 mod credentials;
 mod cross_origin;
@@ -44,10 +42,8 @@ mod routes;
 mod timeouts;
 mod trace_headers;
 
-use super::overload::receive_memory::ReceiveMemory;
 use super::ui;
 use crate::protocol::http1::answer::Standing;
-use bodies::BODIES_BYTES_MAX;
 pub use connection::HttpConnection;
 pub use cross_origin::Rules;
 pub use rate_limit::{Limiter, Rule, Window};
@@ -101,8 +97,6 @@ pub struct HttpCounters {
     pub cross_origin: u64,
     /// Handshakes of TLS where it is not spoken, also at the port for frames.
     pub handshakes: u64,
-    /// Bodies that gave way because all together were too large.
-    pub crowded_out: u64,
 }
 
 /// State of a shard for its HTTP connections, beside their sessions.
@@ -112,8 +106,6 @@ pub struct HttpState {
     /// Who of the clients that this shard keeps has come how often.
     pub limiter: Option<Limiter>,
     standing: Standing,
-    /// Bodies that are not there yet.
-    pub bodies: ReceiveMemory,
     date: String,
     date_of_s: u64,
     pub(crate) alarms: Alarms,
@@ -129,7 +121,6 @@ impl HttpState {
             standing: settings.rules.standing(),
             limiter: limiter(&settings),
             counters: HttpCounters::default(),
-            bodies: ReceiveMemory::new(BODIES_BYTES_MAX),
             date: String::new(),
             date_of_s: u64::MAX,
             alarms: Alarms::default(),

@@ -153,15 +153,30 @@ impl ShardServer {
         self.conclude_with(conns, conn, &Answer { status, kind, extra, body }, None);
     }
 
-    /// Answers the request under way whose body gives way to those of others.
-    pub(crate) fn conclude_crowded_out(&mut self, conns: &mut Connections, conn: ConnId) {
-        self.http.counters.crowded_out += 1;
-        if let Some(session) = self.sessions.get(conn)
-            && let Some(exchange) = &mut session.http.exchange
-        {
-            exchange.manner.stay = false;
+    /// Refuses a request whose memory others need, and ends its connection. `was_read` if it was under way and its body was
+    /// being read.
+    pub(crate) fn crowd_out_request(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        was_read: bool,
+    ) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        session.http.reading = None;
+        match &mut session.http.exchange {
+            Some(exchange) if was_read => {
+                exchange.manner.stay = false;
+                self.conclude_error(conns, conn, ErrorKind::BodiesTooLarge);
+            }
+            // An answer is due first that is still to come.
+            Some(_) => self.ended(conns, conn),
+            None => {
+                let extra = "Retry-After: 1\r\n".to_owned();
+                let error = HttpError { extra, ..HttpError::new(ErrorKind::BodiesTooLarge) };
+                let manner = Manner { bodiless: false, stay: false, origin: 0 };
+                self.object(conns, conn, &error, manner);
+            }
         }
-        self.conclude_error(conns, conn, ErrorKind::BodiesTooLarge);
     }
 
     pub(crate) fn conclude_error<'e>(

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `audit` | the audit log of a server, from its start to its end |
 //! | `certificate` | the certificate of the server in logs, metrics and `/health` |
+//! | `client_memory` | shares out the memory of clients |
 //! | `clock` | the clock beside the times in the log |
 //! | `data_dir_watch` | looks once a second whether the data directory is still there |
 //! | `descriptors` | shares the file descriptors out: log, shards, connections |
@@ -28,6 +29,7 @@
 
 pub(super) mod audit;
 pub(super) mod certificate;
+mod client_memory;
 pub(super) mod clock;
 pub(super) mod data_dir_watch;
 pub(super) mod descriptors;

@@ -2,6 +2,7 @@
 
 use super::audit::Audit;
 use super::certificate;
+use super::client_memory;
 use super::clock;
 use super::data_dir_watch::DataDirWatch;
 use super::descriptors::Descriptors;
@@ -32,6 +33,7 @@ use crate::server::access::slowed::SlowedRefusals;
 use crate::server::event_loop::{Ending, EventLoop, Fatal};
 use crate::server::http::HttpState;
 use crate::server::multi_shard::backup_point::BackupPoints;
+use crate::server::overload::client_memory::ClientMemory;
 use crate::server::shard_mail::message::Batch;
 use crate::server::shard_mail::outbox::Outbox;
 use crate::server::shard_mail::slots::Slots;
@@ -102,6 +104,7 @@ struct Common {
     webhooks: Feed,
     spans: Option<batch_post::Feed<Step>>,
     recovery: RecoveryProgress,
+    client_memory: ClientMemory,
     permits: Permits,
     /// Files of its log that a shard may have open besides those that it writes.
     log_files: usize,
@@ -219,6 +222,7 @@ pub fn serve(config: Config, layers: Layers) -> Result<(), StartError> {
     let home = data.as_ref().map(home_of).transpose().map_err(|error| other("data path", error))?;
     let presence = data.as_ref().map(|data| Arc::new(Presence::new(data.shards())));
     let common = Arc::new(Common {
+        client_memory: client_memory::share_out(&config, shards),
         permits,
         log_files: shares.log_files,
         presence: presence.clone(),
@@ -550,6 +554,7 @@ fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
         connections_max: config.connections_max as usize,
         gather_us: config.gather_us(),
         handshake_ms: config.tls_handshake_timeout_ms,
+        handshakes_bytes_max: common.client_memory.handshakes(),
         ..net::Config::default()
     })
     .map_err(|error| format!("cannot set up its ring: {error}"))?;
@@ -569,6 +574,7 @@ fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
         webhooks: Webhooks::new(common.webhooks.clone(), config.webhook_allow_private),
         spans: Spans::new(common.spans.clone()),
         http: HttpState::new(http_settings(config)),
+        client_memory: common.client_memory,
         unwritten_bytes_max: config.log_waiting_mb << 20,
         certificates: common.certificates.clone(),
         data_presence: DataPresence::new(common.presence.clone(), common.home.clone()),

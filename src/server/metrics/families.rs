@@ -93,7 +93,6 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Gauge,
         "Commands on schedules that wait for another on the same schedule",
     ),
-    ("crons_waiting_bytes", Kind::Gauge, "Memory of the frames of commands on schedules that wait"),
     (
         "notices_waiting",
         Kind::Gauge,
@@ -160,11 +159,6 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("tls_handshake_failures_total", Kind::Counter, "Handshakes of TLS that failed or were left"),
     ("tls_handshake_timeouts_total", Kind::Counter, "Handshakes of TLS that took too long"),
     (
-        "tls_handshakes_bytes",
-        Kind::Gauge,
-        "Memory of what has come of handshakes of TLS that are not over",
-    ),
-    (
         "tls_handshakes_crowded_out_total",
         Kind::Counter,
         "Handshakes of TLS given up because all together were too large",
@@ -189,27 +183,10 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ),
     ("rate_limited_total", Kind::Counter, "Requests and commands refused as too many"),
     ("rate_limited_clients", Kind::Gauge, "Clients whose requests are counted"),
-    ("http_bodies_bytes", Kind::Gauge, "Memory of request bodies that are not there yet"),
-    (
-        "http_bodies_crowded_out_total",
-        Kind::Counter,
-        "Request bodies refused because all together were too large",
-    ),
-    (
-        "frames_bytes",
-        Kind::Gauge,
-        "Memory of frames, WebSocket messages and heads of requests that are not there yet",
-    ),
-    ("strangers_bytes", Kind::Gauge, "Memory of incomplete input of unauthenticated clients"),
     (
         "frames_crowded_out_total",
         Kind::Counter,
-        "Frames, messages and heads given up because all together were too large",
-    ),
-    (
-        "commands_bytes",
-        Kind::Gauge,
-        "Memory of the frames of commands that go to another shard or take several steps",
+        "Frames, messages, heads and bodies of requests given up because all together were too large",
     ),
     (
         "auth_timeouts_total",
@@ -296,11 +273,6 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
         "Frames, messages and bodies refused by their length, which their command cannot need",
     ),
     (
-        "output_bytes",
-        Kind::Gauge,
-        "Memory of all output that clients have not taken, what many are sent counted once",
-    ),
-    (
         "output_crowded_out_total",
         Kind::Counter,
         "Connections ended because they had left output unread for long when there was too much",
@@ -342,26 +314,13 @@ pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("late_wakes_total", Kind::Counter, "Waits that ended more than 10 ms late"),
     ("commands_in_steps", Kind::Gauge, "Multi-shard commands under way"),
     (
-        "replies_abroad_bytes",
-        Kind::Gauge,
-        "Bytes of large replies on their way from one shard to another",
-    ),
-    ("replies_begun_bytes", Kind::Gauge, "Bytes of lists that are being written"),
-    (
         "replies_begun_peak_bytes",
         Kind::Gauge,
         "The most bytes of lists that are being written, and of what lists reserve, at a time",
     ),
-    ("replies_read_bytes", Kind::Gauge, "Bytes of replies that wait for records from the disk"),
-    (
-        "owed_bytes",
-        Kind::Gauge,
-        "Memory of values that many are answered with and that some have yet to get",
-    ),
     ("owed_reads_total", Kind::Counter, "Values for many that were read from the disk"),
     ("json_under_way", Kind::Gauge, "Requests and replies that are turned from JSON or into it"),
     ("json_slices_total", Kind::Counter, "Slices that turned JSON into frames or back"),
-    ("json_replies_bytes", Kind::Gauge, "Memory of replies on their way to JSON"),
     ("requests_set_aside", Kind::Gauge, "Requests deferred because large replies are under way"),
     ("mesh_stuck_batches", Kind::Gauge, "Batches for shards whose inbox is full"),
     ("log_records_total", Kind::Counter, "Records written"),
@@ -498,7 +457,15 @@ pub(crate) const SHARD_FAMILIES: &[&str] = &[
     "log_disk_bytes",
     "log_unwritten_bytes",
     "log_memory_bytes",
-    "output_bytes",
+];
+
+/// The families with a number for each account of the memory of clients: name, help.
+pub(crate) const ACCOUNT_FAMILIES: [(&str, &str); 2] = [
+    (
+        "client_memory_bytes",
+        "Memory that clients make the server hold, by account; replies that many get count once",
+    ),
+    ("client_memory_limit_bytes", "Bound of the memory of clients, by account"),
 ];
 
 /// The families of the longest turns of one kind of work on one shard: name, help, value.

@@ -21,13 +21,14 @@ mod share;
 
 use super::event_loop::turn_meter::{Longest, Work};
 use super::metrics::families::{
-    CERTIFICATE_EXPIRES, CLOCK_AHEAD, CLOCK_SET_BACK, FAMILIES, HISTOGRAMS, Kind, QUANTILES,
-    SHARD_FAMILIES, TURN_FAMILIES,
+    ACCOUNT_FAMILIES, CERTIFICATE_EXPIRES, CLOCK_AHEAD, CLOCK_SET_BACK, FAMILIES, HISTOGRAMS, Kind,
+    QUANTILES, SHARD_FAMILIES, TURN_FAMILIES,
 };
 use super::metrics::queue_choice::{Longest as LongestQueues, QueueChoice};
 pub use super::metrics::queue_lines::QueueLines;
 use super::metrics::queue_lines::{QUEUE_FAMILIES, decimal, sample};
 use super::metrics::second_prefix::renamed;
+use super::overload::client_memory::ACCOUNTS;
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use corq_io::clock;
 use corq_io::tls::CertificateStatus;
@@ -182,6 +183,8 @@ struct TurnRow {
 pub struct Metrics {
     turns: Vec<TurnRow>,
     numbers: [u64; FAMILIES.len()],
+    /// Memory of clients by account: held, and its bounds.
+    accounts: [[u64; ACCOUNTS.len()]; ACCOUNT_FAMILIES.len()],
     /// Numbers of single shards.
     shards: Vec<(usize, Box<[u64; FAMILIES.len()]>)>,
     timings: [Timing; HISTOGRAMS.len()],
@@ -190,7 +193,8 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let (numbers, timings) = ([0; FAMILIES.len()], Default::default());
-        Self { turns: Vec::new(), numbers, shards: Vec::new(), timings }
+        let accounts = [[0; ACCOUNTS.len()]; ACCOUNT_FAMILIES.len()];
+        Self { turns: Vec::new(), numbers, accounts, shards: Vec::new(), timings }
     }
 }
 
@@ -200,6 +204,8 @@ impl Metrics {
         for (sum, number) in self.numbers.iter_mut().zip(other.numbers) {
             *sum += number;
         }
+        let sums = self.accounts.as_flattened_mut().iter_mut();
+        sums.zip(other.accounts.as_flattened()).for_each(|(sum, bytes)| *sum += bytes);
         for (sum, timing) in self.timings.iter_mut().zip(&other.timings) {
             *sum += timing;
         }
@@ -364,6 +370,13 @@ impl Metrics {
             let kind = if *kind == Kind::Counter { "counter" } else { "gauge" };
             head(&mut text, name, kind, help);
             sample(&mut text, name, "", &number.to_string());
+        }
+        for ((name, help), numbers) in ACCOUNT_FAMILIES.iter().zip(self.accounts) {
+            head(&mut text, name, "gauge", help);
+            for ((account, _), bytes) in ACCOUNTS.iter().zip(numbers) {
+                let label = format!("{{account=\"{account}\"}}");
+                sample(&mut text, name, &label, &bytes.to_string());
+            }
         }
         self.write_shards(&mut text);
         let begun = std::mem::take(&mut text);

@@ -3,6 +3,7 @@
 use super::{Durations, Metrics, TurnRow};
 use crate::server::connection::protocol::Protocol;
 use crate::server::http::Limiter;
+use crate::server::overload::client_memory::ACCOUNTS;
 use crate::server::shard_mail::message::GatheredPart;
 use crate::server::shard_server::ShardServer;
 use corq_io::chronicle::Replication;
@@ -60,7 +61,6 @@ impl ShardServer {
             totals.crons_missed,
             totals.crons_without_room,
             self.crons.backlog.len() as u64,
-            self.crons.backlog.bytes() as u64,
             shard.notices_waiting(),
             held.scheduled_put_off,
             self.workers.len() as u64,
@@ -94,7 +94,6 @@ impl ShardServer {
             net.resumptions,
             net.handshakes_failed,
             net.handshakes_late,
-            conns.handshake_bytes() as u64,
             net.handshakes_crowded_out,
             net.not_tls,
             self.http.counters.handshakes,
@@ -108,12 +107,7 @@ impl ShardServer {
             self.http.counters.cross_origin,
             self.http.counters.limited,
             self.http.limiter.as_ref().map_or(0, Limiter::len) as u64,
-            self.http.bodies.bytes() as u64,
-            self.http.counters.crowded_out,
-            self.receive_memory.bytes() as u64,
-            self.unauthenticated_memory.bytes() as u64,
-            self.frames_crowded_out,
-            self.command_bytes() as u64,
+            self.receive_memory.crowded_out() + self.unauthenticated_memory.crowded_out(),
             self.deadlines.tokens,
             self.access.failures,
             of_process(self.access.guard().sessions() as u64),
@@ -138,7 +132,6 @@ impl ShardServer {
             of_fleet(|it| it.put_back_bytes.load(Relaxed)),
             self.deadlines.frames,
             self.long_refused,
-            conns.output_bytes() as u64,
             self.send_memory.crowded_out(),
             net.received_bytes,
             net.sent_bytes,
@@ -160,15 +153,10 @@ impl ShardServer {
             self.subscribers.waiting_bytes(conns) as u64,
             net.late,
             self.tasks.len() as u64,
-            self.large_replies.in_transit_bytes() as u64,
-            self.large_replies.begun_bytes() as u64,
             self.large_replies.begun_peak_bytes() as u64,
-            self.cold.bytes() as u64,
-            self.shared_values.bytes() as u64,
             self.shared_values.reads(),
             self.transcodings.len() as u64,
             self.transcodings.slices(),
-            self.transcodings.writing_bytes() as u64,
             self.large_replies.len() as u64,
             self.outbox.stuck() as u64,
             log.records,
@@ -221,7 +209,8 @@ impl ShardServer {
         let turns = self.meter.longest().map(|(work, longest)| TurnRow { shard, work, longest });
         let turns = turns.collect();
         let shards = vec![(self.me, Box::new(numbers))];
-        GatheredPart::Metrics(Box::new(Metrics { turns, numbers, shards, timings }))
+        let accounts = accounts(self, conns);
+        GatheredPart::Metrics(Box::new(Metrics { turns, numbers, accounts, shards, timings }))
     }
 
     /// Jobs by state, totals and rates of this shard.
@@ -230,4 +219,25 @@ impl ShardServer {
         census.per_second = self.rates.per_second(self.now_ms, census.totals);
         census
     }
+}
+
+/// Memory of clients on a shard by account, and the bounds of these, in the order of [`ACCOUNTS`].
+fn accounts(server: &ShardServer, conns: &Connections) -> [[u64; ACCOUNTS.len()]; 2] {
+    let ShardServer { large_replies, transcodings, client_memory, .. } = server;
+    let held = [
+        server.receive_memory.bytes(),
+        server.unauthenticated_memory.bytes(),
+        conns.handshake_bytes(),
+        server.command_bytes(),
+        large_replies.frame_bytes(),
+        server.crons.backlog.bytes(),
+        conns.output_bytes(),
+        transcodings.waiting_bytes(),
+        transcodings.writing_bytes() - transcodings.waiting_bytes(),
+        large_replies.begun_bytes(),
+        large_replies.in_transit_bytes(),
+        server.cold.bytes(),
+        server.shared_values.kept_bytes(),
+    ];
+    [held, client_memory.bounds()].map(|bytes| bytes.map(|bytes| bytes as u64))
 }

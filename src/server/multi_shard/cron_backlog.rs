@@ -10,25 +10,29 @@ use std::collections::{BTreeMap, VecDeque};
 /// Commands that may wait, of all names together.
 pub const WAITING_MAX: usize = 10_000;
 
-/// Bytes of their frames. One of any length may wait if it is the only one.
-pub const WAITING_BYTES_MAX: usize = 16 << 20;
-
 type Line = VecDeque<(Origin, Box<[u8]>)>;
 
 /// The commands that wait, by name.
 #[derive(Debug, Default)]
 pub struct CronBacklog {
+    /// Most bytes of all frames together. One of any length may wait if it is the only one.
+    bytes_max: usize,
     by_name: BTreeMap<Box<str>, Line>,
     commands: usize,
     bytes: usize,
 }
 
 impl CronBacklog {
+    /// None, whose frames together may have `bytes_max`.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, ..Self::default() }
+    }
+
     /// Takes in a command on `name`. False if there is no room for it.
     #[must_use]
     pub fn push(&mut self, name: &str, origin: Origin, frame: &[u8]) -> bool {
         let bytes = self.bytes + frame.len();
-        if self.commands >= WAITING_MAX || self.commands > 0 && bytes > WAITING_BYTES_MAX {
+        if self.commands >= WAITING_MAX || self.commands > 0 && bytes > self.bytes_max {
             return false;
         }
         self.bytes = bytes;
@@ -84,23 +88,23 @@ mod tests {
 
     #[test]
     fn frames_that_wait_for_a_schedule_have_a_limit_in_bytes_and_leave_in_their_order() {
-        let mut backlog = CronBacklog::default();
+        let mut backlog = CronBacklog::new(16 << 20);
         let frame = vec![0; 4 << 20];
         let taken = (0..50).take_while(|&n| backlog.push("c", origin(n), &frame)).count();
-        assert_eq!((taken, backlog.bytes()), (4, WAITING_BYTES_MAX));
+        assert_eq!((taken, backlog.bytes()), (4, 16 << 20));
         assert!(!backlog.push("d", origin(50), &[0]), "of all names together");
         let left: Vec<u32> =
             std::iter::from_fn(|| backlog.pop("c")).map(|(origin, _)| origin.conn.index).collect();
         assert_eq!(left, [0, 1, 2, 3]);
         assert_eq!((backlog.len(), backlog.bytes(), backlog.has("c")), (0, 0, false));
-        let large = vec![0; WAITING_BYTES_MAX + 1];
+        let large = vec![0; (16 << 20) + 1];
         assert!(backlog.push("c", origin(0), &large), "the only one");
         assert!(!backlog.push("c", origin(1), &large));
     }
 
     #[test]
     fn commands_that_wait_for_schedules_have_a_limit_in_number() {
-        let mut backlog = CronBacklog::default();
+        let mut backlog = CronBacklog::new(16 << 20);
         for n in 0..WAITING_MAX {
             assert!(backlog.push(&format!("c{}", n % 7), origin(0), &[0]));
         }

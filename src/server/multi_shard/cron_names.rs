@@ -82,6 +82,11 @@ pub struct CronNames {
 }
 
 impl CronNames {
+    /// None. Frames of commands that wait may have so many bytes together.
+    pub fn new(waiting_bytes_max: usize) -> Self {
+        Self { backlog: CronBacklog::new(waiting_bytes_max), ..Self::default() }
+    }
+
     /// Notes a schedule that a shard has found in its log.
     pub fn found(&mut self, owner: usize, name: &str, version: u64, data_bytes: u64) {
         let (busy, ended, remembered) = (false, false, None);

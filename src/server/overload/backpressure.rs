@@ -3,7 +3,6 @@
 //! The shard is saturated while too much waits for the disk or for other shards, or commands must wait for room in the log; then no command of
 //! any connection begins. A connection is not read while more of its input waits than it may hold.
 
-use super::command_memory::COMMANDS_BYTES_MAX;
 use crate::server::connection::session::PENDING_BYTES_MAX;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::{ConnId, Connections};
@@ -50,7 +49,7 @@ impl ShardServer {
     /// Whether they take so much that no other command is begun. Answers to them begin a turn of their own.
     #[inline]
     pub(crate) fn is_command_memory_full(&self) -> bool {
-        self.command_bytes() >= COMMANDS_BYTES_MAX
+        self.command_bytes() >= self.client_memory.commands()
     }
 
     /// Whether nothing that commands wait for begins a turn of its own.

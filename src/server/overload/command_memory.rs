@@ -3,13 +3,10 @@
 //! connection may have fifty, of 10 MB and more.
 //!
 //! A frame for another shard counts on the shard of its connection until the shard that carries the command out has read
-//! it. While [`COMMANDS_BYTES_MAX`] are counted, the shard begins no other command of its connections. Messages of
+//! it. While their account of the client memory is full, the shard begins no other command of its connections. Messages of
 //! other shards are read all the same: two shards never wait for each other.
 //!
 //! A ground type: it imports nothing of the server.
-
-/// Bytes of such frames beyond which no other command is begun.
-pub const COMMANDS_BYTES_MAX: usize = 128 << 20;
 
 /// Shorter frames are not counted on their way: their number is bounded, and each would be acknowledged.
 const COUNTED_BYTES_MIN: usize = 4 << 10;

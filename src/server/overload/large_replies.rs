@@ -1,13 +1,13 @@
 //! Large replies: defers requests whose replies may be large. A few bytes may ask for many megabytes, and a reply for
 //! another shard's connection passes no window of that connection until it is there.
 //!
-//! Four things are bounded, each by a figure below and one answer more: what a turn writes of large answers,
-//! so that other requests are served in between; what is being written over several turns; what of them is on
-//! its way to other shards and not taken in there yet; and what is being read from the disk for answers. While
+//! Four things are bounded, by an account of the client memory or a figure below, and one answer more: what a turn writes
+//! of large answers, so that other requests are served in between; what is being written over several turns; what of them
+//! is on its way to other shards and not taken in there yet; and what is being read from the disk for answers. While
 //! one of them is reached, requests that may be answered with much are deferred and resumed in order, those for single jobs
 //! and pulls first. How large a reply may be is known here, what it says is not.
 
-use super::send_memory::OUTPUT_BYTES_MAX;
+use super::client_memory::ClientMemory;
 use crate::api::commands::{Class, ReplySize};
 use crate::api::error::ErrorKind;
 use crate::api::request::Request;
@@ -17,7 +17,6 @@ use crate::protocol::decode::coerce::coerced;
 use crate::protocol::decode::{decode_as, decode_frame};
 use crate::protocol::large::KeptFrame;
 use crate::server::connection::protocol::Protocol;
-use crate::server::multi_shard::messages::LIST_RESERVE_BYTES;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_mail::request_context::{Lookup, RequestContext};
@@ -32,24 +31,8 @@ pub const LARGE_BYTES: usize = 64 << 10;
 /// Bytes of large answers after which a turn begins no other.
 pub const TURN_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of large answers on their way to other shards beyond which no other is begun.
-pub const IN_TRANSIT_BYTES_MAX: usize = 8 << 20;
-
-/// Bytes of large answers on their way to other shards beyond which no command is begun; pulls that have waited are
-/// answered all the same. Lists alone do not bring that many.
-const BACKED_UP_BYTES: usize = OUTPUT_BYTES_MAX / 2;
-
-/// Bytes of lists being written, as expected, beyond which no other is begun.
-pub const BEGUN_BYTES_MAX: usize = 4 * LIST_RESERVE_BYTES;
-
-/// Bytes being read from the disk for answers beyond which no other is begun.
-pub const READING_BYTES_MAX: usize = 8 << 20;
-
 /// Requests of a shard that may be deferred; those beyond are refused.
 pub const DEFERRED_MAX: usize = 10_000;
-
-/// Bytes of their frames.
-pub const DEFERRED_BYTES_MAX: usize = 16 << 20;
 
 /// Where a request waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +55,7 @@ struct Waiting {
 /// Requests whose large replies are deferred, and how much of such replies is under way.
 #[derive(Debug, Default)]
 pub struct LargeReplies {
+    memory: ClientMemory,
     jobs: TurnQueue<Waiting>,
     lists: TurnQueue<Waiting>,
     /// Requests whose answers become JSON, deferred while enough is being turned into JSON.
@@ -79,7 +63,7 @@ pub struct LargeReplies {
     frame_bytes: usize,
     /// Of lists that are being written.
     begun_bytes: usize,
-    /// For lists over all shards that are under way: see [`LIST_RESERVE_BYTES`].
+    /// For lists over all shards that are under way.
     reserved_bytes: usize,
     /// The most of both together that there has been.
     begun_peak_bytes: usize,
@@ -90,6 +74,11 @@ pub struct LargeReplies {
 }
 
 impl LargeReplies {
+    /// None, within the accounts of `memory`.
+    pub fn new(memory: ClientMemory) -> Self {
+        Self { memory, ..Self::default() }
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.jobs.len() + self.lists.len() + self.texts.len()
@@ -105,15 +94,21 @@ impl LargeReplies {
         self.jobs.is_empty() && self.lists.is_empty()
     }
 
+    /// Bytes of the frames of those that wait.
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
     /// Bytes of large answers on their way to other shards.
     pub fn in_transit_bytes(&self) -> usize {
         self.in_transit_bytes
     }
 
-    /// Whether so much is on its way to other shards that no command may add to it. Each says when it has its part.
+    /// Whether so much is on its way to other shards that no command may add to it. Each says when it has its part. Pulls
+    /// that have waited are answered all the same; lists alone do not bring that many.
     #[inline]
     pub fn is_backed_up(&self) -> bool {
-        self.in_transit_bytes >= BACKED_UP_BYTES
+        self.in_transit_bytes >= self.memory.tight_output()
     }
 
     /// Bytes of lists that are being written.
@@ -159,7 +154,7 @@ impl LargeReplies {
 
     /// Whether enough of lists is under way.
     pub fn lists_enough(&self) -> bool {
-        self.begun_bytes + self.reserved_bytes >= BEGUN_BYTES_MAX
+        self.begun_bytes + self.reserved_bytes >= self.memory.lists()
     }
 
     /// A large answer goes to another shard.
@@ -177,10 +172,11 @@ impl LargeReplies {
         self.written_bytes = 0;
     }
 
-    /// Takes a request in. False if there are too many.
+    /// Takes a request in. False if there are too many; one of any length is taken if it is the only one.
     fn put(&mut self, waiting: Waiting, line: DeferredQueue) -> bool {
         let bytes = self.frame_bytes + waiting.frame.len();
-        if self.len() >= DEFERRED_MAX || bytes > DEFERRED_BYTES_MAX {
+        let is_full = bytes > self.memory.deferred() && self.frame_bytes > 0;
+        if self.len() >= DEFERRED_MAX || is_full {
             return false;
         }
         self.frame_bytes = bytes;
@@ -234,12 +230,13 @@ impl ShardServer {
     /// As `waits_for_answers_to_go`, for an answer under way: ignores the bytes of lists, of which its own are freed
     /// only by going on.
     pub(crate) fn waits_for_readers(&self) -> bool {
-        self.large_replies.in_transit_bytes >= IN_TRANSIT_BYTES_MAX || self.reads_enough()
+        self.large_replies.in_transit_bytes >= self.client_memory.in_transit()
+            || self.reads_enough()
     }
 
     /// Whether enough is being read from the disk for answers.
     fn reads_enough(&self) -> bool {
-        self.cold.bytes() >= READING_BYTES_MAX
+        self.cold.bytes() >= self.client_memory.disk_reads()
     }
 
     /// Whether a request has to wait, as others do or because of what is under way. Single jobs for a connection
@@ -397,6 +394,10 @@ mod tests {
         Waiting { origin, lookup: Lookup::Fresh, pulls, frame: vec![0; bytes].into() }
     }
 
+    fn large_replies() -> LargeReplies {
+        LargeReplies::new(ClientMemory::new(1024, 1))
+    }
+
     fn next(large_replies: &mut LargeReplies) -> Option<u64> {
         large_replies.take().map(|one| one.origin.client.0)
     }
@@ -412,7 +413,7 @@ mod tests {
 
     #[test]
     fn what_is_set_aside_is_taken_up_in_order_and_single_jobs_first() {
-        let mut large_replies = LargeReplies::default();
+        let mut large_replies = large_replies();
         for (client, line) in [
             (1, DeferredQueue::Lists),
             (2, DeferredQueue::Jobs),
@@ -427,19 +428,24 @@ mod tests {
 
     #[test]
     fn what_is_set_aside_has_bounds_in_number_and_in_bytes() {
-        let mut large_replies = LargeReplies::default();
+        let mut many = large_replies();
         for _ in 0..DEFERRED_MAX {
-            assert!(large_replies.put(waiting(1, false, 1), DeferredQueue::Lists));
+            assert!(many.put(waiting(1, false, 1), DeferredQueue::Lists));
         }
-        assert!(!large_replies.put(waiting(1, false, 1), DeferredQueue::Jobs));
-        let mut large_replies = LargeReplies::default();
-        assert!(large_replies.put(waiting(1, false, DEFERRED_BYTES_MAX), DeferredQueue::Lists));
-        assert!(!large_replies.put(waiting(1, false, 1), DeferredQueue::Lists));
+        assert!(!many.put(waiting(1, false, 1), DeferredQueue::Jobs));
+        let mut large = large_replies();
+        let most = large.memory.deferred();
+        assert!(large.put(waiting(1, false, most - 1), DeferredQueue::Lists));
+        assert!(large.put(waiting(1, false, 1), DeferredQueue::Lists));
+        assert!(!large.put(waiting(1, false, 1), DeferredQueue::Lists));
+        let mut longer = large_replies();
+        assert!(longer.put(waiting(1, false, most + 1), DeferredQueue::Lists), "the only one");
+        assert!(!longer.put(waiting(1, false, 1), DeferredQueue::Lists));
     }
 
     #[test]
     fn pulls_of_a_client_that_sends_no_more_are_forgotten_and_all_of_one_that_is_gone() {
-        let mut large_replies = LargeReplies::default();
+        let mut large_replies = large_replies();
         for client in [1, 2] {
             assert!(large_replies.put(waiting(client, true, 10), DeferredQueue::Jobs));
             assert!(large_replies.put(waiting(client, false, 10), DeferredQueue::Lists));

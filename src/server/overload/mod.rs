@@ -3,6 +3,7 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `backpressure` | when connections are not read, and when no command begins |
+//! | `client_memory` | what each kind of client memory may take of a shard |
 //! | `command_memory` | the memory of commands that go to other shards or take several steps |
 //! | `fair_share` | how many request bytes one connection may use of a turn |
 //! | `large_replies` | defers requests whose replies may be large |
@@ -13,6 +14,7 @@
 //! | `write_stall` | on a full disk: puts writes off until compaction has made room |
 
 pub(super) mod backpressure;
+pub(super) mod client_memory;
 pub(super) mod command_memory;
 pub(super) mod fair_share;
 pub(super) mod large_replies;

@@ -1,8 +1,8 @@
-//! Receive memory: the budget of requests that are not there yet, for many connections together, and those of them that are frames,
-//! messages and heads. Clients that have shown no token, where there are tokens, have a bound of their own, so that
-//! nothing they send makes others give way. Where there is no room left, the largest gives way: it is what the memory went to, and small
-//! requests go on as if nothing had happened. The allocator keeps what large ones took, for the next; when none have
-//! come for a while, and no client is held up by that, it gives that back.
+//! Receive memory: the budget of requests that are not there yet, of many connections together: frames, messages, heads and
+//! bodies. Clients that have shown no token, where there are tokens, have a bound of their own, so that nothing they send
+//! makes others give way. Where there is no room left, the largest gives way: it is what the memory went to, and small
+//! requests go on as if nothing had happened. A request that is alone has room, whatever the bound. The allocator keeps what
+//! large ones took, for the next; when none have come for a while, and no client is held up by that, it gives that back.
 
 use crate::api::error::ErrorKind;
 use crate::protocol::websocket::Closing;
@@ -12,12 +12,6 @@ use crate::server::shard_server::ShardServer;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 use std::collections::BTreeSet;
-
-/// Most bytes of frames and messages on their way to one shard.
-pub const FRAMES_BYTES_MAX: usize = 256 << 20;
-
-/// Most bytes of frames and messages on their way from clients that have shown no token: a frame with one is small.
-pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 << 20;
 
 /// More than this together leave enough behind to be given back.
 const LARGE_BYTES: usize = 32 << 20;
@@ -40,6 +34,8 @@ pub struct ReceiveMemory {
     bytes_max: usize,
     bytes: usize,
     by_size: BTreeSet<(usize, ConnId)>,
+    /// Requests that gave way.
+    crowded_out: u64,
     /// When there were many bytes last, if their memory has not been given back.
     large_at_ms: Option<u64>,
 }
@@ -47,12 +43,17 @@ pub struct ReceiveMemory {
 impl ReceiveMemory {
     /// None, of which all together may have `bytes_max`.
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, bytes: 0, by_size: BTreeSet::new(), large_at_ms: None }
+        Self { bytes_max, bytes: 0, by_size: BTreeSet::new(), crowded_out: 0, large_at_ms: None }
     }
 
     /// Memory held.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Requests that gave way since the start.
+    pub fn crowded_out(&self) -> u64 {
+        self.crowded_out
     }
 
     /// Notes that what a connection sends takes more or less memory than before.
@@ -85,25 +86,26 @@ impl ReceiveMemory {
         again_ms
     }
 
-    /// Strikes out the largest if there is no room for all; whose it is.
+    /// Strikes out the largest if there is no room for all and it is not alone; whose it is.
     pub fn crowd_out(&mut self) -> Option<ConnId> {
-        if self.bytes <= self.bytes_max {
+        if self.bytes <= self.bytes_max || self.by_size.len() < 2 {
             return None;
         }
         let (bytes, conn) = self.by_size.pop_last()?;
         self.bytes -= bytes;
+        self.crowded_out += 1;
         Some(conn)
     }
 }
 
 impl ShardServer {
-    /// Notes what a connection holds of a frame or a message that is not there yet, and makes room if need be.
+    /// Notes what a connection holds of a request that is not there yet, and makes room if need be.
     pub(crate) fn note_received(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let incoming = match (session.protocol, session.stream) {
             (Protocol::WebSocket, Some(key)) => self.subscribers.incoming_bytes(key),
-            // A stream of events only listens, and has given back what its head took. All other input is in `pending`.
-            _ => 0,
+            // A stream of events only listens, and has given back what its head took.
+            _ => session.http.body_bytes(),
         };
         let waits = self.large_commands.held_by(conn) + session.transcoding.bytes;
         let checked = session.checked.as_ref().map_or(0, |large| large.held_bytes());
@@ -134,17 +136,13 @@ impl ShardServer {
     }
 
     fn give_way(&mut self, conns: &mut Connections, conn: ConnId) {
-        self.frames_crowded_out += 1;
         let Some(session) = self.sessions.get(conn) else { return };
         session.received_bytes = ReceivedBytes::default();
         session.pending = Backlog::default();
         let protocol = session.protocol;
-        if self.cancel_transcoding(conn) && protocol == Protocol::Http {
-            self.conclude_crowded_out(conns, conn);
-            return;
-        }
+        let was_read = self.cancel_transcoding(conn);
         match protocol {
-            Protocol::Http => self.crowd_out_head(conns, conn),
+            Protocol::Http => self.crowd_out_request(conns, conn, was_read),
             Protocol::WebSocket => self.close_websocket(conns, conn, Some(Closing::NO_ROOM)),
             _ => {
                 let origin = self.origin(conn);
@@ -154,7 +152,7 @@ impl ShardServer {
         }
     }
 
-    /// Forgets what a connection that goes has sent of a frame.
+    /// Forgets what a connection that goes has sent of a request.
     pub(crate) fn drop_received(&mut self, conn: ConnId) {
         if let Some(session) = self.sessions.get(conn) {
             let held = std::mem::take(&mut session.received_bytes);
@@ -181,9 +179,20 @@ mod tests {
         memory.note(conn(5), 1 << 20, 2 << 20);
         assert_eq!(memory.crowd_out(), Some(conn(9)));
         assert_eq!((memory.bytes(), memory.crowd_out()), (10 << 20, None));
+        assert_eq!(memory.crowded_out(), 1);
         for (index, bytes) in [1, 1, 1, 2, 1, 2, 1, 1].into_iter().enumerate() {
             memory.note(conn(index as u32), bytes << 20, 0);
         }
         assert_eq!((memory.bytes(), memory.by_size.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_request_that_is_alone_has_room_and_gives_way_to_the_next() {
+        let conn = |index| ConnId { index, generation: 0 };
+        let mut memory = ReceiveMemory::new(1 << 20);
+        memory.note(conn(1), 0, 16 << 20);
+        assert_eq!(memory.crowd_out(), None);
+        memory.note(conn(2), 0, 100);
+        assert_eq!((memory.crowd_out(), memory.bytes()), (Some(conn(1)), 100));
     }
 }

@@ -6,12 +6,11 @@
 //! own (`connection/transcode.rs`): none is ended for it. When there was much and is no more, the allocator
 //! gives back what it keeps, at a time when that holds up no client.
 
+use super::client_memory::ClientMemory;
+use crate::server::connection::session::UNSENT_BYTES_MAX;
 use crate::server::shard_server::ShardServer;
 use corq_io::memory;
-use corq_io::net::Connections;
-
-/// Most bytes of output that clients of a shard have not taken, what many are sent counted once.
-pub const OUTPUT_BYTES_MAX: usize = 256 << 20;
+use corq_io::net::{ConnId, Connections};
 
 /// More than this leaves enough behind to be given back.
 const LARGE_BYTES: usize = 32 << 20;
@@ -43,34 +42,32 @@ impl SendMemory {
 }
 
 /// Whether there is so much that a connection gets no more before it has taken what it has.
-pub fn is_tight(conns: &Connections) -> bool {
-    conns.output_bytes() > OUTPUT_BYTES_MAX / 2
+pub fn is_tight(conns: &Connections, memory: ClientMemory) -> bool {
+    conns.output_bytes() > memory.tight_output()
 }
 
 impl ShardServer {
-    /// How much there may be, with what is on its way to becoming text: ending a connection would not lower that.
-    fn output_bytes_max(&self) -> usize {
-        OUTPUT_BYTES_MAX + self.transcodings.writing_bytes()
+    /// The connections that have to go if there is too much output, each of which may have a reply if no other has any. More
+    /// may be there for what is on its way to becoming text: ending a connection would not lower that.
+    fn overdue(&self, conns: &Connections) -> Option<Vec<ConnId>> {
+        let most = self.client_memory.output() + self.transcodings.writing_bytes();
+        conns.overdue(most, UNSENT_BYTES_MAX)
     }
 
     /// Has those ended that do not read if there is too much of all. The kernel has been offered what there is: this
     /// is asked at the beginning of a turn.
     pub fn make_room_for_output(&mut self, conns: &Connections) {
-        let most = self.output_bytes_max();
-        if conns.output_bytes() > most {
-            let overdue = conns.overdue(most);
-            self.send_memory.crowded_out += overdue.len() as u64;
-            self.slow_readers.extend(overdue);
-        }
+        let overdue = self.overdue(conns).unwrap_or_default();
+        self.send_memory.crowded_out += overdue.len() as u64;
+        self.slow_readers.extend(overdue);
     }
 
     /// Looks, at the end of a turn, whether there is too much. True if some of it can be sent, or has to go: the next
     /// turn says which. If the log is waited for instead, it is the log that begins the next turn.
     pub fn note_output(&mut self, conns: &Connections, gated: bool) -> bool {
-        let most = self.output_bytes_max();
-        let too_much = conns.output_bytes() > most;
-        let goes_on = too_much && !conns.overdue(most).is_empty();
-        self.send_memory.waits_for_log = too_much && gated && !goes_on;
+        let overdue = self.overdue(conns);
+        let goes_on = overdue.as_ref().is_some_and(|conns| !conns.is_empty());
+        self.send_memory.waits_for_log = overdue.is_some() && gated && !goes_on;
         goes_on
     }
 

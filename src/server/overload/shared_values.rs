@@ -1,6 +1,7 @@
 //! Long values that many are answered with: each is in memory once, as it came and as JSON, until the last
 //! client has it. One that has to be read from the disk is read once, however many have asked by then.
 
+use super::client_memory::ClientMemory;
 use crate::api::error::ErrorKind;
 use crate::protocol::json;
 use crate::protocol::msgpack::writer::Writer;
@@ -22,7 +23,6 @@ pub const SHARED_BYTES_MIN: usize = 16 << 10;
 /// Values that are kept from one turn to the next, so that those who ask for them in turns find them; the one used last
 /// in any case.
 const KEPT_MAX: usize = 64;
-const KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// Clients waiting for one value that are answered in one turn.
 const ANSWERED_PER_TURN: usize = 500;
@@ -148,6 +148,7 @@ impl LiveValues {
 /// The long values that are on their way to clients.
 #[derive(Debug, Default)]
 pub struct SharedValues {
+    memory: ClientMemory,
     /// Values asked for lately; the one used last is at the end.
     kept: Vec<Kept>,
     kept_bytes: usize,
@@ -163,6 +164,11 @@ pub struct SharedValues {
 }
 
 impl SharedValues {
+    /// None, within the account of `memory`.
+    pub fn new(memory: ClientMemory) -> Self {
+        Self { memory, ..Self::default() }
+    }
+
     /// A turn begins: what the last one had no use for goes.
     pub fn begin_turn(&mut self) {
         self.kept.retain_mut(|kept| std::mem::take(&mut kept.used));
@@ -174,9 +180,9 @@ impl SharedValues {
         !self.kept.is_empty() || !self.read.is_empty()
     }
 
-    /// Memory of those that a client has yet to get.
-    pub fn bytes(&self) -> usize {
-        self.tally.as_ref().map_or(0, Tally::bytes)
+    /// Memory of those that are kept.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes
     }
 
     /// Where their bytes are counted.
@@ -200,7 +206,7 @@ impl SharedValues {
         };
         self.kept.push(Kept { used: true, ..kept });
         while self.kept.len() > 1
-            && (self.kept.len() > KEPT_MAX || self.kept_bytes > KEPT_BYTES_MAX)
+            && (self.kept.len() > KEPT_MAX || self.kept_bytes > self.memory.shared_values())
         {
             self.kept_bytes -= self.kept.remove(0).bytes.len();
         }
@@ -339,6 +345,8 @@ fn value_bytes(ending: Ending, payload: &[u8]) -> Arc<Vec<u8>> {
 mod tests {
     use super::*;
 
+    const MEMORY: ClientMemory = ClientMemory::new(1024, 1);
+
     fn note(values: &mut SharedValues, position: u64, bytes: usize) -> Arc<Vec<u8>> {
         let bytes = Arc::new(vec![0; bytes]);
         values.note(position, &bytes);
@@ -347,7 +355,7 @@ mod tests {
 
     #[test]
     fn values_that_are_asked_for_in_turns_are_kept_as_long_as_they_are() {
-        let mut values = SharedValues::default();
+        let mut values = SharedValues::new(MEMORY);
         for position in 0..3 {
             note(&mut values, position, 10);
         }
@@ -364,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_in_memory_is_found_however_long_that_takes() {
-        let mut values = SharedValues::default();
+        let mut values = SharedValues::new(MEMORY);
         let bytes = note(&mut values, 7, 10);
         for position in 100..1000 {
             note(&mut values, position, 10);
@@ -376,14 +384,14 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_bounds_in_number_and_in_bytes() {
-        let mut values = SharedValues::default();
+        let mut values = SharedValues::new(MEMORY);
         for position in 0..2 * KEPT_MAX as u64 {
             note(&mut values, position, 10);
         }
         assert_eq!((values.kept.len(), values.kept_bytes), (KEPT_MAX, 10 * KEPT_MAX));
         let first = KEPT_MAX as u64;
         assert!(values.find(first).is_some() && values.find(first - 1).is_none());
-        note(&mut values, 1000, KEPT_BYTES_MAX + 1);
+        note(&mut values, 1000, MEMORY.shared_values() + 1);
         assert_eq!(values.kept.len(), 1, "the last one in any case");
     }
 }
