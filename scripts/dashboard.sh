@@ -11,7 +11,7 @@
 #       one minute to the next a machine changes by more than a dashboard costs. The rate must leave the shard room, or it serves
 #       dashboards in the time of jobs and the difference is not to be seen.
 #
-#       Seconds of a run should be a multiple of 5, as dashboards ask for lists each 5 s.
+#       Seconds of a run should be a multiple of 10, as dashboards ask for lists each 10 s.
 #   scripts/dashboard.sh lists [requests of a kind]                                             default 300
 #       The time of the shard, and the round trip, of each list that a page asks for.
 #

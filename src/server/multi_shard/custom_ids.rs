@@ -1,7 +1,7 @@
 //! Custom ids over all shards: claiming them before a push, telling the directory what came of it.
 
 use super::dependencies::FoundDependencies;
-use super::messages::UnmetOf;
+use super::messages::{UnmetOf, unmet_at};
 use super::task::{Claims, Task};
 use super::waiting_claims::{NAMES_PER_STEP, WaitingClaim, WaitingForName};
 use crate::api::request::{Body, JobRef, Request};
@@ -101,11 +101,6 @@ pub(crate) fn write_ids(
 fn jobs_id(shard: &Shard, name: &str) -> Option<JobId> {
     let JobRef::Id(id) = JobRef::of(name) else { return None };
     shard.find(id).map(|_| id)
-}
-
-/// The bytes for a job in a row that is in the order of the jobs.
-fn bytes_of(lists: &UnmetOf<Vec<u8>>, job: usize) -> &[u8] {
-    lists.binary_search_by_key(&job, |(job, _)| *job).map_or(&[], |found| &lists[found].1)
 }
 
 impl ShardServer {
@@ -328,7 +323,8 @@ impl ShardServer {
         if is_direct && self.stalled_messages.is_empty() && !self.must_pause() {
             let Claims { origin, frame, taken, dependencies, .. } = claims;
             let FoundDependencies { unmet, open, parents, .. } = dependencies;
-            let waits = |place| (bytes_of(&unmet, place), bytes_of(&open, place));
+            let of = |lists, place| unmet_at(lists, place).map_or(&[][..], Vec::as_slice);
+            let waits = |place| (of(&unmet, place), of(&open, place));
             return self.push_prepared(conns, origin, frame.view(), (&taken, &parents), waits);
         }
         self.forwarded_frames.note_sent(&claims.frame);

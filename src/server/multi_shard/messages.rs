@@ -21,11 +21,18 @@ pub const PAGE_ROWS: usize = 500;
 pub const PAGE_BYTES: usize = 256 << 10;
 
 /// Reply bytes that a list over all shards counts as from its beginning on, while its rows are not known: without it
-/// all lists that begin in the same turn would pass. Four are under way at a time.
+/// all lists that begin in the same turn would pass. With 1,024 MB for the clients of a shard four are under way at a time,
+/// with less fewer, and one in any case.
 pub const LIST_RESERVE_BYTES: usize = 2 << 20;
 
 /// The unmet dependencies of jobs of a push by place, as [`corq_shards::dependency::Unmet`] writes them.
 pub type UnmetOf<T> = Vec<(usize, T)>;
+
+/// The dependencies of the job at a place, if it has any.
+pub fn unmet_at<T>(lists: &UnmetOf<T>, place: usize) -> Option<&T> {
+    let found = lists.binary_search_by_key(&place, |(job, _)| *job).ok()?;
+    Some(&lists[found].1)
+}
 
 /// Messages between shards about payloads of megabytes.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use super::envelope::Span;
 use super::message::{Batch, Message, ScatterQuery};
 use crate::api::commands::Op;
 use crate::server::event_loop::turn_meter::Work;
-use crate::server::multi_shard::messages::UnmetOf;
+use crate::server::multi_shard::messages::unmet_at;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
@@ -118,9 +118,9 @@ impl ShardServer {
             }
             Message::Push { origin, frame, taken, unmet, open, parents } => {
                 let frame = batch.frame(frame);
-                let of = |list: &UnmetOf<Span>, place: usize| {
-                    let found = list.binary_search_by_key(&place, |(job, _)| *job).ok()?;
-                    Some(&batch.bytes[list[found].1.clone()])
+                let of = |list, place| {
+                    let span: &Span = unmet_at(list, place)?;
+                    Some(&batch.bytes[span.clone()])
                 };
                 self.note_taken(*origin, &frame);
                 self.push_prepared(conns, *origin, frame, (taken, parents), |place| {
