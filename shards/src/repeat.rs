@@ -204,7 +204,7 @@ impl Shard {
         let expires_at_ms = if ttl_ms > 0 { now_ms.saturating_add(ttl_ms) } else { 0 };
         let state = if run_at_ms > now_ms { State::Delayed } else { State::Waiting };
         Some(KeptJob {
-            pushed: Pushed { id, queue, run_at_ms, job: job_now },
+            pushed: Pushed { id, queue, run_at_ms, job: job_now.into() },
             attempts: 0,
             stalls: 0,
             place: Place::Pending(state),
@@ -259,7 +259,8 @@ mod tests {
                 recurrence: Some(Box::new(given)),
                 ..NewJob::default()
             };
-            let pushed = Pushed { id: JobId::default(), queue: "q", run_at_ms: 20_000, job };
+            let pushed =
+                Pushed { id: JobId::default(), queue: "q", run_at_ms: 20_000, job: job.into() };
             Series::of(&pushed).expect("it is repeated")
         };
         for (now_ms, due_ms) in

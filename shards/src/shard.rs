@@ -40,7 +40,7 @@ use crate::lease::group_scans::Seeing;
 use crate::lease::owners::Owners;
 use crate::lease::token_stream::{SecretKey, Secrets};
 use crate::lease::waiting_pulls::Waiter;
-use crate::log_record::{Journal, Pushed, Record};
+use crate::log_record::{Given, Journal, Pushed, Record};
 use crate::queue::Queues;
 use crate::queue::listing::Views;
 use crate::queue::retention::Retention;
@@ -443,18 +443,9 @@ impl Shard {
             };
             let custom_id = job.custom_id.map(Into::into);
             let id = self.ids.make(now_ms, slot);
-            let mut job = job.clone();
-            if let Some(extras) = &mut job.extras {
-                **extras = extras.anew(now_ms);
-                job.delay_ms = extras.delay_left_ms(job.delay_ms, now_ms);
-            }
-            if let Some(recurrence) = &job.recurrence
-                && job.delay_ms == 0
-            {
-                job.delay_ms = recurrence.first_delay_ms(now_ms);
-            }
-            let run_at_ms = now_ms + job.delay_ms;
-            let durable = job.durable;
+            let is_plain = job.extras.is_none() && job.recurrence.is_none();
+            let job = if is_plain { Given::Lent(job) } else { job.begun(now_ms).into() };
+            let (run_at_ms, durable) = (now_ms + job.delay_ms, job.durable);
             let pushed = Pushed { id, queue: queue_name, run_at_ms, job };
             let record = Record::Pushed(pushed);
             let stored = out.journal.append(&record);

@@ -411,7 +411,7 @@ fn a_part_of_a_flow_with_an_id_of_a_wrong_clock_makes_no_other_shard_believe_in_
     let hold = GroupLimit::Hold(HOUR_MS);
     bed.run(1, &Command::LimitGroup { queue: "held", group: "g", limit: hold });
     let id = JobId(u128::from(bed.now_ms + DAY_MS) << 80);
-    let pushed = Pushed { id, queue: "q", run_at_ms: bed.now_ms, job: NewJob::default() };
+    let pushed = Pushed { id, queue: "q", run_at_ms: bed.now_ms, job: NewJob::default().into() };
     let record = Record::Staged(Staged { flow: id, pushed });
     let mut bytes = vec![0; record.encoded_len()];
     record.encode(&mut bytes);

@@ -15,7 +15,7 @@ use corq_shards::log_record::{Pushed, Record};
 fn stage(bed: &mut Bed, durable: bool) -> JobId {
     let id = bed.shard.reserve_id(bed.now_ms, "q");
     let job = NewJob { data: b"\x01", ..NewJob::default() };
-    let pushed = Pushed { id, queue: "q", run_at_ms: bed.now_ms, job };
+    let pushed = Pushed { id, queue: "q", run_at_ms: bed.now_ms, job: job.into() };
     let record = Record::Staged(Staged { flow: id, pushed });
     let mut bytes = vec![0; record.encoded_len()];
     record.encode(&mut bytes);
@@ -72,7 +72,7 @@ fn stage_many(bed: &mut Bed, count: usize, durable: bool) -> Vec<JobId> {
     let ids: Vec<JobId> = (0..count).map(|_| bed.shard.reserve_id(bed.now_ms, "q")).collect();
     for &id in &ids {
         let job = NewJob { data: b"\x01", ..NewJob::default() };
-        let pushed = Pushed { id, queue: "q", run_at_ms: bed.now_ms, job };
+        let pushed = Pushed { id, queue: "q", run_at_ms: bed.now_ms, job: job.into() };
         let record = Record::Staged(Staged { flow: ids[0], pushed });
         let mut bytes = vec![0; record.encoded_len()];
         record.encode(&mut bytes);

@@ -324,7 +324,8 @@ fn every_option_of_a_job_survives_its_record() {
             open: Unmet::new(&unmet),
         })),
     };
-    let record = Record::Pushed(Pushed { id: JobId(77), queue: "q", run_at_ms: 8, job });
+    let record =
+        Record::Pushed(Pushed { id: JobId(77), queue: "q", run_at_ms: 8, job: job.into() });
     let mut bytes = vec![0; record.encoded_len()];
     record.encode(&mut bytes);
     assert_eq!(format!("{:?}", Record::decode(&bytes).unwrap()), format!("{record:?}"));

@@ -221,7 +221,8 @@ impl super::world::World {
             let mut ids = IdMaker::new(self.dice.draw(), JobId::default());
             let id = ids.make(self.now_ms, Slot::of_name(queue));
             let job = NewJob { data: b"\x07", ..NewJob::default() };
-            let record = Record::Pushed(Pushed { id, queue, run_at_ms: self.now_ms, job });
+            let record =
+                Record::Pushed(Pushed { id, queue, run_at_ms: self.now_ms, job: job.into() });
             let mut bytes = vec![0; record.encoded_len()];
             record.encode(&mut bytes);
             let _ = self.nodes[node].shard.replay(1, &bytes);

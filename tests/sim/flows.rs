@@ -373,7 +373,7 @@ fn record_of(flow: JobId, id: JobId, job: &FlowJob, now_ms: u64) -> Vec<u8> {
     let mut unmet = Vec::new();
     let new = job.new.lend(&mut unmet);
     let run_at_ms = now_ms + new.delay_ms;
-    let pushed = Pushed { id, queue: &job.queue, run_at_ms, job: new };
+    let pushed = Pushed { id, queue: &job.queue, run_at_ms, job: new.into() };
     let record = Record::Staged(Staged { flow, pushed });
     let mut bytes = vec![0; record.encoded_len()];
     record.encode(&mut bytes);

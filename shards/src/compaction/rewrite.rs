@@ -279,13 +279,11 @@ impl Shard {
         self.note_kept(job);
     }
 
-    fn kept_job<'a>(&'a self, job: u32, mut pushed: Pushed<'a>, lent: &'a mut Lent) -> KeptJob<'a> {
+    fn kept_job<'a>(&'a self, job: u32, pushed: Pushed<'a>, lent: &'a mut Lent) -> KeptJob<'a> {
+        let given = pushed.job.into_own();
         let about = &self.jobs.slab[job];
         let options = self.jobs.options_of(job);
         let shared = about.has(flags::SHARED).then(|| self.data_of(job));
-        if shared.is_some() {
-            pushed.job.data = &[];
-        }
         for one in options.into_iter().flat_map(|has| has.unmet.iter()) {
             let list = if one.child { &mut lent.open } else { &mut lent.unmet };
             Unmet::push(list, one.id, one.name.as_deref().unwrap_or_default());
@@ -300,24 +298,25 @@ impl Shard {
             FailedAttempts::push(&mut lent.failures, stored);
         }
         let Lent { unmet, open, lines, ends, children, failures } = lent;
-        pushed.job.unmet = Unmet::new(unmet);
         let depends_on_children =
-            pushed.job.family.as_deref().is_some_and(|given| given.is_same(pushed.job.depends_on));
-        pushed.job.family = family.map(|family| {
+            given.family.as_deref().is_some_and(|family| family.is_same(given.depends_on));
+        let children: &[u8] = children;
+        let depends_on = if depends_on_children { children } else { given.depends_on };
+        let new_family = family.map(|family| {
             let (parent, policy) = (family.parent.as_deref(), family.policy);
             Box::new(NewFamily { parent, policy, children, open: Unmet::new(open) })
         });
-        if depends_on_children {
-            pushed.job.depends_on = children;
-        }
         let ends = family.map(|family| Ends::of(family, ends));
-        pushed.run_at_ms = about.run_at_ms;
         let series = options.and_then(|has| has.series.as_deref());
         let trace = options.and_then(|has| has.trace.as_deref());
         // Of a run, the record that it shares tells the options of the first one.
-        pushed.job = NewJob {
+        let mut job_now = NewJob {
+            data: if shared.is_some() { &[] } else { given.data },
+            unmet: Unmet::new(unmet),
+            depends_on,
+            family: new_family,
             name: self.name_of(job),
-            group_id: self.group_name_of(job).or(pushed.job.group_id),
+            group_id: self.group_name_of(job).or(given.group_id),
             extras: options.and_then(|has| has.extras.clone()),
             trace: trace.map(|trace| Box::new(trace.given())),
             priority: about.priority,
@@ -332,11 +331,11 @@ impl Shard {
             custom_id: options.and_then(|has| has.custom_id.as_deref()),
             repeat: series.map(Series::repeat),
             recurrence: series.and_then(Series::given_recurrence),
-            ..pushed.job
+            ..given
         };
         if let Some(series) = series {
-            pushed.job.ttl_ms = (series.ttl_ms > 0).then_some(series.ttl_ms);
-            pushed.job.durable = series.durable;
+            job_now.ttl_ms = (series.ttl_ms > 0).then_some(series.ttl_ms);
+            job_now.durable = series.durable;
         }
         let place = match (about.state, self.jobs.outcome_of(job)) {
             (state, Some(outcome)) => Place::Ended(state, *outcome),
@@ -366,6 +365,7 @@ impl Shard {
         });
         let (attempts, stalls, failures) =
             (about.attempts, about.stalls, FailedAttempts::new(failures));
+        let pushed = Pushed { run_at_ms: about.run_at_ms, job: job_now.into(), ..pushed };
         KeptJob { pushed, attempts, stalls, place, rare, shared, failures }
     }
 

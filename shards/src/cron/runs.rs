@@ -134,7 +134,7 @@ impl Shard {
         }
         let id = self.ids.make(now_ms, self.queues[queue].slot);
         let run_at_ms = due_ms.saturating_add(job.delay_ms);
-        let pushed = Pushed { id, queue: &cron.queue, run_at_ms, job };
+        let pushed = Pushed { id, queue: &cron.queue, run_at_ms, job: job.into() };
         let record = Record::CronRan(CronRan { name: &cron.name, next_run_ms, pushed });
         let stored = out.journal.append(&record);
         if let Record::CronRan(ran) = &record {

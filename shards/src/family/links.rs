@@ -15,7 +15,7 @@ use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::{Options, State};
 use crate::log_record::snapshot::Kept;
-use crate::log_record::{Journal, Pushed, Record};
+use crate::log_record::{Given, Journal, Pushed, Record};
 use crate::query::{AboutParent, LOOKS_PER_STEP};
 use crate::shard::{Out, Shard};
 use crate::traced::Settled;
@@ -161,7 +161,7 @@ impl Shard {
         let family = self.jobs.options[about.options].family.get_or_insert_default();
         family.parent = parent.map(Into::into);
         let queue = self.queues[self.jobs.slab[job].queue].name.clone();
-        let linked = Pushed { id, queue: &queue, run_at_ms, job: new.clone() };
+        let linked = Pushed { id, queue: &queue, run_at_ms, job: Given::Lent(new) };
         self.unshare(job);
         let stored = self.write_job(job, linked, out.journal);
         self.restore_at(job, stored);

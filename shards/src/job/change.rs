@@ -13,7 +13,7 @@ use crate::job::{State, flags};
 use crate::lease::ack::Reason;
 use crate::log_record::job_change::{Changed, Level, Prioritized};
 use crate::log_record::location::LogRef;
-use crate::log_record::{Journal, Pushed, Record};
+use crate::log_record::{Given, Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 use crate::traced::Settled;
 
@@ -370,7 +370,7 @@ impl Shard {
             }
             Change::Update { job: new } => {
                 let (queue, run_at_ms) = (self.queues[about.queue].name.clone(), about.run_at_ms);
-                let updated = Pushed { id, queue: &queue, run_at_ms, job: new.clone() };
+                let updated = Pushed { id, queue: &queue, run_at_ms, job: Given::Lent(new) };
                 // All of it is written, not only the payload: one record still tells all of a job.
                 self.unshare(job);
                 let stored = self.write_job(job, updated, out.journal);

@@ -109,6 +109,21 @@ impl Default for NewJob<'_> {
 }
 
 impl NewJob<'_> {
+    /// The job as its rules and its recurrence have it now: what they say of time counts from here.
+    pub(crate) fn begun(&self, now_ms: u64) -> Self {
+        let mut job = self.clone();
+        if let Some(extras) = &mut job.extras {
+            **extras = extras.anew(now_ms);
+            job.delay_ms = extras.delay_left_ms(job.delay_ms, now_ms);
+        }
+        if let Some(recurrence) = &job.recurrence
+            && job.delay_ms == 0
+        {
+            job.delay_ms = recurrence.first_delay_ms(now_ms);
+        }
+        job
+    }
+
     /// Whether there is anything that it waits for.
     pub fn waits(&self) -> bool {
         !self.unmet.is_empty()

@@ -97,7 +97,7 @@ fn text(text: Option<&str>) -> &[u8] {
 /// Fields that the jobs of a schedule are pushed with beside payload and priority, for its record.
 pub(crate) fn template_of(job: &NewJob<'_>) -> Vec<u8> {
     let job = NewJob { data: &[], ..job.clone() };
-    let pushed = Pushed { id: JobId::default(), queue: "", run_at_ms: 0, job };
+    let pushed = Pushed { id: JobId::default(), queue: "", run_at_ms: 0, job: job.into() };
     let mut bytes = vec![0; pushed.measured_len()];
     let mut out = Writer::new(&mut bytes);
     pushed.write(&mut out);
@@ -109,7 +109,7 @@ pub(crate) fn template_of(job: &NewJob<'_>) -> Vec<u8> {
 pub(crate) fn job_of_template(template: &[u8]) -> Result<NewJob<'_>, Malformed> {
     match template {
         [] => Ok(NewJob::default()),
-        _ => Ok(Pushed::read(Reader::new(template))?.job),
+        _ => Ok(Pushed::read(Reader::new(template))?.job.into_own()),
     }
 }
 

@@ -63,7 +63,7 @@ pub use crate::log_record::completed::Ended;
 pub use crate::log_record::failed::{Attempt, Buried, Retried, Revived};
 pub use crate::log_record::kind::{Changed, KINDS, Kept, Record};
 use crate::log_record::location::LogRef;
-pub use crate::log_record::push::Pushed;
+pub use crate::log_record::push::{Given, Pushed};
 pub use crate::log_record::settings::{Limited, Ruled};
 use crate::log_record::snapshot::Moved;
 

@@ -10,6 +10,46 @@ use crate::job::trace::{NewTrace, TraceParent};
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::row::{Body, Tail};
 use crate::log_record::show::Show;
+use std::ops::Deref;
+
+/// A job as it was given: lent by its command where that is recorded as it came, since moving a few hundred bytes costs as
+/// much as writing them.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a record that is read would be an allocation")]
+pub enum Given<'a> {
+    /// As the command has it.
+    Lent(&'a NewJob<'a>),
+    /// Read from the log, or changed.
+    Own(NewJob<'a>),
+}
+
+impl<'a> Given<'a> {
+    /// The job itself.
+    pub fn into_own(self) -> NewJob<'a> {
+        match self {
+            Self::Lent(job) => job.clone(),
+            Self::Own(job) => job,
+        }
+    }
+}
+
+impl<'a> Deref for Given<'a> {
+    type Target = NewJob<'a>;
+
+    #[inline]
+    fn deref(&self) -> &NewJob<'a> {
+        match self {
+            Self::Lent(job) => job,
+            Self::Own(job) => job,
+        }
+    }
+}
+
+impl<'a> From<NewJob<'a>> for Given<'a> {
+    fn from(job: NewJob<'a>) -> Self {
+        Self::Own(job)
+    }
+}
 
 /// See [`crate::log_record::Record::Pushed`].
 #[derive(Clone, Debug)]
@@ -21,7 +61,7 @@ pub struct Pushed<'a> {
     /// When it may be delivered.
     pub run_at_ms: u64,
     /// The job as the client gave it.
-    pub job: NewJob<'a>,
+    pub job: Given<'a>,
 }
 
 /// Bits that say which parts a pushed job has.
@@ -63,7 +103,7 @@ pub(super) fn has_tags(parts: u16) -> bool {
 
 impl<'a> Pushed<'a> {
     fn parts(&self) -> u16 {
-        let job = &self.job;
+        let job = &*self.job;
         let bit = |present: bool, bit: u16| if present { bit } else { 0 };
         bit(job.lifo, part::LIFO)
             | bit(job.remove_on_complete, part::REMOVE_ON_COMPLETE)
@@ -83,12 +123,13 @@ impl<'a> Pushed<'a> {
     }
 
     fn more(&self) -> u32 {
+        let job = &*self.job;
         let bit = |given: bool, bit: u32| if given { bit } else { 0 };
-        bit(self.job.name.is_some(), more::NAME)
-            | bit(self.job.extras.is_some(), more::EXTRAS)
-            | bit(self.job.family.is_some(), more::KIN)
-            | bit(self.job.recurrence.is_some(), more::RECURRENCE)
-            | bit(self.job.trace.is_some(), more::TRACE)
+        bit(job.name.is_some(), more::NAME)
+            | bit(job.extras.is_some(), more::EXTRAS)
+            | bit(job.family.is_some(), more::KIN)
+            | bit(job.recurrence.is_some(), more::RECURRENCE)
+            | bit(job.trace.is_some(), more::TRACE)
     }
 
     /// Whether the list of all dependencies is that of its children, and is not written twice.
@@ -132,7 +173,7 @@ impl<'a> Pushed<'a> {
 
     pub(crate) fn write(&self, out: &mut Writer<'_>) {
         let parts = self.parts();
-        let job = &self.job;
+        let job = &*self.job;
         out.u16(parts);
         out.id(self.id);
         out.u64(self.run_at_ms);
@@ -254,7 +295,7 @@ impl<'a> Pushed<'a> {
             }
         }
         job.data = from.rest();
-        Ok(Self { id, queue, run_at_ms, job })
+        Ok(Self { id, queue, run_at_ms, job: job.into() })
     }
 }
 

@@ -48,7 +48,12 @@ mod tests {
     }
 
     fn pushed(job: NewJob<'_>) -> Vec<u8> {
-        encoded(&Record::Pushed(Pushed { id: JobId(1), queue: "mail", run_at_ms: 2, job }))
+        encoded(&Record::Pushed(Pushed {
+            id: JobId(1),
+            queue: "mail",
+            run_at_ms: 2,
+            job: job.into(),
+        }))
     }
 
     fn lies_as(record: &[u8], data: &[u8]) -> LogRef {

@@ -54,7 +54,7 @@ type Give<'g> = &'g mut dyn FnMut(&str, Record<'_>);
 
 fn plain<'a>() -> Pushed<'a> {
     let job = NewJob { data: b"\x81\xa1a\x01", priority: -5, ..NewJob::default() };
-    Pushed { id: ID, queue: "mail", run_at_ms: AT_MS, job }
+    Pushed { id: ID, queue: "mail", run_at_ms: AT_MS, job: job.into() }
 }
 
 fn full<'a>(unmet: Unmet<'a>, open: Unmet<'a>) -> Pushed<'a> {
@@ -95,7 +95,7 @@ fn full<'a>(unmet: Unmet<'a>, open: Unmet<'a>) -> Pushed<'a> {
         family: Some(Box::new(family)),
         ..NewJob::default()
     };
-    Pushed { id: OTHER, queue: "r\u{e9}ports", run_at_ms: AT_MS + 100, job }
+    Pushed { id: OTHER, queue: "r\u{e9}ports", run_at_ms: AT_MS + 100, job: job.into() }
 }
 
 fn courses(give: Give<'_>) {
@@ -108,8 +108,8 @@ fn courses(give: Give<'_>) {
     let parent = TraceParent { trace_id: [0x4b; 16], span_id: [0xf0; 8], flags: 1 };
     for (name, state) in [("pushed in a trace", ""), ("pushed in a trace with a state", "rojo=1")] {
         let trace = Some(Box::new(NewTrace { parent, state }));
-        let job = NewJob { trace, ..plain().job };
-        give(name, Record::Pushed(Pushed { job, ..plain() }));
+        let job = NewJob { trace, ..plain().job.into_own() };
+        give(name, Record::Pushed(Pushed { job: job.into(), ..plain() }));
     }
     let mut entries = Vec::new();
     Entries::push(&mut entries, ID, Token(3));
@@ -157,10 +157,10 @@ fn courses(give: Give<'_>) {
     give("removed", Record::Removed { id: ID });
     give("blocked", Record::Blocked { id: ID });
     let shared = Some(stored(3));
-    let pushed = Pushed { job: NewJob { data: b"", ..plain().job }, ..plain() };
+    let pushed = Pushed { job: NewJob { data: b"", ..plain().job.into_own() }.into(), ..plain() };
     let repeat = Some(Repeat { every_ms: 5, limit: None, count: 1 });
     let next = KeptJob {
-        pushed: Pushed { job: NewJob { repeat, ..pushed.job }, ..pushed },
+        pushed: Pushed { job: NewJob { repeat, ..pushed.job.into_own() }.into(), ..pushed },
         attempts: 0,
         stalls: 0,
         place: Place::Pending(State::Delayed),

@@ -119,8 +119,10 @@ fn stage(bed: &mut Bed, queue: &str) {
         .iter()
         .zip(jobs)
         .map(|(&id, job)| {
-            let record =
-                Record::Staged(Staged { flow, pushed: Pushed { id, queue, run_at_ms, job } });
+            let record = Record::Staged(Staged {
+                flow,
+                pushed: Pushed { id, queue, run_at_ms, job: job.into() },
+            });
             let mut bytes = vec![0; record.encoded_len()];
             record.encode(&mut bytes);
             bytes

@@ -62,7 +62,7 @@ impl ShardServer {
             self.refuse(conns, ctx.origin, ctx.req_id, &Error::over_size_limit(most));
             return;
         }
-        let new = NewJob { data, ..pushed.job };
+        let new = NewJob { data, ..pushed.job.into_own() };
         let change = Change::Update { job: &new };
         self.apply(conns, Self::caller(&ctx), &Command::Change { job: id, change });
         self.answer_on_job(conns, ctx, job, Answer::Ok);

@@ -458,7 +458,7 @@ fn stage_one(
     }
     job.delay_ms = delay_ms(&one.job, now_ms);
     let run_at_ms = now_ms + job.delay_ms;
-    let pushed = Pushed { id: ids[place], queue: one.queue, run_at_ms, job };
+    let pushed = Pushed { id: ids[place], queue: one.queue, run_at_ms, job: job.into() };
     let record = Record::Staged(Staged { flow, pushed });
     let start = batch.bytes.len();
     batch.bytes.resize(start + record.encoded_len(), 0);

@@ -564,7 +564,7 @@ impl ShardServer {
         ];
         let data = patched(pushed.job.data, &entries);
         let data = data.as_deref().unwrap_or(pushed.job.data);
-        let new = NewJob { data, ..pushed.job };
+        let new = NewJob { data, ..pushed.job.into_own() };
         let parent = parent.map(|(parent, _)| &**parent);
         self.change_parent_link(conns, step, link.child, Change::Link { job: &new, parent });
         bytes

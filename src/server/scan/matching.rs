@@ -216,7 +216,7 @@ mod tests {
     fn judge(sought: &Sought, data: &[u8], tags: &[u8]) -> Judged {
         let job = NewJob { data, tags, ..NewJob::default() };
         let id = corq_shards::job::id::JobId(1);
-        sought.judge(&Pushed { id, queue: "q", run_at_ms: 0, job })
+        sought.judge(&Pushed { id, queue: "q", run_at_ms: 0, job: job.into() })
     }
 
     #[test]

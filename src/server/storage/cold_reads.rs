@@ -283,7 +283,7 @@ mod tests {
     fn tags_of_records_that_were_read_become_the_last_entry_of_their_job() {
         let record = |data: &[u8], tags: &'static [u8]| {
             let job = NewJob { data, tags, name: Some("n"), ..NewJob::default() };
-            let pushed = Pushed { id: JobId(1), queue: "q", run_at_ms: 2, job };
+            let pushed = Pushed { id: JobId(1), queue: "q", run_at_ms: 2, job: job.into() };
             let record = Record::Pushed(pushed);
             let mut bytes = vec![0; record.encoded_len()];
             record.encode(&mut bytes);

@@ -48,7 +48,7 @@ impl Life {
         let flow = ids[0];
         let records = ids.map(|id| {
             let job = NewJob { data: b"\xa7sibling", delay_ms: YEAR_MS, ..NewJob::default() };
-            let pushed = Pushed { id, queue, run_at_ms: self.now_ms + YEAR_MS, job };
+            let pushed = Pushed { id, queue, run_at_ms: self.now_ms + YEAR_MS, job: job.into() };
             let record = Record::Staged(Staged { flow, pushed });
             let mut bytes = vec![0; record.encoded_len()];
             record.encode(&mut bytes);
@@ -138,7 +138,7 @@ impl Life {
         let jobs = [(flow, b"\xa5whole".as_slice(), whole), (child, b"\xa4part", part)];
         let records = jobs.map(|(id, data, family)| {
             let job = NewJob { data, family: Some(Box::new(family)), ..NewJob::default() };
-            let pushed = Pushed { id, queue, run_at_ms: self.now_ms, job };
+            let pushed = Pushed { id, queue, run_at_ms: self.now_ms, job: job.into() };
             let record = Record::Staged(Staged { flow, pushed });
             let mut bytes = vec![0; record.encoded_len()];
             record.encode(&mut bytes);

@@ -28,7 +28,7 @@ impl Call for Link {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         let record = Record::decode_original(&self.record).expect("it was written");
         let pushed = record.into_pushed().expect("jobs point to records of jobs");
-        let new = NewJob { data: &self.data, ..pushed.job };
+        let new = NewJob { data: &self.data, ..pushed.job.into_own() };
         let change = Change::Link { job: &new, parent: self.parent.as_deref() };
         to(&Command::Change { job: self.job, change });
     }
