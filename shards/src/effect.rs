@@ -194,10 +194,26 @@ pub struct Effects {
 
 impl Effects {
     /// Forgets everything, keeping the memory.
+    #[inline]
     pub fn clear(&mut self) {
         self.replies.clear();
         self.pushed.clear();
         self.deliveries.clear();
+        if self.has_news() {
+            self.clear_news();
+        }
+    }
+
+    /// Whether there is something for others than those who have asked: most commands bring about nothing of the kind.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        let names = self.names.len() | self.cron_ends.len() | self.crons_without_room.len();
+        let jobs = self.notices.len() | self.reports.len();
+        names | jobs | self.events.len() | self.traced.len() > 0
+    }
+
+    #[cold]
+    fn clear_news(&mut self) {
         self.names.clear();
         self.cron_ends.clear();
         self.crons_without_room.clear();

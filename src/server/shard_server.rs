@@ -337,13 +337,6 @@ impl ShardServer {
         self.figures.load.end_turn(length_us, work.name());
     }
 
-    /// Notes what has been done so far, for rates.
-    pub fn note_rates(&mut self) {
-        self.rates.note(self.now_ms, self.engine.shard.totals());
-        self.figures.load.begin_turn(self.now_ms);
-        self.end_history_step();
-    }
-
     /// Whether this turn leaves something to do that nothing else would wake the shard for.
     pub fn has_left(&self) -> bool {
         self.outbox.has_left()
@@ -396,13 +389,7 @@ impl ShardServer {
         }
         self.follow_up(conns);
         self.report_applied_flows(conns);
-        let next_ms = next_ms.min(self.evict_history(conns)).min(self.end_patience(conns));
-        let next_ms = next_ms.min(send_refusals(self, conns));
-        let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));
-        let next_ms = next_ms.min(self.give_back_output(conns));
-        let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
-        let next_ms = next_ms.min(self.note_workers()).min(self.sample_in_turn(conns));
-        let next_ms = next_ms.min(self.answer_trials(conns)).min(self.audit_in_turn(conns));
+        let next_ms = next_ms.min(self.feed_streams(conns));
         self.answer_value_readers(conns);
         self.show_in_turn(conns);
         let counts_on = self.write_sliced_in_turn(conns);
@@ -417,8 +404,31 @@ impl ShardServer {
         }
     }
 
+    /// Does what is due and may be a millisecond late, which spares a turn of a few commands most of its looks. Returns when
+    /// to come again, in milliseconds since the epoch.
+    #[cold]
+    pub fn tend(&mut self, conns: &mut Connections) -> u64 {
+        let next_ms = self.evict_history(conns).min(self.end_patience(conns));
+        let next_ms = next_ms.min(send_refusals(self, conns));
+        let next_ms = next_ms.min(self.receive_memory.give_memory_back(self.now_ms));
+        let next_ms = next_ms.min(self.give_back_output(conns)).min(self.beat_streams(conns));
+        let next_ms = next_ms.min(self.workers.tend(self.now_ms, &mut self.meter));
+        let next_ms = next_ms.min(self.sample_in_turn(conns));
+        next_ms.min(self.answer_trials(conns)).min(self.audit_in_turn(conns))
+    }
+
     /// Routes the effects of the last command or step of time: webhooks, events, replies, messages.
+    #[inline]
     pub(super) fn follow_up(&mut self, conns: &mut Connections) {
+        if self.effects.has_news() {
+            self.send_news(conns);
+        } else {
+            self.answer_parked(conns);
+        }
+    }
+
+    #[cold]
+    fn send_news(&mut self, conns: &mut Connections) {
         self.trigger_webhooks();
         self.publish_events();
         if !self.effects.traced.is_empty() {

@@ -46,18 +46,26 @@ pub fn write_traceparent(writer: &mut Writer<'_>, parent: &TraceParent) {
 
 /// Whether a job has none of them. All that this looks at is looked at by every delivery.
 #[inline]
-fn is_plain(job: &Job, options: Option<&Options>) -> bool {
+pub fn is_plain(job: &Job, options: Option<&Options>) -> bool {
     options.is_none() && !job.has(flags::PUSHED) && i64::from(job.backoff_ms) == BACKOFF_DEFAULT_MS
 }
 
-/// The options of a job that were given, each with its name; of a plain job nothing is looked up.
-#[inline]
-pub fn given_options<'a>(
-    job: &Job,
-    options: Option<&'a Options>,
-) -> impl Iterator<Item = (&'static str, Given<'a>)> + Clone + use<'a> {
-    let all = (!is_plain(job, options)).then(|| options_of(job, options));
-    all.into_iter().flatten().filter_map(|(name, given)| Some((name, given?)))
+/// How many options of a job were given. Apart from the delivery of a plain job, as [`write_given`] is, whose few hundred
+/// bytes of code would otherwise lie among those of every pull.
+#[cold]
+pub fn count_given(job: &Job, options: Option<&Options>) -> usize {
+    options_of(job, options).iter().filter(|(_, given)| given.is_some()).count()
+}
+
+/// Writes the options of a job that were given, each behind its name.
+#[cold]
+pub fn write_given(writer: &mut Writer<'_>, job: &Job, options: Option<&Options>) {
+    for (name, given) in options_of(job, options) {
+        if let Some(given) = given {
+            writer.str(name);
+            given.write(writer);
+        }
+    }
 }
 
 fn options_of<'a>(
@@ -100,7 +108,10 @@ mod tests {
     use corq_shards::job::trace::Trace;
 
     fn names(job: &Job, options: Option<&Options>) -> Vec<&'static str> {
-        given_options(job, options).map(|(name, _)| name).collect()
+        let given = options_of(job, options).into_iter().filter(|(_, given)| given.is_some());
+        let names: Vec<&str> = given.map(|(name, _)| name).collect();
+        assert_eq!(count_given(job, options), names.len());
+        names
     }
 
     /// The fear: every pull pays for what few jobs have.

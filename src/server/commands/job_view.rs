@@ -1,6 +1,6 @@
 //! A job as clients see it: the short form that a pull hands out, and the long form of the queries.
 
-use super::given_options::{given_options, write_traceparent};
+use super::given_options::{count_given, is_plain, write_given, write_traceparent};
 use crate::api::commands::GROWTHS;
 use crate::api::request::JobRef;
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
@@ -62,12 +62,13 @@ pub fn write_delivery(
 ) {
     let family = view.options.and_then(|options| options.family.as_deref());
     let group = engine.shard.group_name_in(view);
-    let given = given_options(view.job, view.options);
+    let is_plain = is_plain(view.job, view.options);
+    let given = if is_plain { 0 } else { count_given(view.job, view.options) };
     let record = Records::new(&engine.journal, &[]).record(&view.data).ok();
     let tags = record.map_or(&[][..], tags_of);
     let shown = [view.name.is_some(), group.is_some(), !tags.is_empty()];
     let shown: usize = shown.into_iter().map(usize::from).sum();
-    let entries = 11 + shown + given.clone().count() + family.map_or(0, link_fields);
+    let entries = 11 + shown + given + family.map_or(0, link_fields);
     // Counted first: its payload may be a placeholder, whose place in the reply must not move. It may turn out to have
     // one entry more.
     let open =
@@ -106,9 +107,8 @@ pub fn write_delivery(
     writer.uint(u64::from(view.job.stalls));
     writer.str("progress");
     writer.number(notes_of(view).map_or(0.0, |notes| notes.progress));
-    for (name, given) in given {
-        writer.str(name);
-        given.write(writer);
+    if !is_plain {
+        write_given(writer, view.job, view.options);
     }
     if let Some(group) = group {
         writer.str("groupId");

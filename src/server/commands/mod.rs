@@ -107,10 +107,11 @@ impl ShardServer {
         Caller { client: ctx.origin.client, request: CURRENT }
     }
 
-    /// The engine's answer to the command that was just applied.
-    pub(super) fn own_reply(&self) -> Option<Reply> {
-        let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
-        own.map(|(_, reply)| reply.clone())
+    /// Takes the engine's answer to the command that was just applied.
+    pub(super) fn own_reply(&mut self) -> Option<Reply> {
+        let replies = &mut self.effects.replies;
+        let place = replies.iter().position(|(request, _)| *request == CURRENT)?;
+        Some(replies.swap_remove(place).1)
     }
 
     /// Why the log of this shard has no room.

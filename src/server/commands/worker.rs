@@ -13,6 +13,7 @@ use crate::protocol::msgpack::Texts;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
+use crate::server::event_loop::turn_meter::Meter;
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
@@ -168,6 +169,15 @@ impl Workers {
         !self.leaving.is_empty() || !self.heard.is_empty()
     }
 
+    /// Goes on if there is more to do, and counts what was done. Returns when to come again, in milliseconds since the epoch.
+    pub fn tend(&mut self, now_ms: u64, meter: &mut Meter) -> u64 {
+        if self.has_left() {
+            self.go_on();
+        }
+        meter.note(self.take_steps());
+        if self.has_left() { now_ms } else { u64::MAX }
+    }
+
     /// Goes on with workers of connections that are gone or have spoken, a slice of them.
     pub fn go_on(&mut self) {
         let mut left = SLICE;
@@ -268,15 +278,6 @@ impl ShardServer {
 
     pub(crate) fn saw_client(&mut self, client: ClientId) {
         self.workers.saw(client, self.now_ms);
-    }
-
-    /// Goes on with workers whose connections are gone or have spoken. Returns when to come again.
-    pub(crate) fn note_workers(&mut self) -> u64 {
-        if self.workers.has_left() {
-            self.workers.go_on();
-        }
-        self.meter.note(self.workers.take_steps());
-        if self.workers.has_left() { self.now_ms } else { u64::MAX }
     }
 
     /// `RegisterWorker`. One that brings no id gets one that belongs to this shard.

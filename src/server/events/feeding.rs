@@ -36,6 +36,9 @@ impl ShardServer {
     /// Hands out new events, to some in a turn, and begins to look for what some have missed that came back. Returns when
     /// to come again, in milliseconds since the epoch.
     pub(crate) fn feed_streams(&mut self, conns: &mut Connections) -> u64 {
+        if self.subscribers.clients.is_empty() {
+            return u64::MAX;
+        }
         self.ask_for_returns(conns);
         self.feed_hungry(conns);
         // Who waits for those that are fed has to see when none is left.

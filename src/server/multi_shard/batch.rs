@@ -125,7 +125,7 @@ impl ShardServer {
     }
 
     /// The engine's answer to a command on many jobs, also if that had one only.
-    fn own_reply_on_many(&self) -> Option<Reply> {
+    fn own_reply_on_many(&mut self) -> Option<Reply> {
         match self.own_reply() {
             Some(Reply::Refused { place, refusal: Refusal::TooLate }) => {
                 Some(Reply::Late([place].into()))

@@ -43,10 +43,13 @@ impl Presence {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// A shard writes to this segment from now on.
+    /// A shard writes to this segment from now on. Told in each turn, so a store without news would take the line from the
+    /// shards that read it.
     #[inline]
     pub fn publish(&self, shard: usize, newest: u64) {
-        self.newest[shard].store(newest, Ordering::Relaxed);
+        if self.newest[shard].load(Ordering::Relaxed) != newest {
+            self.newest[shard].store(newest, Ordering::Relaxed);
+        }
     }
 
     /// The newest segment of a shard, if it has named one.
