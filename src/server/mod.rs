@@ -13,6 +13,7 @@
 //! | `overload` | admission and back-pressure: what a shard does when clients send more, or read less, than it can carry |
 //! | `shard_mail` | messages between shards, and which shard a frame belongs to |
 //! | `commands` | commands that this shard carries out, by their nouns |
+//! | `operations` | long answers under way, slice by slice |
 //! | `multi_shard` | commands in several steps on several shards, and batches in slices |
 //! | `scan` | pages of jobs by a cursor, and searches, slice by slice |
 //! | `storage` | the state machine with its write-ahead log, compaction, cold reads |
@@ -44,6 +45,7 @@ mod lifecycle;
 mod metrics;
 mod multi_shard;
 mod numbered;
+mod operations;
 mod overload;
 mod scan;
 mod shard_mail;

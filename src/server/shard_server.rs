@@ -5,10 +5,7 @@ use super::about::state::About;
 use super::access::shown::ShardAccess;
 use super::audit::state::AuditState;
 use super::bulk_tasks::tasks::BulkTasks;
-use super::commands::job_list::JobListings;
-use super::commands::job_record_list::JobRecordLists;
 use super::commands::pending_replies::Parked;
-use super::commands::sliced_reply::SlicedReplies;
 use super::commands::worker::Workers;
 use super::connection::deadlines::{Deadlines, send_refusals};
 use super::connection::migration::Migrations;
@@ -24,7 +21,6 @@ use super::lifecycle::live_settings::FollowedSettings;
 use super::metrics::Durations;
 use super::multi_shard::backup_point::BackupPoints;
 use super::multi_shard::child_patches::ChildPatches;
-use super::multi_shard::child_value_read::ChildValueReads;
 use super::multi_shard::cron_names::CronNames;
 use super::multi_shard::custom_ids::ClaimProbes;
 use super::multi_shard::flow::OpenFlows;
@@ -32,6 +28,7 @@ use super::multi_shard::large_commands::LargeCommands;
 use super::multi_shard::task::Tasks;
 use super::multi_shard::waiting_claims::WaitingClaims;
 use super::numbered::Entries;
+use super::operations::operation::{Line, Operations};
 use super::overload::client_memory::ClientMemory;
 use super::overload::command_memory::ForwardedFrames;
 use super::overload::fair_share::FairShares;
@@ -40,7 +37,6 @@ use super::overload::receive_memory::ReceiveMemory;
 use super::overload::send_memory::SendMemory;
 use super::overload::shared_values::SharedValues;
 use super::overload::write_stall::{DiskFullNotice, StalledMessages};
-use super::scan::page::JobScans;
 use super::shard_mail::inbox::Unread;
 use super::shard_mail::outbox::Outbox;
 use super::shard_mail::slots::Slots;
@@ -85,12 +81,8 @@ pub struct ShardServer {
     pub(super) open_flows: OpenFlows,
     pub(super) large_commands: LargeCommands,
     pub(super) cold: ColdReplies,
-    pub(super) job_listings: JobListings,
-    pub(super) job_scans: JobScans,
+    pub(super) operations: Operations,
     pub(super) bulk_tasks: BulkTasks,
-    pub(super) job_record_lists: JobRecordLists,
-    pub(super) sliced_replies: SlicedReplies,
-    pub(super) child_value_reads: ChildValueReads,
     pub(super) child_patches: ChildPatches,
     pub(super) outbox: Outbox,
     pub(super) large_replies: LargeReplies,
@@ -256,12 +248,8 @@ impl ShardServer {
             open_flows: OpenFlows::default(),
             large_commands: LargeCommands::default(),
             cold: ColdReplies::default(),
-            job_listings: JobListings::default(),
-            job_scans: JobScans::default(),
+            operations: Operations::default(),
             bulk_tasks: BulkTasks::default(),
-            job_record_lists: JobRecordLists::default(),
-            sliced_replies: SlicedReplies::default(),
-            child_value_reads: ChildValueReads::default(),
             child_patches: ChildPatches::default(),
             outbox,
             large_replies: LargeReplies::new(client_memory),
@@ -348,12 +336,8 @@ impl ShardServer {
             || self.fair_shares.waiting() > 0
             || !self.slow_readers.is_empty()
             || self.late == Late::Applied
-            // A record that the disk has brought may have been a slice of a list.
-            || !self.job_record_lists.is_empty()
-            || !self.job_scans.is_empty() && !self.waits_for_readers()
-            || self.has_bulk_turns() && !self.stopping && !self.saturated
-            || !self.sliced_replies.is_empty()
-            || !self.child_value_reads.is_empty()
+            || Line::ALL.into_iter().any(|line| self.runnable(line) > 0)
+            || self.bulk_tasks.has_turns() && !self.stopping && !self.saturated
             || self.saturated && self.may_take_commands()
             || !self.stalled_messages.is_empty() && !self.waits_for_wakeup()
             || self.has_deferred()
@@ -391,17 +375,9 @@ impl ShardServer {
         self.report_applied_flows(conns);
         let next_ms = next_ms.min(self.feed_streams(conns));
         self.answer_value_readers(conns);
-        self.show_in_turn(conns);
-        let counts_on = self.write_sliced_in_turn(conns);
-        let values_on = self.read_child_values_in_turn(conns);
-        let looks_on = self.list_in_turn(conns);
-        let scans_on = self.scan_in_turn(conns);
-        let tasks_on = self.bulk_tasks_in_turn(conns);
-        if looks_on || scans_on || tasks_on || counts_on || values_on {
-            self.now_ms
-        } else {
-            next_ms
-        }
+        self.run_operations(conns);
+        self.bulk_tasks_in_turn(conns);
+        next_ms
     }
 
     /// Does what is due and may be a millisecond late, which spares a turn of a few commands most of its looks. Returns when

@@ -11,7 +11,7 @@ use super::tidy::{ROOT, gather};
 
 /// Of a crate: its sources, at most so many modules in its largest circle, and at most so many imports that run backwards.
 const CRATES: [(&str, usize, usize); 4] =
-    [("src", 34, 43), ("shards/src", 47, 46), ("io/src", 0, 0), ("clients/rust/src", 16, 10)];
+    [("src", 32, 42), ("shards/src", 47, 46), ("io/src", 0, 0), ("clients/rust/src", 16, 10)];
 
 type Module = Vec<String>;
 type Graph = BTreeMap<Module, BTreeSet<Module>>;

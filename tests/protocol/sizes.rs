@@ -8,7 +8,7 @@ use super::tidy::{ROOT, gather};
 
 /// A central type: its name, the sources of its crate, and at most so many methods and fields.
 const CENTRAL: [(&str, &str, usize, usize); 2] =
-    [("ShardServer", "src", 678, 74), ("Shard", "shards/src", 489, 56)];
+    [("ShardServer", "src", 663, 70), ("Shard", "shards/src", 489, 56)];
 
 /// Lines of a file of code.
 const FILE_LINES_MAX: usize = 600;

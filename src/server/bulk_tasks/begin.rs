@@ -11,6 +11,7 @@ use crate::protocol::reply;
 use crate::server::commands::job_list::states_of;
 use crate::server::connection::reply_writer::framed;
 use crate::server::event_loop::turn_meter::Work as Metered;
+use crate::server::operations::operation::Operation;
 use crate::server::shard_mail::message::ScatterQuery;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
@@ -154,30 +155,21 @@ impl ShardServer {
         });
     }
 
-    /// Does one slice of the next task, and one of the next groups. True if there is more to do.
-    pub(crate) fn bulk_tasks_in_turn(&mut self, conns: &mut Connections) -> bool {
+    /// Does one slice of the next task.
+    pub(crate) fn bulk_tasks_in_turn(&mut self, conns: &mut Connections) {
         for entry in self.bulk_tasks.take_ended(self.me, self.started_at_ms) {
             self.audit.note(entry);
         }
         // Slices write records, so they wait as commands do: for room in the log, and while the disk or other shards
         // are behind.
-        if !self.has_bulk_turns() || self.must_stall() {
-            return false;
+        if !self.bulk_tasks.has_turns() || self.must_stall() {
+            return;
         }
         let before = self.meter_work(Metered::of(crate::api::commands::Op::Bulk));
         if let Some((number, filtered)) = self.bulk_tasks.next_turn() {
             self.act_on_slice(conns, number, filtered, &[]);
         }
-        self.meter_work(Metered::of(crate::api::commands::Op::DlqGroups));
-        self.group_in_turn(conns);
         self.meter_work(before);
-        self.has_bulk_turns()
-    }
-
-    /// Whether a slice of a task, or of groups, can be done.
-    pub(crate) fn has_bulk_turns(&self) -> bool {
-        self.bulk_tasks.has_turns()
-            || !self.bulk_tasks.groups.is_empty() && !self.waits_for_readers()
     }
 
     /// Handles a message of another shard about a task.
@@ -194,7 +186,7 @@ impl ShardServer {
             BulkMessage::Groups(scan) => {
                 // Where its client is, the command counts from the beginning: it may end without another message.
                 self.answered(scan.origin);
-                self.group_later(scan);
+                self.queue_operation(Operation::Groups(scan));
             }
             BulkMessage::GroupsEnded => self.release_groups(self.me as u16),
         }

@@ -10,14 +10,13 @@ use crate::protocol::reply;
 use crate::server::commands::job_view::buried_of;
 use crate::server::connection::reply_writer::framed;
 use crate::server::multi_shard::messages::LIST_RESERVE_BYTES;
+use crate::server::operations::operation::{Operation, Sliced};
 use crate::server::scan::turns::{SLICE_JOBS, SLICE_LOOKS};
 use crate::server::shard_mail::message::Message;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
-use crate::server::storage::cold_reads::Continuation;
-use crate::server::storage::engine::{Fetched, Records};
+use crate::server::storage::engine::{Engine, Fetched, Records};
 use corq_io::net::Connections;
-use corq_shards::command::ClientId;
 use corq_shards::job::State;
 use corq_shards::query::LOOKS_PER_STEP;
 use corq_shards::queue::listing::States;
@@ -51,13 +50,7 @@ impl ShardServer {
             begun_at: self.me as u16,
         };
         self.large_replies.reserve(LIST_RESERVE_BYTES);
-        self.group_later(Box::new(scan));
-    }
-
-    /// Puts groups behind others for their next slice.
-    pub(super) fn group_later(&mut self, scan: Box<GroupScan>) {
-        self.deferred(scan.origin);
-        self.bulk_tasks.groups.push_back(scan.origin.client, scan);
+        self.queue_operation(Operation::Groups(Box::new(scan)));
     }
 
     /// Groups that began at a shard are answered, or given up: what was reserved for them there is free.
@@ -70,31 +63,13 @@ impl ShardServer {
         }
     }
 
-    /// A client is gone: nothing is left to be counted for it here.
-    pub(crate) fn stop_grouping(&mut self, client: ClientId) {
-        for begun_at in self.bulk_tasks.forget_groups(client) {
-            self.release_groups(begun_at);
-        }
-    }
-
-    /// Counts one slice of the next groups, unless answers wait for readers.
-    pub(super) fn group_in_turn(&mut self, conns: &mut Connections) {
-        if self.waits_for_readers() {
-            return;
-        }
-        if let Some(scan) = self.bulk_tasks.groups.pop_front() {
-            self.answered(scan.origin);
-            self.group_on(conns, scan, Vec::new());
-        }
-    }
-
     /// Goes on with groups. `fetched` holds records that had to be read for it first.
     pub(crate) fn group_on(
         &mut self,
         conns: &mut Connections,
         mut scan: Box<GroupScan>,
         fetched: Vec<Fetched>,
-    ) {
+    ) -> Sliced {
         if scan.pending.is_empty() && !scan.is_done {
             let slice = self.engine.shard.scan_jobs(&mut scan.scan, SLICE_JOBS, SLICE_LOOKS);
             self.meter.note((slice.looked / LOOKS_PER_STEP) as usize + slice.found.len());
@@ -105,15 +80,14 @@ impl ShardServer {
             needs.extend(view.outcome.map(|end| end.stored));
         });
         if !missing.is_empty() {
-            let origin = scan.origin;
-            return self.read_first(origin, Continuation::Groups(scan), &missing, fetched);
+            return Sliced::Reads(Operation::Groups(scan), missing, fetched);
         }
         for found in jobs {
             scan.pending.pop_front();
-            self.count_in_group(&mut scan, found, &fetched);
+            count_in_group(&self.engine, &mut scan, found, &fetched);
         }
         if !scan.is_done || !scan.pending.is_empty() {
-            return self.group_later(scan);
+            return Sliced::More(Operation::Groups(scan));
         }
         let next = self.me + 1;
         if matches!(scan.scan.range, Range::All { .. }) && next < self.slots.shards() {
@@ -121,26 +95,11 @@ impl ShardServer {
             self.deferred(scan.origin);
             let message = Message::Bulk(BulkMessage::Groups(scan));
             self.outbox.after_commit(next).messages.push(message);
-            return;
+            return Sliced::Done;
         }
         self.show_groups(conns, &scan);
         self.release_groups(scan.begun_at);
-    }
-
-    fn count_in_group(&self, scan: &mut GroupScan, found: Found, fetched: &[Fetched]) {
-        let shard = &self.engine.shard;
-        let is_there = shard.is_still_wanted(found, &scan.scan.wanted);
-        let Some(index) = shard.find(found.id).filter(|_| is_there) else { return };
-        let view = shard.view(index);
-        let Some(end) = view.outcome else { return };
-        let records = Records::new(&self.engine.journal, fetched);
-        scan.groups.total += 1;
-        match records.record(&end.stored).and_then(buried_of) {
-            Ok(buried) => {
-                scan.groups.add(buried.error, end.finished_at_ms, found.id, view.queue);
-            }
-            Err(_) => scan.groups.damaged += 1,
-        }
+        Sliced::Done
     }
 
     fn show_groups(&mut self, conns: &mut Connections, scan: &GroupScan) {
@@ -168,5 +127,21 @@ impl ShardServer {
                 reply.key("damaged").uint(scan.groups.damaged);
             });
         });
+    }
+}
+
+fn count_in_group(engine: &Engine, scan: &mut GroupScan, found: Found, fetched: &[Fetched]) {
+    let shard = &engine.shard;
+    let is_there = shard.is_still_wanted(found, &scan.scan.wanted);
+    let Some(index) = shard.find(found.id).filter(|_| is_there) else { return };
+    let view = shard.view(index);
+    let Some(end) = view.outcome else { return };
+    let records = Records::new(&engine.journal, fetched);
+    scan.groups.total += 1;
+    match records.record(&end.stored).and_then(buried_of) {
+        Ok(buried) => {
+            scan.groups.add(buried.error, end.finished_at_ms, found.id, view.queue);
+        }
+        Err(_) => scan.groups.damaged += 1,
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Of the server it imports what a task works on only.
 
-use super::error_groups::GroupScan;
 use super::work::{Filtered, Named};
 use crate::api::access::{Grant, Holder, Role, Scope};
 use crate::api::bulk::{Action, TaskId};
@@ -10,8 +9,6 @@ use crate::api::commands::Op;
 use crate::api::error::ErrorKind;
 use crate::audit::entry::{Entry, Who};
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
-use crate::server::turn_queue::TurnQueue;
-use corq_shards::command::ClientId;
 use std::collections::VecDeque;
 
 /// Tasks of a shard that run at a time; another one is refused.
@@ -213,7 +210,7 @@ pub(super) fn may(grant: Grant, action: Action, queue: Option<&str>) -> bool {
         && queue.is_none_or(|queue| grant.queues.is_none_or(|queues| queues.cover(queue)))
 }
 
-/// The tasks of a shard, and the groups of dead letters that are being counted.
+/// The tasks of a shard.
 #[derive(Debug, Default)]
 pub struct BulkTasks {
     /// By their numbers.
@@ -228,8 +225,6 @@ pub struct BulkTasks {
     pub changed: u64,
     /// Tasks that were refused because too many run.
     pub refused: u64,
-    /// Room is reserved for each where it began, which bounds their number.
-    pub(super) groups: TurnQueue<Box<GroupScan>>,
 }
 
 impl BulkTasks {
@@ -373,11 +368,6 @@ impl BulkTasks {
     /// Whether a slice of a task can be done.
     pub fn has_turns(&self) -> bool {
         !self.turns.is_empty()
-    }
-
-    /// A client is gone: nobody reads the groups that it has asked for. Returns where those began.
-    pub(super) fn forget_groups(&mut self, client: ClientId) -> Vec<u16> {
-        self.groups.take_of(client, |_| true).iter().map(|scan| scan.begun_at).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use super::refusal::refusal_error;
 use crate::api::request::{JobRef, StateFilter, unlimited};
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::write_data;
+use crate::server::operations::operation::Operation;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
@@ -105,8 +106,9 @@ impl ShardServer {
             Reply::Cleaned(ids) => self.write_cleaned(conns, origin, req_id, ids),
             Reply::Found(jobs) => {
                 let (jobs, wanted) = (jobs.to_vec(), Wanted::DeadLetters);
-                let show = Show { req_id: req_id.map(Into::into), jobs, wanted, begun: None };
-                self.show(conns, origin, show, Vec::new());
+                let req_id = req_id.map(Into::into);
+                let show = Show { origin, req_id, jobs, wanted, begun: None };
+                self.begin_operation(conns, Operation::Show(show));
             }
             Reply::FailedStats(stats) => self.respond(conns, origin, |_, sink| {
                 write_data(sink, req_id, "stats", |writer| write_dlq_stats(writer, stats));

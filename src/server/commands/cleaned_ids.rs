@@ -1,10 +1,9 @@
 //! The answer of `Clean`: it names up to a million jobs, so it is written a slice a turn.
 
-use super::sliced_reply::{CleanedIds, SlicedReply};
-use crate::api::error::ErrorKind;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
+use crate::server::operations::operation::{CleanedIds, Operation, Sliced};
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
@@ -39,20 +38,15 @@ impl ShardServer {
         let (ids, written, gone, req_id) = (Arc::clone(ids), 0, 0, req_id.map(Into::into));
         let cleaned =
             CleanedIds { origin, req_id, ids, written, gone, framing, reply, expected_bytes };
-        self.large_replies.note_begun(expected_bytes);
-        if let Some(cleaned) = self.name_cleaned(conns, cleaned) {
-            self.deferred(origin);
-            let sliced = SlicedReply::Cleaned(Box::new(cleaned));
-            self.sliced_replies.push_back(origin.client, sliced);
-        }
+        self.begin_operation(conns, Operation::Cleaned(Box::new(cleaned)));
     }
 
-    /// Writes the next slice. None once it is the last.
-    pub(super) fn name_cleaned(
+    /// Writes the next slice.
+    pub(crate) fn name_cleaned(
         &mut self,
         conns: &mut Connections,
-        mut cleaned: CleanedIds,
-    ) -> Option<CleanedIds> {
+        mut cleaned: Box<CleanedIds>,
+    ) -> Sliced {
         let mut writer = Writer::new(&mut cleaned.reply);
         let mut left = SLICE_IDS;
         while left > 0
@@ -69,16 +63,10 @@ impl ShardServer {
             cleaned.gone = cleaned.written;
         }
         if cleaned.written < cleaned.ids.len() {
-            return Some(cleaned);
+            return Sliced::More(Operation::Cleaned(cleaned));
         }
-        let CleanedIds { origin, req_id, framing, mut reply, expected_bytes, .. } = cleaned;
-        self.large_replies.note_shown(expected_bytes);
-        if framing.finish(&mut reply).is_err() {
-            self.refuse(conns, origin, req_id.as_deref(), ErrorKind::ReplyTooLarge);
-        } else {
-            self.send_whole(conns, origin, reply);
-        }
-        None
+        let CleanedIds { origin, req_id, framing, reply, .. } = *cleaned;
+        self.end_with_frame(conns, (origin, req_id.as_deref()), framing, reply)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::api::request::{DlqFilter, JobRef, unlimited};
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
+use crate::server::operations::operation::Operation;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::engine::{Absent, Records};
@@ -35,7 +36,8 @@ impl ShardServer {
         let failed: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
         let jobs = failed.iter().map(|&job| self.engine.shard.view(job).job.id).collect();
         let (req_id, wanted) = (ctx.req_id.map(Into::into), Wanted::Jobs);
-        self.show(conns, ctx.origin, Show { req_id, jobs, wanted, begun: None }, Vec::new());
+        let show = Show { origin: ctx.origin, req_id, jobs, wanted, begun: None };
+        self.begin_operation(conns, Operation::Show(show));
     }
 
     /// Answers `GetDlqStats`.

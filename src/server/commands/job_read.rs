@@ -11,13 +11,13 @@ use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::{framed, write_data};
 use crate::server::dashboard::queue_page::{NAMES, NO_COUNTS, counts_by_state, counts_once};
+use crate::server::operations::operation::Operation;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use crate::server::storage::cold_reads::{Continuation, Waiting};
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
-use corq_shards::command::ClientId;
 use corq_shards::job::State;
 use corq_shards::log_record::location::LogRef;
 use corq_shards::queue::Queue;
@@ -119,14 +119,9 @@ impl ShardServer {
                     self.execute(conns, ctx);
                 }
             }
-            Continuation::Show(show) => self.show(conns, origin, show, fetched),
-            Continuation::Scan(page) => self.scan_on(conns, page, fetched),
+            Continuation::Operation(operation) => self.run_slice(conns, operation, fetched),
             Continuation::Task { number } => self.go_on_with_bulk_task(conns, number, &fetched),
-            Continuation::Groups(scan) => self.group_on(conns, scan, fetched),
             Continuation::Detail(detail) => self.show_job_detail(conns, *detail, fetched),
-            Continuation::ChildValues(valuing) => {
-                self.read_child_values_on(conns, *valuing, &fetched);
-            }
             Continuation::SharedValue(stored) => self.value_arrived(stored, &fetched),
             Continuation::PostWebhook { place } => self.trigger_record_arrived(place, &fetched),
             Continuation::Report(report) => self.report_record_arrived(report, &fetched),
@@ -135,21 +130,6 @@ impl ShardServer {
             }
             Continuation::PublishEvent { place } => self.event_record_arrived(place, &fetched),
             Continuation::Nothing => {}
-        }
-    }
-
-    /// Ends what a client that is gone waited for while records were read.
-    pub(crate) fn stop_reading(&mut self, client: ClientId) {
-        for gone in self.cold.forget(client) {
-            match gone {
-                Continuation::Scan(page) => self.large_replies.note_shown(page.bytes),
-                Continuation::ChildValues(values) => self.large_replies.note_shown(values.bytes),
-                Continuation::Groups(scan) => self.release_groups(scan.begun_at),
-                Continuation::Show(Show { begun: Some(begun), .. }) => {
-                    self.large_replies.note_shown(begun.expected_bytes);
-                }
-                _ => {}
-            }
         }
     }
 
@@ -170,8 +150,8 @@ impl ShardServer {
         }
         let jobs = ctx.id_of(job).into_iter().collect();
         let (req_id, wanted) = (ctx.req_id.map(Into::into), Wanted::Job);
-        let show = Show { req_id, jobs, wanted, begun: None };
-        self.show(conns, ctx.origin, show, Vec::new());
+        let show = Show { origin: ctx.origin, req_id, jobs, wanted, begun: None };
+        self.begin_operation(conns, Operation::Show(show));
     }
 
     pub(crate) fn get_result(

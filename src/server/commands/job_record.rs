@@ -10,13 +10,11 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::connection::reply_writer::framed;
 use crate::server::event_loop::turn_meter::BYTES_PER_STEP;
+use crate::server::operations::operation::{Operation, Sliced};
 use crate::server::overload::large_replies::{LARGE_BYTES, TURN_BYTES_MAX};
-use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_server::ShardServer;
-use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
-use corq_shards::command::ClientId;
 use corq_shards::log_record::location::LogRef;
 
 /// Bytes that a turn writes of a list, but for the last job's.
@@ -40,46 +38,42 @@ impl ShardServer {
     pub(crate) fn show(
         &mut self,
         conns: &mut Connections,
-        origin: Origin,
         mut show: Show,
         fetched: Vec<Fetched>,
-    ) {
+    ) -> Sliced {
         if show.begun.is_some() {
-            self.show_slice(conns, origin, show, fetched);
-            return;
+            return self.show_slice(conns, show, fetched);
         }
-        let shard = &self.engine.shard;
+        let (origin, shard) = (show.origin, &self.engine.shard);
         let jobs = show.jobs.iter().filter_map(|&id| show.wanted.find(shard, id));
         let jobs: Vec<u32> = jobs.collect();
         self.meter.note(jobs.len());
-        let needed = self.needed(&jobs);
+        let needed = jobs.iter().flat_map(|&job| records_of(&shard.view(job)));
+        let needed: Vec<LogRef> = needed.collect();
         let bytes: u64 = needed.iter().map(|stored| u64::from(stored.record_bytes)).sum();
         // Each is written twice.
         let bytes = if show.wanted == Wanted::DeadLetters { 2 * bytes } else { bytes };
         let req_id = show.req_id.as_deref();
         if bytes > FRAME_BYTES_MAX as u64 {
             self.refuse(conns, origin, req_id, ErrorKind::ReplyTooLarge);
-            return;
+            return Sliced::Done;
         }
         if jobs.is_empty() && show.wanted == Wanted::Job {
             self.refuse(conns, origin, req_id, ErrorKind::JobNotFound);
-            return;
+            return Sliced::Done;
         }
         let copies = if show.wanted == Wanted::DeadLetters { LETTER_COPIES as u64 / 2 } else { 1 };
         let is_long = bytes * copies > TURN_BYTES_MAX as u64 || needed.len() > TURN_RECORDS_MAX;
         if is_long && show.wanted != Wanted::Job {
             show.begun = Some(Box::new(Begun::new(&show, bytes as usize)));
-            self.large_replies.note_begun(bytes as usize);
-            self.show_slice(conns, origin, show, fetched);
-            return;
+            return self.show_slice(conns, show, fetched);
         }
         let records_count = needed.len();
         let records = Records::new(&self.engine.journal, &fetched);
         let missing = |stored: &LogRef| records.record(stored) == Err(Absent::Cold);
         let missing: Vec<LogRef> = needed.into_iter().filter(missing).collect();
         if !missing.is_empty() {
-            self.read_first(origin, Continuation::Show(show), &missing, fetched);
-            return;
+            return Sliced::Reads(Operation::Show(show), missing, fetched);
         }
         self.meter.note(records_count + bytes as usize / BYTES_PER_STEP);
         let now_ms = self.now_ms;
@@ -116,21 +110,20 @@ impl ShardServer {
                 reply::error(sink.out, req_id, ErrorKind::Damaged);
             }
         });
+        Sliced::Done
     }
 
     /// Writes one slice of a list, whose records may have to be read first.
     fn show_slice(
         &mut self,
         conns: &mut Connections,
-        origin: Origin,
         mut show: Show,
         fetched: Vec<Fetched>,
-    ) {
-        let Some(begun) = &mut show.begun else { return };
+    ) -> Sliced {
+        let Some(begun) = &mut show.begun else { return Sliced::Done };
         let letters = show.wanted == Wanted::DeadLetters;
         if begun.next == show.jobs.len() {
-            self.join_entries(conns, origin, show);
-            return;
+            return self.join_entries(conns, show);
         }
         let shard = &self.engine.shard;
         let (mut jobs, mut needed, mut bytes, mut next) = (vec![], vec![], 0, begun.next);
@@ -148,8 +141,7 @@ impl ShardServer {
         let records = Records::new(&self.engine.journal, &fetched);
         needed.retain(|stored| records.record(stored) == Err(Absent::Cold));
         if !needed.is_empty() {
-            self.read_first(origin, Continuation::Show(show), &needed, fetched);
-            return;
+            return Sliced::Reads(Operation::Show(show), needed, fetched);
         }
         let before = begun.reply.len() + begun.entries.len();
         let now_ms = self.now_ms;
@@ -168,29 +160,22 @@ impl ShardServer {
         // Short rows take their time, too: a turn that wrote megabytes of them would be long.
         self.large_replies.note_written((bytes - before).max(jobs.len() * ROW_BYTES_MIN));
         // Rows of jobs that have changed since the estimate may be longer: then the list ends as one that is too large.
-        let goes_on = begun.next < show.jobs.len() || letters;
-        if written.is_ok() && goes_on && bytes <= FRAME_BYTES_MAX {
-            self.deferred(origin);
-            self.job_record_lists.push_back(origin.client, (origin, show));
-            return;
-        }
-        let expected_bytes = begun.expected_bytes;
-        self.large_replies.note_shown(expected_bytes);
-        match (written, show.begun.take()) {
-            (Ok(()), Some(_)) if letters => {
-                self.refuse(conns, origin, show.req_id.as_deref(), ErrorKind::ReplyTooLarge);
+        let error = match written {
+            Err(_) => ErrorKind::Damaged,
+            Ok(()) if begun.next == show.jobs.len() && !letters => {
+                return self.join_entries(conns, show);
             }
-            (Ok(()), Some(begun)) => {
-                self.send_list(conns, origin, show.req_id.as_deref(), *begun);
-            }
-            _ => self.refuse(conns, origin, show.req_id.as_deref(), ErrorKind::Damaged),
-        }
+            Ok(()) if bytes <= FRAME_BYTES_MAX => return Sliced::More(Operation::Show(show)),
+            Ok(()) => ErrorKind::ReplyTooLarge,
+        };
+        self.refuse(conns, show.origin, show.req_id.as_deref(), error);
+        Sliced::Done
     }
 
-    /// Puts more of what there is to say of each job behind the jobs, which are all written.
-    fn join_entries(&mut self, conns: &mut Connections, origin: Origin, mut show: Show) {
-        let Some(begun) = &mut show.begun else { return };
-        if begun.joined == 0 {
+    /// Puts more of what there is to say of each job behind the jobs, which are all written, and sends the list at its end.
+    fn join_entries(&mut self, conns: &mut Connections, mut show: Show) -> Sliced {
+        let Some(begun) = &mut show.begun else { return Sliced::Done };
+        if begun.joined == 0 && show.wanted == Wanted::DeadLetters {
             let mut writer = Writer::new(&mut begun.reply);
             writer.str("entries");
             writer.array(begun.count as usize);
@@ -201,50 +186,11 @@ impl ShardServer {
         self.large_replies.note_written(to - begun.joined);
         begun.joined = to;
         if to < begun.entries.len() {
-            self.deferred(origin);
-            self.job_record_lists.push_back(origin.client, (origin, show));
-            return;
+            return Sliced::More(Operation::Show(show));
         }
-        self.large_replies.note_shown(begun.expected_bytes);
-        if let Some(begun) = show.begun.take() {
-            self.send_list(conns, origin, show.req_id.as_deref(), *begun);
-        }
-    }
-
-    /// Sends a list that is written.
-    fn send_list(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        req_id: Option<&[u8]>,
-        begun: Begun,
-    ) {
-        let Begun { mut reply, framing, count, count_at, .. } = begun;
+        let Show { origin, req_id, begun: Some(begun), .. } = show else { return Sliced::Done };
+        let Begun { mut reply, framing, count, count_at, .. } = *begun;
         reply[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
-        if framing.finish(&mut reply).is_err() {
-            self.refuse(conns, origin, req_id, ErrorKind::ReplyTooLarge);
-            return;
-        }
-        self.send_whole(conns, origin, reply);
-    }
-
-    /// Goes on with the list whose turn it is.
-    pub(crate) fn show_in_turn(&mut self, conns: &mut Connections) {
-        let Some((origin, show)) = self.job_record_lists.pop_front() else { return };
-        self.answered(origin);
-        self.show_slice(conns, origin, show, Vec::new());
-    }
-
-    /// Ends the lists of a client that is gone.
-    pub(crate) fn stop_showing(&mut self, client: ClientId) {
-        for (_, show) in self.job_record_lists.take_of(client, |_| true) {
-            if let Some(begun) = show.begun {
-                self.large_replies.note_shown(begun.expected_bytes);
-            }
-        }
-    }
-
-    fn needed(&self, jobs: &[u32]) -> Vec<LogRef> {
-        jobs.iter().flat_map(|&job| records_of(&self.engine.shard.view(job))).collect()
+        self.end_with_frame(conns, (origin, req_id.as_deref()), framing, reply)
     }
 }

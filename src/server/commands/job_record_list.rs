@@ -1,17 +1,39 @@
-//! Jobs that are to be shown in full, and lists of them on their way: data only.
+//! Jobs that are looked for or to be shown in full, and lists of them on their way: data only.
 
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply::{self, Frame};
+use crate::server::dashboard::queue_page::QueuePage;
 use crate::server::shard_mail::envelope::Origin;
-use crate::server::turn_queue::TurnQueue;
 use corq_shards::Shard;
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
+use corq_shards::queue::listing::Listing;
 use rmp::Marker;
+
+/// Jobs that are looked for.
+#[derive(Debug)]
+pub struct JobListing {
+    /// Who asked.
+    pub origin: Origin,
+    pub req_id: Option<Box<[u8]>>,
+    pub listing: Listing,
+    pub then: Then,
+}
+
+/// Use of the jobs that are found.
+#[derive(Debug)]
+pub enum Then {
+    /// They are shown in full.
+    Show,
+    /// They are a part of the page of their queue.
+    QueuePage(Box<QueuePage>),
+}
 
 /// Jobs to be shown.
 #[derive(Debug)]
 pub struct Show {
+    /// Who asked.
+    pub origin: Origin,
     /// The client's name for the request.
     pub req_id: Option<Box<[u8]>>,
     /// Which; those that are gone by now are left out.
@@ -37,11 +59,11 @@ pub struct Begun {
     /// How many bytes of these are behind the jobs in the reply already.
     pub(super) joined: usize,
     /// Bytes that the whole answer is expected to have.
-    pub(super) expected_bytes: usize,
+    pub(crate) expected_bytes: usize,
 }
 
 impl Begun {
-    pub(super) fn new(show: &Show, expected_bytes: usize) -> Self {
+    pub(crate) fn new(show: &Show, expected_bytes: usize) -> Self {
         let mut reply = Vec::with_capacity(expected_bytes.min(FRAME_BYTES_MAX));
         let framing = Frame::begin(&mut reply);
         let letters = show.wanted == Wanted::DeadLetters;
@@ -58,9 +80,6 @@ impl Begun {
         Self { next, count, count_at, framing, reply, entries, joined, expected_bytes }
     }
 }
-
-/// Lists that are being written, each in its turn.
-pub type JobRecordLists = TurnQueue<(Origin, Show)>;
 
 /// The form in which jobs are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

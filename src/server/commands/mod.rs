@@ -25,8 +25,6 @@
 //! | `refusal` | what the engine refuses, as an error for the client |
 //! | `queue` | limits of a queue, and what it has done |
 //! | `server_info` | what any shard answers: Ping, Hello |
-//! | `sliced_replies` | long answers about one queue, a slice a turn |
-//! | `sliced_reply` | these on their way: data only |
 //! | `wait_job` | waits for the end of a job |
 //! | `worker` | the registry of workers |
 //! | `worker_list` | the list of the workers of all shards |
@@ -54,8 +52,6 @@ pub(super) mod push;
 pub(super) mod queue;
 pub(super) mod refusal;
 pub(super) mod server_info;
-mod sliced_replies;
-pub(super) mod sliced_reply;
 pub(super) mod wait_job;
 pub(super) mod worker;
 pub(super) mod worker_list;

@@ -1,11 +1,10 @@
 //! `GetCountsPerPriority`: a queue may have a row for each of two million priorities, so the answer is written slice
 //! by slice, a slice a turn. Priorities that come, go or change meanwhile may or may not be in it as they are.
 
-use super::sliced_reply::{PriorityCount, SlicedReply};
-use crate::api::error::ErrorKind;
 use crate::api::limits::PRIORITY_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
+use crate::server::operations::operation::{Operation, PriorityCount, Sliced};
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
 use corq_io::net::Connections;
@@ -62,20 +61,15 @@ impl ShardServer {
             rows_at,
             expected_bytes: most * ROW_BYTES_MAX,
         };
-        self.large_replies.note_begun(counting.expected_bytes);
-        if let Some(counting) = self.count_on(conns, counting) {
-            self.deferred(ctx.origin);
-            let sliced = SlicedReply::Priorities(Box::new(counting));
-            self.sliced_replies.push_back(ctx.origin.client, sliced);
-        }
+        self.begin_operation(conns, Operation::Priorities(Box::new(counting)));
     }
 
-    /// Writes the next slice. None once it is the last.
-    pub(super) fn count_on(
+    /// Writes the next slice.
+    pub(crate) fn count_on(
         &mut self,
         conns: &mut Connections,
-        mut counting: PriorityCount,
-    ) -> Option<PriorityCount> {
+        mut counting: Box<PriorityCount>,
+    ) -> Sliced {
         if !counting.are_delayed_counted
             && let Some(delayed) = &mut counting.delayed
         {
@@ -83,7 +77,7 @@ impl ShardServer {
             self.meter.note(looks / LOOKS_PER_STEP);
             counting.are_delayed_counted = is_over;
             if !is_over {
-                return Some(counting);
+                return Sliced::More(Operation::Priorities(counting));
             }
         }
         let queue = self.engine.shard.queue(&counting.queue);
@@ -100,18 +94,10 @@ impl ShardServer {
         counting.rows += rows.len() as u32;
         if rows.len() == SLICE_ROWS {
             counting.after = rows.last().map(|&(priority, _)| priority);
-            return Some(counting);
+            return Sliced::More(Operation::Priorities(counting));
         }
-        let PriorityCount {
-            origin, req_id, framing, mut reply, rows, rows_at, expected_bytes, ..
-        } = counting;
-        self.large_replies.note_shown(expected_bytes);
+        let PriorityCount { origin, req_id, framing, mut reply, rows, rows_at, .. } = *counting;
         reply[rows_at..rows_at + 4].copy_from_slice(&rows.to_be_bytes());
-        if framing.finish(&mut reply).is_err() {
-            self.refuse(conns, origin, req_id.as_deref(), ErrorKind::ReplyTooLarge);
-        } else {
-            self.send_whole(conns, origin, reply);
-        }
-        None
+        self.end_with_frame(conns, (origin, req_id.as_deref()), framing, reply)
     }
 }

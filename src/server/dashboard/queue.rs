@@ -4,9 +4,10 @@
 use super::queue_page::{Counts, JOBS_MAX, QueuePage, SECTIONS};
 use crate::protocol::msgpack::writer::{MapWriter, Writer};
 use crate::protocol::reply;
-use crate::server::commands::job_list::{JobListing, Then};
+use crate::server::commands::job_record_list::{JobListing, Then};
 use crate::server::commands::job_view::{progress_of, write_id};
 use crate::server::connection::reply_writer::framed;
+use crate::server::operations::operation::Operation;
 use crate::server::shard_mail::envelope::Origin;
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
@@ -49,7 +50,8 @@ impl ShardServer {
         };
         let (origin, req_id) = (ctx.origin, ctx.req_id.map(Into::into));
         let then = Then::QueuePage(Box::new(page));
-        self.begin_listing(conns, JobListing { origin, req_id, listing, then });
+        let looking = JobListing { origin, req_id, listing, then };
+        self.begin_operation(conns, Operation::Listing(Box::new(looking)));
     }
 
     /// The listing that a page goes on with; none if it is complete.

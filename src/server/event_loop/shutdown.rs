@@ -100,11 +100,7 @@ impl ShardServer {
     pub fn is_quiet(&self, sent: impl Fn(ConnId) -> bool) -> bool {
         self.tasks.is_empty()
             && self.cold.is_empty()
-            && self.job_listings.is_empty()
             && self.large_replies.is_empty()
-            && self.job_record_lists.is_empty()
-            && self.sliced_replies.is_empty()
-            && self.child_value_reads.is_empty()
             && self.webhooks.outbox.is_empty()
             && self.spans.is_empty()
             && self.parked.is_empty()
@@ -125,10 +121,7 @@ impl ShardServer {
             self.tasks.len(),
             self.parked.len(),
             self.cold.len(),
-            self.job_listings.len()
-                + self.job_record_lists.len()
-                + self.sliced_replies.len()
-                + self.child_value_reads.len(),
+            self.operations.len(),
             self.large_replies.len(),
             log.head().0 - log.released().0,
         )

@@ -1,18 +1,16 @@
 //! Outcomes of the children of a job: there may be a hundred thousand, so the answer is written slice by slice, a slice
 //! a turn, in the order in which they ended. A child that ends meanwhile may or may not be in the answer.
 
-use super::child_value_read::ChildValueRead;
 use crate::api::error::ErrorKind;
 use crate::api::request::JobRef;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
+use crate::server::operations::operation::{ChildValueRead, Operation, Sliced};
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
-use crate::server::storage::cold_reads::Continuation;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
-use corq_shards::command::ClientId;
 use corq_shards::family::{ChildEnd, ChildEnded, Family, How};
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::Record;
@@ -42,45 +40,24 @@ impl ShardServer {
         // No job bears the zero id.
         let job = ctx.id_of(job).unwrap_or_default();
         let (origin, req_id) = (ctx.origin, ctx.req_id.map(Into::into));
-        let (after, shown) = (None, BTreeSet::new());
-        let (count, pieces, bytes) = (0, Vec::new(), 0);
-        let in_data = how == How::Completed;
-        let valuing = ChildValueRead {
-            origin,
-            req_id,
-            job,
-            how,
-            in_data,
-            after,
-            shown,
-            count,
-            pieces,
-            bytes,
-        };
-        self.read_child_values_on(conns, valuing, &[]);
-    }
-
-    /// Writes a slice of the answer whose turn it is. True if there is more to do.
-    pub(crate) fn read_child_values_in_turn(&mut self, conns: &mut Connections) -> bool {
-        let Some(valuing) = self.child_value_reads.pop_front() else { return false };
-        self.answered(valuing.origin);
-        self.read_child_values_on(conns, valuing, &[]);
-        !self.child_value_reads.is_empty()
+        let (after, shown, count, pieces, bytes) = (None, BTreeSet::new(), 0, Vec::new(), 0);
+        let valuing =
+            ChildValueRead { origin, req_id, job, how, after, shown, count, pieces, bytes };
+        self.begin_operation(conns, Operation::ChildValues(Box::new(valuing)));
     }
 
     /// Writes the next slice. `fetched` holds records that had to be read for it first.
     pub(crate) fn read_child_values_on(
         &mut self,
         conns: &mut Connections,
-        mut valuing: ChildValueRead,
-        fetched: &[Fetched],
-    ) {
+        mut valuing: Box<ChildValueRead>,
+        fetched: Vec<Fetched>,
+    ) -> Sliced {
         let found = self.engine.shard.find(valuing.job);
         let Some(index) = found else {
             // In version 3 a job that there is not has no values.
             let refused = (!valuing.origin.version.is_three()).then_some(ErrorKind::JobNotFound);
-            self.end_child_values(conns, valuing, refused);
-            return;
+            return self.end_child_values(conns, *valuing, refused);
         };
         let options = self.engine.shard.view(index).options;
         let family = options.and_then(|options| options.family.as_deref());
@@ -89,13 +66,11 @@ impl ShardServer {
         let is_new =
             |end: &&ChildEnd| end.how == valuing.how && !valuing.shown.contains(&end.child);
         let needed: Vec<ChildEnd> = ends.iter().filter(is_new).copied().collect();
-        let records = Records::new(&self.engine.journal, fetched);
+        let records = Records::new(&self.engine.journal, &fetched);
         let missing = |stored: &LogRef| records.record(stored) == Err(Absent::Cold);
         let missing: Vec<LogRef> = needed.iter().map(|end| end.stored).filter(missing).collect();
         if !missing.is_empty() {
-            let (origin, then) = (valuing.origin, Continuation::ChildValues(Box::new(valuing)));
-            self.read_first(origin, then, &missing, fetched.to_vec());
-            return;
+            return Sliced::Reads(Operation::ChildValues(valuing), missing, fetched);
         }
         let mut piece = Vec::new();
         let mut writer = Writer::new(&mut piece);
@@ -105,31 +80,25 @@ impl ShardServer {
                 continue;
             }
             let Some(ended) = records.record(&stored).ok().and_then(ended_of) else {
-                self.end_child_values(conns, valuing, Some(ErrorKind::Damaged));
-                return;
+                return self.end_child_values(conns, *valuing, Some(ErrorKind::Damaged));
             };
             write_value(&mut writer, &ended, valuing.how);
             count += 1;
         }
         valuing.count += count;
-        let bytes = piece.len() + count * size_of::<JobId>();
-        valuing.bytes += bytes;
-        self.large_replies.note_begun(bytes);
+        self.meter.note_bytes(piece.len());
+        valuing.bytes += piece.len() + count * size_of::<JobId>();
         if !piece.is_empty() {
             valuing.pieces.push(piece);
         }
         if valuing.bytes > FRAME_BYTES_MAX {
-            self.end_child_values(conns, valuing, Some(ErrorKind::ReplyTooLarge));
-            return;
+            return self.end_child_values(conns, *valuing, Some(ErrorKind::ReplyTooLarge));
         }
-        match next {
-            Some(after) => {
-                valuing.after = Some(after);
-                self.deferred(valuing.origin);
-                self.child_value_reads.push_back(valuing.origin.client, valuing);
-            }
-            None => self.end_child_values(conns, valuing, None),
+        if next.is_none() {
+            return self.end_child_values(conns, *valuing, None);
         }
+        valuing.after = next;
+        Sliced::More(Operation::ChildValues(valuing))
     }
 
     fn end_child_values(
@@ -137,18 +106,17 @@ impl ShardServer {
         conns: &mut Connections,
         valuing: ChildValueRead,
         refused: Option<ErrorKind>,
-    ) {
-        let ChildValueRead { origin, req_id, in_data, count, mut pieces, bytes, .. } = valuing;
-        self.large_replies.note_shown(bytes);
+    ) -> Sliced {
+        let ChildValueRead { origin, req_id, how, count, mut pieces, .. } = valuing;
         let req_id = req_id.as_deref();
         if let Some(error) = refused {
             self.refuse(conns, origin, req_id, error);
-            return;
+            return Sliced::Done;
         }
         let mut head = Vec::new();
         let mut reply = reply::begin(&mut head, true, req_id);
         // As many as there are children, each written in its turn.
-        if in_data {
+        if how == How::Completed {
             reply.map("data").key("values").map(count);
         } else {
             reply.key("values").map(count);
@@ -156,13 +124,7 @@ impl ShardServer {
         drop(reply);
         pieces.insert(0, head);
         self.send_pieces(conns, origin, req_id, pieces);
-    }
-
-    /// Ends the answers to a client that is gone.
-    pub(crate) fn stop_child_values(&mut self, client: ClientId) {
-        for valuing in self.child_value_reads.take_of(client, |_| true) {
-            self.large_replies.note_shown(valuing.bytes);
-        }
+        Sliced::Done
     }
 }
 

@@ -6,7 +6,6 @@
 //! | `batch` | commands on many jobs: check all, then act |
 //! | `child_patches` | parents that are written into the data of children, some per turn |
 //! | `child_results` | tells the shard of a parent how its children ended |
-//! | `child_value_read` | such answers on their way: data only |
 //! | `child_values` | the results of many children, written slice by slice |
 //! | `cron` | schedules |
 //! | `cron_asks` | a schedule is shown, run now, enabled, previewed |
@@ -38,7 +37,6 @@ pub(super) mod backup_point;
 pub(super) mod batch;
 pub(super) mod child_patches;
 pub(super) mod child_results;
-pub(super) mod child_value_read;
 pub(super) mod child_values;
 pub(super) mod cron;
 mod cron_asks;

@@ -167,6 +167,11 @@ impl LargeReplies {
         self.in_transit_bytes = self.in_transit_bytes.saturating_sub(bytes);
     }
 
+    /// Whether a turn begins no other large answer.
+    pub fn is_turn_spent(&self) -> bool {
+        self.written_bytes >= TURN_BYTES_MAX
+    }
+
     /// A turn begins.
     pub fn begin_turn(&mut self) {
         self.written_bytes = 0;
@@ -219,7 +224,7 @@ impl LargeReplies {
 impl ShardServer {
     /// Whether enough of large answers is under way.
     pub(crate) fn is_large_budget_spent(&self) -> bool {
-        self.large_replies.written_bytes >= TURN_BYTES_MAX || self.waits_for_answers_to_go()
+        self.large_replies.is_turn_spent() || self.waits_for_answers_to_go()
     }
 
     /// As `is_large_budget_spent`, but ignores the budget of the turn, which the next turn renews.
@@ -268,8 +273,8 @@ impl ShardServer {
 
     /// Whether even single jobs wait, or others that do come first.
     fn defers_jobs(&self) -> bool {
-        let LargeReplies { jobs, written_bytes, .. } = &self.large_replies;
-        !jobs.is_empty() || *written_bytes >= TURN_BYTES_MAX || self.reads_enough()
+        let large_replies = &self.large_replies;
+        !large_replies.jobs.is_empty() || large_replies.is_turn_spent() || self.reads_enough()
     }
 
     /// Whether a frame has to wait that comes while a list is under way, because it asks for another: what the
@@ -341,21 +346,8 @@ impl ShardServer {
 
     /// A client is gone, or at least sends no more: then its pulls get no job, and are answered for.
     pub(crate) fn forget_deferred(&mut self, client: ClientId, gone: bool) {
-        if gone && !self.job_record_lists.is_empty() {
-            self.stop_showing(client);
-        }
-        if gone && !self.job_scans.is_empty() {
-            self.stop_scanning(client);
-        }
         if gone {
-            self.stop_grouping(client);
-            self.stop_reading(client);
-        }
-        if gone && !self.sliced_replies.is_empty() {
-            self.stop_sliced(client);
-        }
-        if gone && !self.child_value_reads.is_empty() {
-            self.stop_child_values(client);
+            self.stop_operations(client);
         }
         if self.large_replies.is_empty() {
             return;

@@ -8,7 +8,6 @@ use crate::api::listing::ScanCursor;
 use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::server::shard_mail::envelope::Origin;
-use crate::server::turn_queue::TurnQueue;
 use corq_shards::queue::scan::{Found, Range, Scan};
 use std::collections::VecDeque;
 
@@ -52,9 +51,6 @@ pub struct Covered {
     /// Records that could not be read.
     pub damaged: u64,
 }
-
-/// The pages of a shard, each in its turn. One per command, so the connections bound their number.
-pub type JobScans = TurnQueue<Box<JobScan>>;
 
 impl JobScan {
     /// Notes that so many jobs of the slice are covered: the next page starts behind them.

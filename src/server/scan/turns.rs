@@ -9,13 +9,13 @@ use crate::api::listing::{DataForm, JobPage, ScanCursor, Search};
 use crate::api::request::StateFilter;
 use crate::protocol::msgpack::writer::Writer;
 use crate::server::commands::job_list::{listing_of, states_of};
+use crate::server::commands::job_record_list::{JobListing, Then};
 use crate::server::commands::job_view::{buried_of, pushed_of, records_of, write_job};
+use crate::server::operations::operation::{Operation, Sliced};
 use crate::server::shard_mail::request_context::RequestContext;
 use crate::server::shard_server::ShardServer;
-use crate::server::storage::cold_reads::Continuation;
-use crate::server::storage::engine::{Absent, Fetched, Records};
+use crate::server::storage::engine::{Absent, Engine, Fetched, Records};
 use corq_io::net::Connections;
-use corq_shards::command::ClientId;
 use corq_shards::job::id::JobId;
 use corq_shards::log_record::location::LogRef;
 use corq_shards::query::{JobView, LOOKS_PER_STEP};
@@ -38,16 +38,6 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 /// How long `GetJobs` goes on before it answers with what it has.
 const PAGE_BUDGET_MS: u64 = 1000;
 
-/// The outcome of a slice.
-enum Sliced {
-    /// The page is complete.
-    Done,
-    /// There is more to look at.
-    More,
-    /// These records have to be read first.
-    Cold(Vec<LogRef>),
-}
-
 impl ShardServer {
     /// Answers `GetJobs`: by a cursor if it says anything of that.
     pub(crate) fn list_jobs(
@@ -61,7 +51,9 @@ impl ShardServer {
     ) {
         let Some(page) = page else {
             let listing = listing_of(queue, states, (offset, limit), oldest_first);
-            self.get_jobs(conns, ctx, listing);
+            let (origin, req_id) = (ctx.origin, ctx.req_id.map(Into::into));
+            let looking = JobListing { origin, req_id, listing, then: Then::Show };
+            self.begin_operation(conns, Operation::Listing(Box::new(looking)));
             return;
         };
         if offset > 0 {
@@ -150,20 +142,7 @@ impl ShardServer {
             is_search,
         };
         // The first slice has its turn as others have: many may come in one turn.
-        self.deferred(page.origin);
-        self.job_scans.push_back(page.origin.client, Box::new(page));
-    }
-
-    /// Does one slice of the next page. True if there is more to do.
-    pub(crate) fn scan_in_turn(&mut self, conns: &mut Connections) -> bool {
-        // Jobs that are found become rows, for which there must be room; the shard is woken when there is.
-        if self.waits_for_readers() {
-            return false;
-        }
-        let Some(page) = self.job_scans.pop_front() else { return false };
-        self.answered(page.origin);
-        self.scan_on(conns, page, Vec::new());
-        !self.job_scans.is_empty()
+        self.queue_operation(Operation::Scan(Box::new(page)));
     }
 
     /// Goes on with a page. `fetched` holds records that had to be read for it first.
@@ -172,34 +151,7 @@ impl ShardServer {
         conns: &mut Connections,
         mut page: Box<JobScan>,
         fetched: Vec<Fetched>,
-    ) {
-        let before = page.bytes;
-        let sliced = self.scan_slice(&mut page, &fetched);
-        self.large_replies.note_begun(page.bytes - before);
-        match sliced {
-            Sliced::Cold(missing) => {
-                let origin = page.origin;
-                self.read_first(origin, Continuation::Scan(page), &missing, fetched);
-            }
-            Sliced::More => {
-                self.deferred(page.origin);
-                // Where pages take all the room there is, they end one after the other: none gives back any before its end.
-                if self.large_replies.lists_enough() {
-                    self.job_scans.push_front(page.origin.client, page);
-                } else {
-                    self.job_scans.push_back(page.origin.client, page);
-                }
-            }
-            Sliced::Done => {
-                self.large_replies.note_shown(page.bytes);
-                let here = (self.me, self.slots.shards(), self.started_at_ms);
-                let pieces = page.framed(here);
-                self.send_pieces(conns, page.origin, page.req_id.as_deref(), pieces);
-            }
-        }
-    }
-
-    fn scan_slice(&mut self, page: &mut JobScan, fetched: &[Fetched]) -> Sliced {
+    ) -> Sliced {
         if page.pending.is_empty() && !page.is_done && page.count < page.limit {
             page.resume = page.scan.range.clone();
             // Without a look at records all that is found is shown.
@@ -211,9 +163,16 @@ impl ShardServer {
             page.is_done = slice.is_done;
             page.pending = slice.found.into();
         }
-        let (jobs, missing) = self.next_of_scan(page, fetched);
+        let (jobs, missing) = self.next_at_hand(&page.pending, &fetched, |view, needs| {
+            let push = (page.form.needs_push() || !page.sought.is_none()).then_some(view.data);
+            let end = view.outcome.filter(|_| page.form.needs_end(view.job.state));
+            needs.extend(push.into_iter().chain(end.map(|end| end.stored)));
+            if page.form.whole {
+                needs.extend(records_of(view));
+            }
+        });
         if !missing.is_empty() {
-            return Sliced::Cold(missing);
+            return Sliced::Reads(Operation::Scan(page), missing, fetched);
         }
         let mut rows = Vec::new();
         for found in jobs {
@@ -222,7 +181,7 @@ impl ShardServer {
             }
             page.pending.pop_front();
             page.passed(found);
-            self.judge(page, found, fetched, &mut rows);
+            judge(&self.engine, &mut page, found, &fetched, &mut rows);
         }
         if page.pending.is_empty() {
             page.cover(page.slice_looked);
@@ -233,25 +192,18 @@ impl ShardServer {
         }
         let is_full = page.count == page.limit || page.bytes >= PAGE_BYTES_MAX;
         let is_done = page.is_done && page.pending.is_empty();
-        if is_full || is_done || self.now_ms >= page.until_ms { Sliced::Done } else { Sliced::More }
-    }
-
-    /// The next jobs of a page that a slice may look at, and the records that have to be read for it.
-    fn next_of_scan(&self, page: &JobScan, fetched: &[Fetched]) -> (Vec<Found>, Vec<LogRef>) {
-        self.next_at_hand(&page.pending, fetched, |view, needs| {
-            let push = (page.form.needs_push() || !page.sought.is_none()).then_some(view.data);
-            let end = view.outcome.filter(|_| page.form.needs_end(view.job.state));
-            needs.extend(push.into_iter().chain(end.map(|end| end.stored)));
-            if page.form.whole {
-                needs.extend(records_of(view));
-            }
-        })
+        if !is_full && !is_done && self.now_ms < page.until_ms {
+            return Sliced::More(Operation::Scan(page));
+        }
+        let pieces = page.framed((self.me, self.slots.shards(), self.started_at_ms));
+        self.send_pieces(conns, page.origin, page.req_id.as_deref(), pieces);
+        Sliced::Done
     }
 
     /// The next jobs of those that were found that a slice may look at, and which of the records that each needs have to be
     /// read first.
     pub(crate) fn next_at_hand(
-        &self,
+        &mut self,
         pending: &VecDeque<Found>,
         fetched: &[Fetched],
         needs: impl Fn(&JobView<'_>, &mut Vec<LogRef>),
@@ -276,51 +228,49 @@ impl ShardServer {
         }
         missing.sort_unstable_by_key(|stored| stored.position);
         missing.dedup_by_key(|stored| stored.position);
+        self.meter.note_bytes(bytes);
         (jobs, missing)
     }
+}
 
-    /// Looks at a job, whose records are at hand, and writes its row if it is one that is meant.
-    fn judge(&self, page: &mut JobScan, found: Found, fetched: &[Fetched], rows: &mut Vec<u8>) {
-        let shard = &self.engine.shard;
-        // The job may have gone while records were read.
-        let Some(index) = shard.find(found.id) else { return };
-        let view = shard.view(index);
-        let records = Records::new(&self.engine.journal, fetched);
-        let reads = page.form.needs_push() || !page.sought.is_none();
-        let pushed =
-            if reads { Some(records.record(&view.data).and_then(pushed_of)) } else { None };
-        if let Some(pushed) = &pushed {
-            page.covered.records += 1;
-            page.covered.damaged += u64::from(pushed.is_err());
-        }
-        let pushed = pushed.and_then(Result::ok);
-        if !page.sought.is_none() {
-            let judged =
-                pushed.as_ref().map(|pushed| page.sought.judge(pushed)).unwrap_or_default();
-            page.covered.partly += u64::from(judged.partly);
-            if !judged.fits {
-                return;
-            }
-        }
-        page.count += 1;
-        let start = rows.len();
-        let mut writer = Writer::new(rows);
-        if page.form.whole && write_job(&mut writer, &view, &records).is_ok() {
+/// Looks at a job, whose records are at hand, and writes its row if it is one that is meant.
+fn judge(
+    engine: &Engine,
+    page: &mut JobScan,
+    found: Found,
+    fetched: &[Fetched],
+    rows: &mut Vec<u8>,
+) {
+    let shard = &engine.shard;
+    // The job may have gone while records were read.
+    let Some(index) = shard.find(found.id) else { return };
+    let view = shard.view(index);
+    let records = Records::new(&engine.journal, fetched);
+    let reads = page.form.needs_push() || !page.sought.is_none();
+    let pushed = if reads { Some(records.record(&view.data).and_then(pushed_of)) } else { None };
+    if let Some(pushed) = &pushed {
+        page.covered.records += 1;
+        page.covered.damaged += u64::from(pushed.is_err());
+    }
+    let pushed = pushed.and_then(Result::ok);
+    if !page.sought.is_none() {
+        let judged = pushed.as_ref().map(|pushed| page.sought.judge(pushed)).unwrap_or_default();
+        page.covered.partly += u64::from(judged.partly);
+        if !judged.fits {
             return;
         }
-        rows.truncate(start);
-        let ended = view.outcome.filter(|_| page.form.needs_end(view.job.state));
-        let buried = ended.and_then(|end| records.record(&end.stored).and_then(buried_of).ok());
-        let mut writer = Writer::new(rows);
-        write_row(&mut writer, (shard, &view), page.form, pushed.as_ref(), buried.as_ref());
     }
-
-    /// Ends the pages of a client that is gone.
-    pub(crate) fn stop_scanning(&mut self, client: ClientId) {
-        for page in self.job_scans.take_of(client, |_| true) {
-            self.large_replies.note_shown(page.bytes);
-        }
+    page.count += 1;
+    let start = rows.len();
+    let mut writer = Writer::new(rows);
+    if page.form.whole && write_job(&mut writer, &view, &records).is_ok() {
+        return;
     }
+    rows.truncate(start);
+    let ended = view.outcome.filter(|_| page.form.needs_end(view.job.state));
+    let buried = ended.and_then(|end| records.record(&end.stored).and_then(buried_of).ok());
+    let mut writer = Writer::new(rows);
+    write_row(&mut writer, (shard, &view), page.form, pushed.as_ref(), buried.as_ref());
 }
 
 /// The job behind which a page of a queue begins, if that is said.

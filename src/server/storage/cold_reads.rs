@@ -5,14 +5,11 @@
 use super::engine::{Fetched, fetched_at};
 use crate::protocol::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
 use crate::protocol::large::KeptFrame;
-use crate::server::bulk_tasks::error_groups::GroupScan;
-use crate::server::commands::job_record_list::Show;
 use crate::server::connection::reply_writer::{Placeholder, TagsPlace};
-use crate::server::multi_shard::child_value_read::ChildValueRead;
 use crate::server::multi_shard::looks::JobDetail;
 use crate::server::multi_shard::messages::Link;
 use crate::server::numbered::Entries;
-use crate::server::scan::page::JobScan;
+use crate::server::operations::operation::Operation;
 use crate::server::shard_mail::envelope::{Origin, Step};
 use crate::server::shard_mail::request_context::Lookup;
 use corq_shards::command::ClientId;
@@ -37,18 +34,12 @@ pub enum Continuation {
         /// The directory's answer for the job's custom id, so that it is not asked again.
         lookup: Lookup,
     },
-    /// Show these jobs.
-    Show(Show),
+    /// Go on with this answer, by a slice.
+    Operation(Operation),
     /// Show this job with all that is known of it.
     Detail(Box<JobDetail>),
-    /// Go on with this page of jobs.
-    Scan(Box<JobScan>),
     /// Go on with this task.
     Task { number: u64 },
-    /// Go on with these groups of dead letters.
-    Groups(Box<GroupScan>),
-    /// Go on with what became of children.
-    ChildValues(Box<ChildValueRead>),
     /// Answer those who wait for this value.
     SharedValue(LogRef),
     /// Tell webhooks of the event at this place.
@@ -72,17 +63,6 @@ pub enum Continuation {
     },
     /// Nothing: its client is gone.
     Nothing,
-}
-
-impl Continuation {
-    /// Whether it goes on slice by slice, for its client alone.
-    fn is_walk(&self) -> bool {
-        match self {
-            Self::Scan(_) | Self::Groups(_) | Self::ChildValues(_) => true,
-            Self::Show(show) => show.begun.is_some(),
-            _ => false,
-        }
-    }
 }
 
 /// A reply that waits.
@@ -109,8 +89,8 @@ struct Read {
 pub struct ColdReplies {
     waiting: Entries<Waiting>,
     reads: Entries<Read>,
-    /// Replies that go on slice by slice, by client and number, to find those of a client that goes.
-    walks: BTreeSet<(u64, u32)>,
+    /// Operations, by client and number, to find those of a client that goes.
+    operations: BTreeSet<(u64, u32)>,
     /// Of all answers together.
     bytes: usize,
 }
@@ -133,12 +113,9 @@ impl ColdReplies {
                 frame.len() + of_records().map(|one| one.record_bytes as usize).sum::<usize>()
             }
             Continuation::Ask { .. }
-            | Continuation::Show(_)
+            | Continuation::Operation(_)
             | Continuation::Detail(_)
-            | Continuation::Scan(_)
             | Continuation::Task { .. }
-            | Continuation::Groups(_)
-            | Continuation::ChildValues(_)
             | Continuation::SharedValue(_) => {
                 of_records().map(|one| one.record_bytes as usize).sum()
             }
@@ -150,11 +127,11 @@ impl ColdReplies {
             | Continuation::PublishEvent { .. } => 0,
         };
         self.bytes += bytes;
-        let (client, is_walk) = (origin.client.0, continuation.is_walk());
+        let is_operation = matches!(continuation, Continuation::Operation(_));
         let waiting =
             self.waiting.insert(Waiting { origin, continuation, fetched, missing, bytes });
-        if is_walk {
-            self.walks.insert((client, waiting));
+        if is_operation {
+            self.operations.insert((origin.client.0, waiting));
         }
         let read =
             |&stored: &LogRef| (u64::from(self.reads.insert(Read { waiting, stored })), stored);
@@ -172,20 +149,21 @@ impl ColdReplies {
         }
         waiting.fetched.sort_unstable_by_key(|one| one.stored.position);
         self.bytes -= waiting.bytes;
-        self.walks.remove(&(waiting.origin.client.0, read.waiting));
+        self.operations.remove(&(waiting.origin.client.0, read.waiting));
         self.waiting.remove(read.waiting)
     }
 
-    /// A client is gone: what goes on slice by slice for it alone does not. Returns what that was; the reads that were begun
-    /// end by themselves.
-    pub fn forget(&mut self, client: ClientId) -> Vec<Continuation> {
-        let of_client = self.walks.range((client.0, 0)..=(client.0, u32::MAX));
+    /// A client is gone: takes out its operations. The reads that were begun end by themselves.
+    pub fn forget(&mut self, client: ClientId) -> Vec<Operation> {
+        let of_client = self.operations.range((client.0, 0)..=(client.0, u32::MAX));
         let numbers: Vec<u32> = of_client.map(|(_, number)| *number).collect();
         let mut gone = Vec::new();
         for number in numbers {
-            self.walks.remove(&(client.0, number));
-            if let Some(waiting) = self.waiting.get_mut(number) {
-                gone.push(std::mem::replace(&mut waiting.continuation, Continuation::Nothing));
+            self.operations.remove(&(client.0, number));
+            let Some(waiting) = self.waiting.get_mut(number) else { continue };
+            let continuation = std::mem::replace(&mut waiting.continuation, Continuation::Nothing);
+            if let Continuation::Operation(operation) = continuation {
+                gone.push(operation);
             }
         }
         gone
