@@ -1,6 +1,8 @@
 //! `size`: which machine so many jobs need. Speaks to no server; its figures were measured, and `docs/tuning.md` says where
 //! and how far they can be trusted.
 
+use std::iter::successors;
+
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
@@ -8,6 +10,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::output::Cell;
 use super::words;
+use crate::config::client_memory_default_mb;
 use crate::protocol::msgpack::writer::MapWriter;
 
 /// Memory of a waiting job whose payload is on the disk, and more if it is delayed or has a priority of its own.
@@ -44,6 +47,8 @@ const BUSY_MAX: f64 = 0.5;
 /// Files that a shard may have open beside those of clients, and that the process has anyway.
 const FILES_OF_SHARD: f64 = 100.0;
 const FILES_OF_PROCESS: f64 = 200.0;
+/// Most shards that a server has.
+const SHARDS_MAX: usize = 1024;
 
 /// Arguments of `size`.
 #[derive(Args, Debug)]
@@ -72,6 +77,10 @@ pub struct Size {
     /// Memory for the newest payloads: the server's `PAYLOAD_CACHE_MB`
     #[arg(long, value_name = "MB", default_value = "256", value_parser = number)]
     payload_cache_mb: f64,
+    /// Memory for what clients send and have yet to read: the server's `CLIENT_MEMORY_MB` [default: what the server takes
+    /// unasked, an eighth of the memory within bounds]
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    client_memory_mb: Option<u64>,
     /// All jobs are delayed, each until a time of its own
     #[arg(long)]
     delays: bool,
@@ -87,6 +96,8 @@ struct Need {
     busy: f64,
     cores: f64,
     memory_bytes: f64,
+    /// For clients, of all the memory.
+    client_memory_mb: u64,
     disk_bytes: f64,
     /// Written in a second without compaction, and with it at its busiest.
     written_bytes: f64,
@@ -110,12 +121,13 @@ impl Need {
             (false, true) => DELAYED_JOB_BYTES,
             (false, false) => JOB_BYTES,
         };
-        let memory_bytes = SERVER_BYTES
+        let beside_bytes = SERVER_BYTES
             + SHARD_BYTES * cores
-            + size.payload_cache_mb * f64::from(1 << 20)
+            + size.payload_cache_mb * megabytes(1)
             + size.jobs * job_bytes
             + kept * JOB_BYTES
             + size.connections * CONNECTION_BYTES;
+        let client_memory_mb = client_memory_mb(size, shards_of(cores), beside_bytes);
         let pushed_bytes = size.payload + PUSH_LOG_BYTES;
         let live_bytes = size.jobs * pushed_bytes + kept * (pushed_bytes + END_LOG_BYTES);
         let twice = 2.0 * live_bytes + SEGMENTS_BESIDE_TWICE * SEGMENT_BYTES * cores;
@@ -128,7 +140,8 @@ impl Need {
         Self {
             busy,
             cores,
-            memory_bytes,
+            memory_bytes: beside_bytes + megabytes(client_memory_mb),
+            client_memory_mb,
             disk_bytes,
             written_bytes,
             written_most_bytes: written_bytes * (1.0 + WRITTEN_AGAIN),
@@ -149,7 +162,15 @@ impl Need {
                 )
                 .into(),
             ),
-            ("memory", words::bytes(self.memory_bytes).into()),
+            (
+                "memory",
+                format!(
+                    "{}, {} of it for clients",
+                    words::bytes(self.memory_bytes),
+                    words::bytes(megabytes(self.client_memory_mb))
+                )
+                .into(),
+            ),
             ("disk", words::bytes(self.disk_bytes).into()),
             (
                 "written per second",
@@ -168,8 +189,8 @@ impl Need {
             (
                 "settings",
                 format!(
-                    "SHARDS={:.0} DURABILITY={} PAYLOAD_CACHE_MB={:.0}",
-                    self.cores, size.durability, size.payload_cache_mb
+                    "SHARDS={:.0} DURABILITY={} PAYLOAD_CACHE_MB={:.0} CLIENT_MEMORY_MB={}",
+                    self.cores, size.durability, size.payload_cache_mb, self.client_memory_mb
                 )
                 .into(),
             ),
@@ -184,6 +205,7 @@ impl Need {
             ("cores", self.cores),
             ("busyCores", self.busy),
             ("memoryBytes", self.memory_bytes.ceil()),
+            ("clientMemoryBytes", megabytes(self.client_memory_mb)),
             ("diskBytes", self.disk_bytes.ceil()),
             ("writtenBytesPerSec", self.written_bytes.ceil()),
             ("writtenBytesPerSecMax", self.written_most_bytes.ceil()),
@@ -203,10 +225,38 @@ impl Need {
 /// Says what they need.
 pub fn run(context: &mut Context, size: &Size) -> Result<(), Failure> {
     let need = Need::of(size);
+    let shards = shards_of(need.cores);
+    let least = client_memory_default_mb(shards, 0);
+    if need.client_memory_mb < least {
+        return Err(Failure::Usage(format!(
+            "--client-memory-mb {} is too little for {shards} shards: it must be at least {least}",
+            need.client_memory_mb
+        )));
+    }
     if context.target.json {
         return context.out.json(&need.json());
     }
     Ok(context.out.pairs(&need.pairs(size))?)
+}
+
+/// Shards of a server with so many cores.
+fn shards_of(cores: f64) -> usize {
+    (cores as usize).min(SHARDS_MAX)
+}
+
+/// Memory of the clients in MB: what is asked for, or what a server takes unasked on the smallest machine that has room for
+/// that and for what it needs beside it.
+fn client_memory_mb(size: &Size, shards: usize, beside_bytes: f64) -> u64 {
+    let beside_mb = (beside_bytes / megabytes(1)).ceil() as u64;
+    let unasked =
+        |size_mb: &u64| client_memory_default_mb(shards, beside_mb.saturating_add(*size_mb));
+    // Each step adds an eighth of what the step before added.
+    let steps = successors(Some(unasked(&0)), |it| Some(unasked(it)).filter(|more| more > it));
+    size.client_memory_mb.unwrap_or_else(|| steps.last().unwrap_or_default())
+}
+
+fn megabytes(count: u64) -> f64 {
+    count as f64 * f64::from(1 << 20)
 }
 
 /// The value at a place between points whose logarithms lie on lines.
@@ -287,14 +337,38 @@ mod tests {
 
     #[test]
     fn what_was_measured_comes_out_again() {
-        // 10 M jobs of 100 bytes with a cache of 256 MB took 1164 MB, and 20 M of 1000 bytes 21.6 GB of log.
+        // 10 M jobs of 100 bytes with a cache of 256 MB took 1164 MB beside clients, and 20 M of 1000 bytes 21.6 GB of log.
         let measured = need("--jobs 10M --payload 100 --rate 0 --completed-max 0");
-        assert!((measured.memory_bytes / 1_048_576.0 / 1164.0 - 1.0).abs() < 0.05, "{measured:?}");
+        let beside_mb = measured.memory_bytes / megabytes(1) - measured.client_memory_mb as f64;
+        assert!((beside_mb / 1164.0 - 1.0).abs() < 0.05, "{measured:?}");
         let backlog = need("--jobs 20M --payload 1000 --rate 0 --completed-max 0");
         let live = (backlog.disk_bytes - 8.0 * SEGMENT_BYTES) / 2.0;
         assert!((live / 21.6e9 - 1.0).abs() < 0.05, "{live}");
         assert!((at(&WRITTEN_US, 2000.0) - 133.0).abs() < 1e-9);
         assert!((at(&WRITTEN_US, 1e9) - 4.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn clients_have_what_a_server_takes_unasked_on_a_machine_of_that_size() {
+        // Between the bounds, at the least of a server and of its shards, and at the most of its shards.
+        for (line, cores, expected) in [
+            ("--jobs 10M --payload 256 --rate 5000", 1, 165),
+            ("--jobs 0 --payload 0 --rate 0", 1, 128),
+            ("--jobs 0 --payload 0 --rate 2M", 17, 1088),
+            ("--jobs 200M --payload 256 --rate 5000", 1, 1024),
+            ("--jobs 1e15 --payload 1e15 --rate 1e15", SHARDS_MAX, 1_048_576),
+        ] {
+            let need = need(line);
+            let memory_mb = (need.memory_bytes / megabytes(1)).ceil() as u64;
+            assert_eq!(shards_of(need.cores), cores, "{line}");
+            assert_eq!(need.client_memory_mb, expected, "{line}");
+            assert_eq!(client_memory_default_mb(cores, memory_mb), expected, "{line}");
+        }
+        let line = "--jobs 10M --payload 256 --rate 5000";
+        let (unasked, asked) = (need(line), need(&format!("{line} --client-memory-mb 300")));
+        assert_eq!(asked.client_memory_mb, 300);
+        let more = asked.memory_bytes - unasked.memory_bytes;
+        assert!((more - megabytes(300 - 165)).abs() < 1.0, "{more}");
     }
 
     #[test]
@@ -312,6 +386,7 @@ mod tests {
             "--jobs 1M --payload 1000 --rate 5000 --connections 10k",
             "--jobs 1M --payload 1000 --rate 5000 --queues 100",
             "--jobs 1M --payload 1000 --rate 5000 --delays",
+            "--jobs 1M --payload 1000 --rate 5000 --client-memory-mb 129",
         ] {
             let (least, most) = (needs(base), needs(more));
             assert!(least.iter().zip(&most).all(|(least, most)| least <= most), "{more}");

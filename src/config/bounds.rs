@@ -88,16 +88,14 @@ impl Config {
             .map_or(UNBOUNDED_BYTES / shards as u64, |_| self.data_bytes_max(shards) / 8)
     }
 
-    /// Memory of the clients of so many shards together, in MB: an eighth of what there is, within bounds, unless it is set.
+    /// Memory of the clients of so many shards together, in MB.
     pub fn client_memory_mb(&self, shards: usize, memory_mb: u64) -> u64 {
-        let most = SHARD_MEMORY_MAX_MB * shards as u64;
-        let default = (memory_mb / 8).clamp(client_memory_min_mb(shards), most);
-        self.client_memory_mb.unwrap_or(default)
+        self.client_memory_mb.unwrap_or_else(|| client_memory_default_mb(shards, memory_mb))
     }
 
     /// Whether each shard has memory for its clients.
     fn check_client_memory(&self, shards: usize) -> Result<(), String> {
-        let least = client_memory_min_mb(shards);
+        let least = client_memory_default_mb(shards, 0);
         match self.client_memory_mb {
             Some(size) if size < least => Err(format!(
                 "CLIENT_MEMORY_MB: {size} is too little for {shards} shards: it must be at least {least}"
@@ -222,9 +220,12 @@ impl Config {
     }
 }
 
-/// The least memory of clients that so many shards may have together, in MB.
-fn client_memory_min_mb(shards: usize) -> u64 {
-    CLIENT_MEMORY_MIN_MB.max(SHARD_MEMORY_MIN_MB * shards as u64)
+/// Memory of the clients of so many shards together, in MB, where none is set: an eighth of what there is, within bounds. Of
+/// nothing that is the least that may be set.
+pub fn client_memory_default_mb(shards: usize, memory_mb: u64) -> u64 {
+    let shards = shards as u64;
+    let least = CLIENT_MEMORY_MIN_MB.max(SHARD_MEMORY_MIN_MB * shards);
+    (memory_mb / 8).clamp(least, SHARD_MEMORY_MAX_MB * shards)
 }
 
 #[cfg(test)]

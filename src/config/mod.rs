@@ -23,6 +23,7 @@ mod origin;
 mod setting;
 mod values;
 
+pub use bounds::client_memory_default_mb;
 pub use declared::{Config, Durability, LogFormat, LogLevel, PlacementChoice};
 pub use environment::{Environment, is_service_link};
 pub use host::ListenHost;

@@ -71,6 +71,10 @@ fn the_page_on_tuning_shows_what_size_says() {
         (&["size", "--jobs", "1", "--payload", "1TB", "--rate", "1"], "4KB"),
         (&["size", "--jobs", "1", "--payload", "1"], "--rate"),
         (&["size", "--jobs", "1", "--payload", "1", "--rate", "1", "--durability", "x"], "synced"),
+        (
+            &["size", "--jobs", "1", "--payload", "1", "--rate", "1", "--client-memory-mb", "127"],
+            "127 is too little for 1 shards: it must be at least 128",
+        ),
     ] {
         assert!(tool.fails(2, words).contains(told), "{words:?}");
     }
