@@ -62,7 +62,8 @@ fn the_start_says_how_much_memory_clients_have_and_metrics_how_much_each_account
     let limits = ["input", "output", "strangers"]
         .map(|account| of_account(&mut client, "limit_bytes", account) >> 20);
     assert_eq!(limits, [192, 128, 8], "of all shards");
-    let server = start.start();
+    // Nothing is no setting, whatever other servers of this run have.
+    let server = start.env("CLIENT_MEMORY_MB", "").start();
     let line = server.output();
     let line = line.lines().find(|line| line.contains("client memory: at most ")).unwrap();
     assert!(line.contains("an eighth of the ") && line.ends_with(" MB a shard"), "{line}");

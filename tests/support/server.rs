@@ -159,6 +159,13 @@ impl Start {
         }
     }
 
+    /// Memory of clients of a server whose test names none: `CORQ_TEST_CLIENT_MEMORY_MB`, or more if its shards need that.
+    fn client_memory_mb(&self) -> Option<u64> {
+        let size: u64 = std::env::var("CORQ_TEST_CLIENT_MEMORY_MB").ok()?.parse().unwrap();
+        let (_, shards) = self.env.iter().find(|(name, _)| name == "SHARDS")?;
+        Some(size.max(64 * shards.parse().unwrap_or(1)))
+    }
+
     fn spawn(&self, tcp: u16, http: u16, data: &Path, log: &Path) -> Child {
         let open = || {
             File::options()
@@ -195,6 +202,7 @@ impl Start {
         command
             .env("TCP_PORT", tcp.to_string())
             .env("HTTP_PORT", http.to_string())
+            .envs(self.client_memory_mb().map(|size| ("CLIENT_MEMORY_MB", size.to_string())))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .args(&self.arguments)
             .current_dir(log.parent().unwrap_or(Path::new("/")))
