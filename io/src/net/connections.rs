@@ -169,7 +169,8 @@ impl Connections {
     /// The connections that have to go if there is more output than `bytes_max` of all; `None` if there is not. Of those that
     /// have more than few, the ones from which the kernel has taken nothing for the longest. Clients that read come last,
     /// however much they have left; bytes that may not be sent yet do not count. Shared bytes count in full with each
-    /// connection, so the list may be too short. A connection that alone has some left may have `alone_bytes_max` in any case.
+    /// connection, so the list may be too short. A connection that alone has some left may have `alone_bytes_max` in any case,
+    /// not counting what its memory has grown beyond that.
     pub fn overdue(&self, bytes_max: usize, alone_bytes_max: usize) -> Option<Vec<ConnId>> {
         let mut excess = self.output_bytes().checked_sub(bytes_max).filter(|bytes| *bytes > 0)?;
         let full = self.slots.iter().enumerate().filter_map(|(index, slot)| {
@@ -180,7 +181,7 @@ impl Connections {
             (bytes > 0).then_some((conn.untaken_since, bytes, id))
         });
         let mut full: Vec<_> = full.collect();
-        if matches!(full[..], [(_, bytes, _)] if bytes <= alone_bytes_max) {
+        if matches!(full[..], [(.., id)] if self.untaken(id) <= alone_bytes_max) {
             return None;
         }
         let average = full.iter().map(|&(_, bytes, _)| bytes).sum::<usize>() / full.len().max(1);
