@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::e2e::metrics::samples;
 use crate::e2e::space::metrics;
 use crate::support::stream::WebSocket;
 use crate::support::{Client, Start, until};
@@ -67,6 +68,27 @@ fn the_start_says_how_much_memory_clients_have_and_metrics_how_much_each_account
     let line = server.output();
     let line = line.lines().find(|line| line.contains("client memory: at most ")).unwrap();
     assert!(line.contains("an eighth of the ") && line.ends_with(" MB a shard"), "{line}");
+}
+
+#[test]
+fn the_fullest_shard_is_told_where_all_together_are_far_from_the_bound() {
+    let server = Start::new().env("SHARDS", 4).env("CLIENT_MEMORY_MB", 256).start();
+    let mut client = server.client();
+    // More than half of what one shard has for frames that have not come whole, of a command that may be as long.
+    let begun = [&[0, 0xf0, 0, 0, 0x83][..], b"\xa3cmd\xa5PUSHB", &vec![0x81; 13 * MB]].concat();
+    let mut sender = server.client();
+    sender.send_bytes(&begun).unwrap();
+    let mut input = || {
+        let samples = samples(&mut client);
+        let of =
+            |family: &str| samples[&format!("corq_client_memory_{family}{{account=\"input\"}}")];
+        (of("fullest_ratio"), of("bytes") / of("limit_bytes"))
+    };
+    let (fullest, of_all) =
+        until("most has come", || Some(input()).filter(|(fullest, _)| *fullest > 0.5));
+    assert!((fullest - 4.0 * of_all).abs() < 0.001, "{fullest} and {of_all}");
+    drop(sender);
+    until("nothing is held", || (input().0 == 0.0).then_some(()));
 }
 
 #[test]

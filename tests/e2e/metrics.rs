@@ -22,7 +22,7 @@ fn work(client: &mut Client) {
 }
 
 /// The samples of a text: name with labels to value.
-fn samples(client: &mut Client) -> BTreeMap<String, f64> {
+pub(crate) fn samples(client: &mut Client) -> BTreeMap<String, f64> {
     let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
     let text = text.as_str().unwrap();
     let mut described = BTreeSet::new();

@@ -459,13 +459,39 @@ pub(crate) const SHARD_FAMILIES: &[&str] = &[
     "log_memory_bytes",
 ];
 
-/// The families with a number for each account of the memory of clients: name, help.
-pub(crate) const ACCOUNT_FAMILIES: [(&str, &str); 2] = [
+/// An account of the memory of clients: what is held, its bound, and the largest share of its bound that a shard holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AccountRow {
+    pub(super) bytes: u64,
+    pub(super) limit_bytes: u64,
+    pub(super) fullest: f64,
+}
+
+impl AccountRow {
+    /// Adds that of other shards.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.limit_bytes += other.limit_bytes;
+        self.fullest = self.fullest.max(other.fullest);
+    }
+}
+
+/// The families with a number for each account of the memory of clients: name, help, value.
+pub(crate) type AccountFamily = (&'static str, &'static str, fn(&AccountRow) -> String);
+pub(crate) const ACCOUNT_FAMILIES: &[AccountFamily] = &[
     (
         "client_memory_bytes",
         "Memory that clients make the server hold, by account; replies that many get count once",
+        |account| account.bytes.to_string(),
     ),
-    ("client_memory_limit_bytes", "Bound of the memory of clients, by account"),
+    ("client_memory_limit_bytes", "Bound of the memory of clients, by account", |account| {
+        account.limit_bytes.to_string()
+    }),
+    (
+        "client_memory_fullest_ratio",
+        "Memory of clients on the shard where an account is fullest, divided by the bound of that shard",
+        |account| format!("{:.3}", account.fullest),
+    ),
 ];
 
 /// The families of the longest turns of one kind of work on one shard: name, help, value.

@@ -21,8 +21,8 @@ mod share;
 
 use super::event_loop::turn_meter::{Longest, Work};
 use super::metrics::families::{
-    ACCOUNT_FAMILIES, CERTIFICATE_EXPIRES, CLOCK_AHEAD, CLOCK_SET_BACK, FAMILIES, HISTOGRAMS, Kind,
-    QUANTILES, SHARD_FAMILIES, TURN_FAMILIES,
+    ACCOUNT_FAMILIES, AccountRow, CERTIFICATE_EXPIRES, CLOCK_AHEAD, CLOCK_SET_BACK, FAMILIES,
+    HISTOGRAMS, Kind, QUANTILES, SHARD_FAMILIES, TURN_FAMILIES,
 };
 use super::metrics::queue_choice::{Longest as LongestQueues, QueueChoice};
 pub use super::metrics::queue_lines::QueueLines;
@@ -183,8 +183,8 @@ struct TurnRow {
 pub struct Metrics {
     turns: Vec<TurnRow>,
     numbers: [u64; FAMILIES.len()],
-    /// Memory of clients by account: held, and its bounds.
-    accounts: [[u64; ACCOUNTS.len()]; ACCOUNT_FAMILIES.len()],
+    /// In the order of [`ACCOUNTS`].
+    accounts: [AccountRow; ACCOUNTS.len()],
     /// Numbers of single shards.
     shards: Vec<(usize, Box<[u64; FAMILIES.len()]>)>,
     timings: [Timing; HISTOGRAMS.len()],
@@ -193,7 +193,7 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let (numbers, timings) = ([0; FAMILIES.len()], Default::default());
-        let accounts = [[0; ACCOUNTS.len()]; ACCOUNT_FAMILIES.len()];
+        let accounts = Default::default();
         Self { turns: Vec::new(), numbers, accounts, shards: Vec::new(), timings }
     }
 }
@@ -204,8 +204,7 @@ impl Metrics {
         for (sum, number) in self.numbers.iter_mut().zip(other.numbers) {
             *sum += number;
         }
-        let sums = self.accounts.as_flattened_mut().iter_mut();
-        sums.zip(other.accounts.as_flattened()).for_each(|(sum, bytes)| *sum += bytes);
+        self.accounts.iter_mut().zip(&other.accounts).for_each(|(sum, row)| sum.add(row));
         for (sum, timing) in self.timings.iter_mut().zip(&other.timings) {
             *sum += timing;
         }
@@ -371,11 +370,10 @@ impl Metrics {
             head(&mut text, name, kind, help);
             sample(&mut text, name, "", &number.to_string());
         }
-        for ((name, help), numbers) in ACCOUNT_FAMILIES.iter().zip(self.accounts) {
+        for (name, help, value) in ACCOUNT_FAMILIES {
             head(&mut text, name, "gauge", help);
-            for ((account, _), bytes) in ACCOUNTS.iter().zip(numbers) {
-                let label = format!("{{account=\"{account}\"}}");
-                sample(&mut text, name, &label, &bytes.to_string());
+            for ((account, _), row) in ACCOUNTS.iter().zip(&self.accounts) {
+                sample(&mut text, name, &format!("{{account=\"{account}\"}}"), &value(row));
             }
         }
         self.write_shards(&mut text);
@@ -573,8 +571,20 @@ mod tests {
 
     #[test]
     fn shares_add_up() {
-        let mut sum = metrics();
-        sum.add(&metrics());
+        let of_shard = |bytes, fullest| {
+            let mut metrics = metrics();
+            metrics.accounts[0] = AccountRow { bytes, limit_bytes: 100, fullest };
+            metrics
+        };
+        let mut sum = of_shard(90, 0.9);
+        sum.add(&of_shard(20, 0.2));
         assert_eq!(sum.number("jobs_pushed_total"), 14);
+        let text = String::from_utf8(sum.text(2, 0, 0, None).take_pieces().concat()).unwrap();
+        for (family, value) in
+            [("bytes", "110"), ("limit_bytes", "200"), ("fullest_ratio", "0.900")]
+        {
+            let line = format!("corq_client_memory_{family}{{account=\"input\"}} {value}");
+            assert!(text.lines().any(|it| it == line), "{line}");
+        }
     }
 }

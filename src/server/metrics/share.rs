@@ -1,5 +1,6 @@
 //! The part of one shard in the metrics: where each number comes from, in the order of [`super::families::FAMILIES`].
 
+use super::families::AccountRow;
 use super::{Durations, Metrics, TurnRow};
 use crate::server::connection::protocol::Protocol;
 use crate::server::http::Limiter;
@@ -222,7 +223,7 @@ impl ShardServer {
 }
 
 /// Memory of clients on a shard by account, and the bounds of these, in the order of [`ACCOUNTS`].
-fn accounts(server: &ShardServer, conns: &Connections) -> [[u64; ACCOUNTS.len()]; 2] {
+fn accounts(server: &ShardServer, conns: &Connections) -> [AccountRow; ACCOUNTS.len()] {
     let ShardServer { large_replies, transcodings, client_memory, .. } = server;
     let held = [
         server.receive_memory.bytes(),
@@ -239,5 +240,10 @@ fn accounts(server: &ShardServer, conns: &Connections) -> [[u64; ACCOUNTS.len()]
         server.cold.bytes(),
         server.shared_values.kept_bytes(),
     ];
-    [held, client_memory.bounds()].map(|bytes| bytes.map(|bytes| bytes as u64))
+    let bounds = client_memory.bounds();
+    std::array::from_fn(|place| AccountRow {
+        bytes: held[place] as u64,
+        limit_bytes: bounds[place] as u64,
+        fullest: held[place] as f64 / bounds[place] as f64,
+    })
 }
