@@ -127,6 +127,24 @@ const COMPLAINTS: [(&str, &str, &str); 8] = [
     ),
 ];
 
+/// Accounts of the memory of clients that end connections or stop commands where they are full, and the consequence.
+const ACCOUNTS: [(&str, &str); 3] = [
+    ("input", "large requests are refused"),
+    ("output", "connections that do not read their replies are closed"),
+    ("commands", "requests wait"),
+];
+
+/// Findings on accounts that are nearly full on a shard; `fullest` tells the share of the fullest.
+pub fn client_memory(fullest: impl Fn(&str) -> Option<f64>) -> Vec<Finding> {
+    let finding = |(account, consequence): &(&str, &str)| {
+        let percent = fullest(account)? * 100.0;
+        let found = format!("'{account}' is {percent:.0} % full on a shard: {consequence}");
+        let advice = "find out which clients take it, or raise CLIENT_MEMORY_MB";
+        (percent > 90.0).then(|| Finding::warning("client memory", found, advice))
+    };
+    ACCOUNTS.iter().filter_map(finding).collect()
+}
+
 /// The rules of time zones that it goes by.
 pub fn time_zones(version: &str, source: &str) -> Finding {
     Finding::good("time zones", format!("rules {version}, {source}"))
@@ -211,6 +229,18 @@ mod tests {
         assert_eq!(verdict(0.0, 0.0), None);
         assert_eq!(verdict(0.0, 7.0), Some(Verdict::Good));
         assert_eq!(verdict(1.0, 7.0), Some(Verdict::Wrong));
+    }
+
+    #[test]
+    fn accounts_that_are_nearly_full_on_a_shard_are_told_with_the_consequence() {
+        let found = client_memory(|account| (account != "commands").then_some(0.95));
+        let texts: Vec<&str> = found.iter().map(|it| &*it.found).collect();
+        let expected = [
+            "'input' is 95 % full on a shard: large requests are refused",
+            "'output' is 95 % full on a shard: connections that do not read their replies are closed",
+        ];
+        assert_eq!(texts, expected);
+        assert!(client_memory(|_| Some(0.9)).is_empty());
     }
 
     #[test]

@@ -258,6 +258,9 @@ fn ask(client: &mut Client, address: &str, side: &mut ServerSide) -> Result<(), 
     let now_s = Output::now_ms() as f64 / 1000.0;
     findings.extend(checks::server::backups(number, now_s));
     findings.extend(checks::server::fleet(number));
+    findings.extend(checks::server::client_memory(|account| {
+        number(&format!("client_memory_fullest_ratio{{account=\"{account}\"}}"))
+    }));
     findings.extend(checks::server::complaints(number));
     findings.extend(certificate(number));
     *data = Told::of(&client.call(Request::new(Op::BackupPoint))?);

@@ -13,7 +13,7 @@ fn samples<'a>(text: &'a str, family: &str) -> impl Iterator<Item = (&'a str, f6
     })
 }
 
-/// The number that a family is.
+/// The number that a family is, or one of its samples if its labels are given.
 pub fn number(text: &str, family: &str) -> Option<f64> {
     samples(text, family).next().map(|(_, value)| value)
 }
@@ -36,6 +36,7 @@ mod tests {
     fn families_are_told_apart() {
         assert_eq!(number(TEXT, "corq_jobs"), Some(7.0));
         assert_eq!(number(TEXT, "corq_job"), None);
+        assert_eq!(number(TEXT, "corq_queue_jobs_dlq{queue=\"a\"}"), Some(3.0));
         assert_eq!(label(TEXT, "corq_queue_jobs_dlq", "queue"), Some("a"));
         assert_eq!(label(TEXT, "corq_queue_jobs_dlq", "que"), None);
     }

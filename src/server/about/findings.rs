@@ -52,6 +52,7 @@ impl ShardServer {
         findings.extend(checks::server::data(number));
         findings.extend(checks::server::backups(number, self.now_ms as f64 / 1000.0));
         findings.extend(checks::server::fleet(number));
+        findings.extend(checks::server::client_memory(|account| metrics.fullest(account)));
         findings.extend(checks::server::complaints(number));
         findings.extend(tls.map(|tls| {
             let (expires_s, failures) = (tls.expires_s as f64, tls.failed_reloads as f64);

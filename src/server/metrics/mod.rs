@@ -225,6 +225,12 @@ impl Metrics {
         }
     }
 
+    /// The largest share of its bound that an account holds on a shard.
+    pub fn fullest(&self, account: &str) -> Option<f64> {
+        let place = ACCOUNTS.iter().position(|(name, _)| *name == account)?;
+        Some(self.accounts[place].fullest)
+    }
+
     fn number(&self, name: &str) -> u64 {
         let place = FAMILIES.iter().position(|(family, ..)| *family == name);
         place.map_or(0, |place| self.numbers[place])
