@@ -380,9 +380,7 @@ impl ShardServer {
         next_ms
     }
 
-    /// Does what is due and may be a millisecond late, which spares a turn of a few commands most of its looks. Returns when
-    /// to come again, in milliseconds since the epoch.
-    #[cold]
+    /// Does what is due beside jobs. Returns when to come again, in milliseconds since the epoch.
     pub fn tend(&mut self, conns: &mut Connections) -> u64 {
         let next_ms = self.evict_history(conns).min(self.end_patience(conns));
         let next_ms = next_ms.min(send_refusals(self, conns));

@@ -5,14 +5,12 @@
 //! |---|---|
 //! | `durability_gate` | holds output back until the log has the records that it depends on |
 //! | `ends` | connections whose peers have ended, some in a turn |
-//! | `paced` | work of which each millisecond does a slice, not each turn |
 //! | `pulse` | whether all shards go through their turns |
 //! | `shutdown` | the end of a shard: every command that is open gets an answer, then the log its end |
 //! | `turn_meter` | how long turns are, and which command made them so |
 
 mod durability_gate;
 mod ends;
-mod paced;
 mod pulse;
 pub(super) mod shutdown;
 pub(super) mod turn_meter;
@@ -27,7 +25,6 @@ use corq_io::log_ring::Pump;
 use corq_io::net::{ConnId, Event, Reactor};
 use durability_gate::DurabilityGate;
 use ends::Ends;
-use paced::Paced;
 pub use pulse::Pulse;
 use shutdown::CLOSING_MS_MIN;
 pub use shutdown::Ending;
@@ -113,9 +110,6 @@ pub struct EventLoop {
     gate: DurabilityGate,
     /// Whether the disk has something that it had not before this turn.
     disk_advanced: bool,
-    /// Compaction, and the work of [`ShardServer::tend`].
-    compaction: Paced,
-    tending: Paced,
     /// How many connections the open block waits for.
     company: Option<NonZero<u32>>,
     /// Whether this turn follows the last one without sleep.
@@ -154,8 +148,6 @@ impl EventLoop {
             ends: Ends::default(),
             gate: DurabilityGate::default(),
             disk_advanced: false,
-            compaction: Paced::default(),
-            tending: Paced::default(),
             company: None,
             restless: false,
             listeners,
@@ -232,9 +224,7 @@ impl EventLoop {
             self.server.durations.turned(micros_since(before, &self.clock));
         }
         self.server.net = self.reactor.counters;
-        if !self.tending.is_of(self.server.now_ms) {
-            self.begin_millisecond();
-        }
+        self.look_around();
         self.server.follow_access(&mut self.reactor.conns);
         self.server.make_room_for_output(&self.reactor.conns);
         self.take_events()?;
@@ -258,12 +248,10 @@ impl EventLoop {
         self.server.move_connections(&mut self.reactor.conns);
         // After the last command of the turn: what it set a time for counts, too.
         let due_ms = self.server.tick(&mut self.reactor.conns);
-        let now_ms = if self.server.stopping { u64::MAX } else { self.server.now_ms };
-        let tend = || self.server.tend(&mut self.reactor.conns);
-        let due_ms = due_ms.min(self.tending.go_on(now_ms, tend));
+        let due_ms = due_ms.min(self.server.tend(&mut self.reactor.conns));
         self.server.cut_off_slow_readers(&mut self.reactor.conns);
         self.server.outbox.send_immediate();
-        let compaction_ms = self.compaction.go_on(now_ms, || self.server.compact());
+        let compaction_ms = self.server.compact();
         self.server.publish_files();
         self.company = self.awaited_company();
         if self.company.is_none() {
@@ -289,9 +277,8 @@ impl EventLoop {
         Ok(due_ms.min(flush_ms).min(compaction_ms).min(self.server.migrations.next_ms()))
     }
 
-    /// Looks at what other threads change and time ends, before the first commands of a millisecond.
-    #[cold]
-    fn begin_millisecond(&mut self) {
+    /// Looks at what other threads change and time ends, before the commands of a turn.
+    fn look_around(&mut self) {
         let ShardServer { rates, figures, engine, now_ms, .. } = &mut self.server;
         rates.note(*now_ms, engine.shard.totals());
         figures.load.begin_turn(*now_ms);

@@ -122,7 +122,6 @@ fn size_of(used: u64, needed: u64, segment_bytes: u64) -> Size {
 
 impl ShardServer {
     /// Compacts one slice, and says what space there must be from now on. Returns when to come again, in milliseconds since the epoch.
-    #[cold]
     pub fn compact(&mut self) -> u64 {
         let next_ms = self.compact_slice();
         // Stalled commands go on after a look at the space, which nothing else may bring about.

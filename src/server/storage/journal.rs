@@ -71,14 +71,14 @@ impl<D: Disk> LogJournal<D> {
         }
     }
 
-    /// Once a millisecond: what space there must be from now on, and how far no command need ask for it. Payloads whose
+    /// Once per turn: what space there must be from now on, and how far no command need ask for it. Payloads whose
     /// records did not come go as well.
     pub fn note_needs(&mut self, space_forecast: &SpaceForecast) {
         self.staged.begin_turn();
         let room = self.room();
         let reserve = room.for_more(0, space_forecast);
         self.log.reserve(reserve);
-        // Pulls without locks and ends of retention change the needs without a record; in a millisecond they do so by less
+        // Pulls without locks and ends of retention change the needs without a record; in one turn they do so by less
         // than this margin.
         let common =
             SpaceForecast { largest: space_forecast.largest.max(COMMON_BYTES), ..*space_forecast };
