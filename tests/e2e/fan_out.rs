@@ -268,7 +268,9 @@ fn a_result_on_the_disk_is_read_once_for_all_who_wait_for_it() {
         assert_eq!(reply["result"].as_str().map(str::len), Some(1 << 20));
         answered.push(reply["reqId"].as_u64().unwrap());
     }
-    assert!(answered.is_sorted(), "{answered:?}");
+    // With little memory for reads the first to ask is not the first to be answered: nothing promises that.
+    answered.sort_unstable();
+    assert!(answered.into_iter().eq(0..READERS as u64), "each has one reply");
     let reads = metric(&server, "corq_log_cold_reads_total") - before;
     assert!((1..=4).contains(&reads), "{reads} reads for {READERS}");
     until("nothing to be held", || (output_bytes(&server) < 1 << 18).then_some(()));

@@ -6,7 +6,7 @@
 
 use crate::job::Jobs;
 use crate::job::id::JobId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Jobs in one chunk: few enough to be searched and moved at once, many enough to be skipped.
 const CHUNK_JOBS_MAX: usize = 256;
@@ -20,8 +20,9 @@ const KEPT: usize = 16;
 /// All jobs of one queue in push order.
 #[derive(Default)]
 pub struct PushOrder {
-    /// By an id that none of the chunk is below, and none of those before at or above.
-    chunks: BTreeMap<JobId, Vec<u32>>,
+    /// By an id that none of the chunk is below, and none of those before at or above. As jobs leave near the front, those
+    /// behind them are not moved.
+    chunks: BTreeMap<JobId, VecDeque<u32>>,
 }
 
 impl PushOrder {
@@ -29,15 +30,15 @@ impl PushOrder {
     pub fn insert(&mut self, jobs: &Jobs, index: u32) {
         let id = jobs.order_of(index);
         let Some(mut last) = self.chunks.last_entry() else {
-            self.chunks.insert(id, vec![index]);
+            self.chunks.insert(id, [index].into());
             return;
         };
-        if *last.key() > id || last.get().last().is_some_and(|&end| jobs.order_of(end) > id) {
+        if *last.key() > id || last.get().back().is_some_and(|&end| jobs.order_of(end) > id) {
             self.insert_between(jobs, index, id);
         } else if last.get().len() < CHUNK_JOBS_MAX {
-            last.get_mut().push(index);
+            last.get_mut().push_back(index);
         } else {
-            self.chunks.insert(id, vec![index]);
+            self.chunks.insert(id, [index].into());
         }
     }
 
@@ -63,7 +64,7 @@ impl PushOrder {
     pub fn remove(&mut self, jobs: &Jobs, index: u32) {
         let found = self.chunks.range_mut(..=jobs.order_of(index)).next_back();
         // Comparing indices looks at no job, so a whole chunk is searched faster than halved.
-        let place = |chunk: &Vec<u32>| chunk.iter().position(|&other| other == index);
+        let place = |chunk: &VecDeque<u32>| chunk.iter().position(|&other| other == index);
         let found = found.and_then(|(&floor, chunk)| Some((floor, place(chunk)?, chunk)));
         let (floor, place, chunk) = found.expect("a job is on the roll of its queue");
         chunk.remove(place);
@@ -106,7 +107,7 @@ impl PushOrder {
 
     /// How many jobs there are. A step per chunk.
     pub fn len(&self) -> usize {
-        self.chunks.values().map(Vec::len).sum()
+        self.chunks.values().map(VecDeque::len).sum()
     }
 
     /// The jobs behind `after`, in order; all of them if that is `None`.
