@@ -3,6 +3,9 @@
 //! The figures come from the interface description where it gives one; those it leaves open are
 //! marked as chosen, with the reason.
 
+/// Shards of a server.
+pub const SHARDS_MAX: u16 = 1024;
+
 /// Largest payload, result or progress message, as serialized on the surface it came by.
 pub const PAYLOAD_BYTES_MAX: u32 = 10 * 1024 * 1024;
 

@@ -1,6 +1,7 @@
 //! The object that makes others a backup: what is in it, written last. Lines of text, the last of which is the SHA-256 of all
 //! before it.
 
+use crate::api::limits::SHARDS_MAX;
 use crate::tools::backup::Segment;
 use crate::tools::place::Fault;
 use corq_io::log::About;
@@ -79,7 +80,7 @@ impl Manifest {
             let value = u64::from_str_radix(&value(key)?, 16);
             value.map_err(|_| wrong(&format!("no usable `{key}`")))
         };
-        let shards = value("shards")?.parse().ok().filter(|it| (1..=1024).contains(it));
+        let shards = value("shards")?.parse().ok().filter(|it| (1..=SHARDS_MAX).contains(it));
         let shards: u16 = shards.ok_or_else(|| wrong("no usable `shards`"))?;
         let about = About { shards, id: number("id")?, is_begun: value("begun")? == "true" };
         let ends = (0..shards).map(|shard| number(&format!("end-{shard}")));

@@ -16,6 +16,7 @@ use super::failure::Failure;
 use super::log::count;
 use super::output::{Cell, Table};
 use super::words;
+use crate::api::limits::SHARDS_MAX;
 use crate::config::Environment;
 use crate::protocol::msgpack::writer::Writer;
 
@@ -60,7 +61,7 @@ pub struct Found {
     #[arg(long)]
     data_path: Option<PathBuf>,
     /// Number of shards of a new server; each node must have as many
-    #[arg(long, default_value_t = 2, conflicts_with = "data_path", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 2, conflicts_with = "data_path", value_parser = clap::value_parser!(u16).range(1..=i64::from(SHARDS_MAX)))]
     shards: u16,
     /// Size of a log file, in MB: the setting of all nodes
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(16..=1024))]

@@ -10,6 +10,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::output::Cell;
 use super::words;
+use crate::api::limits::SHARDS_MAX;
 use crate::config::client_memory_default_mb;
 use crate::protocol::msgpack::writer::MapWriter;
 
@@ -47,8 +48,6 @@ const BUSY_MAX: f64 = 0.5;
 /// Files that a shard may have open beside those of clients, and that the process has anyway.
 const FILES_OF_SHARD: f64 = 100.0;
 const FILES_OF_PROCESS: f64 = 200.0;
-/// Most shards that a server has.
-const SHARDS_MAX: usize = 1024;
 
 /// Arguments of `size`.
 #[derive(Args, Debug)]
@@ -241,7 +240,7 @@ pub fn run(context: &mut Context, size: &Size) -> Result<(), Failure> {
 
 /// Shards of a server with so many cores.
 fn shards_of(cores: f64) -> usize {
-    (cores as usize).min(SHARDS_MAX)
+    (cores as usize).min(SHARDS_MAX.into())
 }
 
 /// Memory of the clients in MB: what is asked for, or what a server takes unasked on the smallest machine that has room for
@@ -356,7 +355,7 @@ mod tests {
             ("--jobs 0 --payload 0 --rate 0", 1, 128),
             ("--jobs 0 --payload 0 --rate 2M", 17, 1088),
             ("--jobs 200M --payload 256 --rate 5000", 1, 1024),
-            ("--jobs 1e15 --payload 1e15 --rate 1e15", SHARDS_MAX, 1_048_576),
+            ("--jobs 1e15 --payload 1e15 --rate 1e15", usize::from(SHARDS_MAX), 1_048_576),
         ] {
             let need = need(line);
             let memory_mb = (need.memory_bytes / megabytes(1)).ceil() as u64;

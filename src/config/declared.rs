@@ -7,6 +7,7 @@ use super::values::{
     otlp_endpoint, otlp_header, page_color, page_label, page_path, page_secret, protocol_version,
     ratio, requests_max, s3_endpoint, s3_region, s3_word, segment_mb, service_name, socket_mode,
 };
+use crate::api::limits::SHARDS_MAX;
 use crate::api::version::Version;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
@@ -114,7 +115,7 @@ pub struct Config {
     pub memory: bool,
 
     /// Number of shards [default: one per allowed CPU, or as many as the CPU quota of the control group has time for]
-    #[arg(long, env = "SHARDS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, env = "SHARDS", value_parser = clap::value_parser!(u16).range(1..=i64::from(SHARDS_MAX)))]
     pub shards: Option<u16>,
 
     /// Where shards run: each on a CPU of its own (pinned), on any (floating), or as the machine suggests (auto)

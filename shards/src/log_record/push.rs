@@ -12,8 +12,8 @@ use crate::log_record::row::{Body, Tail};
 use crate::log_record::show::Show;
 use std::ops::Deref;
 
-/// A job as it was given: lent by its command where that is recorded as it came, since moving a few hundred bytes costs as
-/// much as writing them.
+/// A job as it was given: lent by its command where that is recorded as it came. A clone of some 300 bytes and two moves
+/// were a twentieth of the user time of a batch of pushes.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a record that is read would be an allocation")]
 pub enum Given<'a> {

@@ -1,10 +1,8 @@
 //! Where a client is in the events of all shards: how many events each shard has kept, and which life of the server that
 //! was. As text it is the id of an event; a client that comes back shows the last one that it has.
 
+use crate::api::limits::SHARDS_MAX;
 use std::fmt::Write;
-
-/// Most shards that an id tells of; a server has fewer.
-const SHARDS_MAX: usize = 1024;
 
 /// A position: the number of the last event of each shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +44,8 @@ impl Position {
         if life.len() != 16 || u64::from_str_radix(life, 16) != Ok(epoch) {
             return None;
         }
-        let seen = numbers.split('.').take(SHARDS_MAX + 1).map(|number| number.parse().ok());
+        let seen =
+            numbers.split('.').take(usize::from(SHARDS_MAX) + 1).map(|number| number.parse().ok());
         let seen: Vec<u64> = seen.collect::<Option<_>>()?;
         (seen.len() == shards).then_some(Self { epoch, seen })
     }

@@ -386,11 +386,9 @@ impl ShardServer {
         let known = all.iter().zip(taken).filter(|(_, taken)| **taken);
         self.publish_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
         self.sync_duplicates(all, taken);
-        let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
-        let pushed = match own {
-            Some((_, Reply::Pushed(pushed))) => pushed.clone(),
-            Some((_, Reply::Refused { place, refusal })) => {
-                let (place, refusal) = (*place, *refusal);
+        let pushed = match self.own_reply() {
+            Some(Reply::Pushed(pushed)) => pushed,
+            Some(Reply::Refused { place, refusal }) => {
                 let names = granted.iter().filter_map(|job| job.custom_id);
                 names.for_each(|name| self.release_name(name));
                 if refusal == Refusal::GroupFull {
