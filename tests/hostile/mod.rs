@@ -180,7 +180,10 @@ fn hostile_clients_by_the_thousand_leave_service_and_memory_as_they_were() {
 
     // Before the others come, which would slow this down until the first are cut off.
     let held = hold_open(&server, count);
-    let most = open_sockets(&server).saturating_sub(files);
+    // Clients connect faster than a server accepts, and some may be cut off while others come.
+    let most = until("most of them are open", || {
+        Some(open_sockets(&server).saturating_sub(files)).filter(|most| *most > count / 2)
+    });
     let held_kb = resident_kb(&server).saturating_sub(memory);
     assert!(held_kb < 55 * count as u64, "{held_kb} kB for {count} connections that say little");
     let over = Arc::new(AtomicBool::new(false));
@@ -225,8 +228,6 @@ fn hostile_clients_by_the_thousand_leave_service_and_memory_as_they_were() {
          memory: {memory} kB before, {peak_kb} kB at the peak, {kept_kb} kB after, {after_kb} kB soon after\n\
          before: {before}\nduring: {during}\nafter:  {after}"
     );
-    // Some of them may have been cut off while others came.
-    assert!(most > count / 2, "{most} connections at once");
     // The setting, and what connections cost.
     let most_kb = memory + (client_memory_mb << 10) + 16 * count as u64;
     assert!(peak_kb < most_kb, "{peak_kb} kB at the peak");
